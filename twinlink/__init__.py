@@ -1,0 +1,134 @@
+"""twinlink keeps an O-RAN network and its digital twin in sync.
+
+    with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
+        link.wait_ready(timeout=5)
+        spectrum = link.sender("spectrum")
+        spectrum.send(samples)
+        spectrum.flush(timeout=1)
+"""
+
+from typing import Any
+
+from . import events
+from .errors import (
+    AckTimeout,
+    ConfigurationError,
+    LinkClosed,
+    MalformedPayload,
+    PayloadTooLarge,
+    PeerTimeout,
+    SendTimeout,
+    TransportError,
+    TransportMissing,
+    TwinlinkError,
+)
+from .events import (
+    Duplicate,
+    Event,
+    Gap,
+    HandlerError,
+    Lost,
+    Malformed,
+    PeerDown,
+    PeerUp,
+    Reordered,
+    Restarted,
+    Unclaimed,
+)
+from .inbox import EventStream, Receiver
+from .link import Link
+from .message import Ack, Message
+from .sender import Sender
+from .transports import Endpoint, transport_class
+from .transports.base import make_options
+from .wire import HEADER_OCTETS, MAX_PAYLOAD
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ack",
+    "AckTimeout",
+    "ConfigurationError",
+    "Duplicate",
+    "Event",
+    "EventStream",
+    "Gap",
+    "HandlerError",
+    "Link",
+    "LinkClosed",
+    "Lost",
+    "Malformed",
+    "MalformedPayload",
+    "Message",
+    "PayloadTooLarge",
+    "PeerDown",
+    "PeerTimeout",
+    "PeerUp",
+    "Receiver",
+    "Reordered",
+    "Restarted",
+    "SendTimeout",
+    "Sender",
+    "TransportError",
+    "TransportMissing",
+    "TwinlinkError",
+    "Unclaimed",
+    "events",
+    "open",
+]
+
+MIN_WINDOW = 1024 * 1024
+
+
+def open(  # noqa: A001 - reads as twinlink.open, as in the contract
+    transport: str,
+    *,
+    listen: str | None = None,
+    connect: str | None = None,
+    node: str | None = None,
+    window: int = 64 * 1024 * 1024,
+    send_timeout: float = 5.0,
+    max_payload: int = MAX_PAYLOAD,
+    **options: Any,
+) -> Link:
+    """Open one end of a link; the other end may come now, later, or again.
+
+    Args:
+        transport: ``"zeromq"``, ``"zenoh"``, ``"memory"``, or the name of an installed third-party transport.
+        listen: endpoint ``tcp/host:port`` to listen on, or
+        connect: endpoint to connect to; exactly one of the two.
+        node: name of this node as its peers see it; host name and process id when not given.
+        window: octets each flow may have under way: sent, and not yet consumed by the peer's application.  Bounds
+            the memory on both sides.
+        send_timeout: seconds that ``send`` waits for room in the window.
+        max_payload: octets; the same on both sides, at most 16 MiB.
+        options: of the transport; see its ``Options`` class.
+
+    Raises:
+        ConfigurationError: an argument or option cannot be used.
+        TransportMissing: the transport's driver is not installed.
+        TransportError: the transport refused, for example a port in use.
+    """
+    if (listen is None) == (connect is None):
+        raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
+    endpoint = Endpoint.parse(listen if listen is not None else str(connect))
+    if not 0 <= max_payload <= MAX_PAYLOAD:
+        raise ConfigurationError(f"max_payload must be from 0 to {MAX_PAYLOAD} octets, not {max_payload}")
+    if window < MIN_WINDOW:
+        raise ConfigurationError(f"window must be at least {MIN_WINDOW} octets, not {window}")
+    if send_timeout < 0:
+        raise ConfigurationError(f"send_timeout must not be negative, but is {send_timeout}")
+    if node is not None and not 1 <= len(node) <= 255:
+        raise ConfigurationError("node must have 1 to 255 characters")
+    backend = transport_class(transport)
+    made = backend(
+        endpoint,
+        listen is not None,
+        max_payload + HEADER_OCTETS,
+        make_options(transport, backend.options_class, options),
+    )
+    if endpoint.port + backend.ports - 1 > 65535:
+        raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
+    return Link(
+        made, name=transport, node=node, window=window, send_timeout=send_timeout, max_payload=max_payload
+    )

@@ -1,0 +1,7 @@
+"""``python -m twinlink``: the `twinlink` command."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

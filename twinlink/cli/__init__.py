@@ -1,0 +1,83 @@
+"""The `twinlink` command: one module per sub-command, loaded when it is called for.
+
+A sub-command is a module with ``add_options(parser)`` and ``run(options) -> exit code``; it stands in `COMMANDS`.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Protocol, cast
+
+from twinlink import __version__
+from twinlink.errors import TwinlinkError
+
+from . import console, options
+
+COMMANDS = {
+    "demo": "the main job with real parts, from a gNB's E3 interface to a GNU Radio flowgraph and back",
+    "ping": "measure the round-trip time to a peer that runs pong",
+    "pong": "answer ping",
+    "pub": "send lines, files or generated messages on a flow",
+    "sub": "receive the messages of a flow",
+    "doctor": "check this machine: what is there, what is wrong, what to do",
+}
+
+
+class Command(Protocol):
+    """What the module of a sub-command provides."""
+
+    __doc__: str | None
+
+    @staticmethod
+    def add_options(parser: options.Parser) -> None:
+        """Declare the options; cheap, imports nothing heavy."""
+
+    @staticmethod
+    def run(given: argparse.Namespace) -> int:
+        """Do it; returns the exit code."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments."""
+    arguments = sys.argv[1:] if argv is None else argv
+    name = f"twinlink {arguments[0]}" if arguments and arguments[0] in COMMANDS else "twinlink"
+    return console.guarded(name, lambda: _run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
+    top = options.Parser(
+        prog="twinlink",
+        description="Keeps an O-RAN network and its digital twin in sync.",
+        epilog="Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.",
+    )
+    top.add_argument("--version", action="version", version=f"twinlink {__version__}")
+    names = top.add_subparsers(metavar="COMMAND", dest="command", title="commands")
+    for name, summary in COMMANDS.items():
+        names.add_parser(name, help=summary, add_help=False)
+    if not arguments:
+        top.print_help(sys.stderr)
+        return console.BAD_ARGUMENTS
+    name = top.parse_args(arguments[:1]).command
+    command = _load(name)
+    return command.run(options.parse(_parser(name, command), name, arguments[1:], _all_keys))
+
+
+def _load(name: str) -> Command:
+    try:
+        return cast(Command, import_module(f"{__name__}.{name}"))
+    except ImportError as error:
+        raise TwinlinkError(
+            f"{error.name or error} is not installed; for all commands: pip install 'twinlink[demo]'"
+        ) from error
+
+
+def _parser(name: str, command: Command) -> options.Parser:
+    parser = options.Parser(prog=f"twinlink {name}", description=command.__doc__)
+    command.add_options(parser)
+    return parser
+
+
+def _all_keys() -> Mapping[str, frozenset[str]]:
+    """What may stand in a file: the options of every command."""
+    return {name: options.keys(_parser(name, _load(name))) for name in COMMANDS}

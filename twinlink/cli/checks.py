@@ -1,0 +1,305 @@
+"""What can be wrong with a machine: one function for each thing, each giving one row or more.
+
+Nothing here needs the network, root, or a running peer, except what the options of `twinlink doctor` name.
+"""
+
+import ctypes
+import os
+import resource
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import twinlink
+from twinlink import transports
+
+Status = Literal["ok", "warn", "fail"]
+
+E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library expect a gNB on the same host
+E3_NAMES = ("setup", "e3_socket", "dapp_socket")
+MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4; Debian's is visible in a venv with system site packages
+BURST_OCTETS = 4 * 1024 * 1024  # one burst of MGEN's UDP, and what GNU Radio users set for UHD
+MIN_DESCRIPTORS = 1024
+MIN_SHM_OCTETS = 64 * 1024 * 1024  # Kubernetes' default; GNU Radio's buffers and E3's rings live there
+FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
+_NS = "/proc/sys/net/core"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that was looked at.
+
+    Attributes:
+        check: what it is.
+        status: ``ok``; ``warn``, some part or some figure suffers; ``fail``, what is required does not work.
+        seen: what was found.
+        next: what to do about it; empty when ok.
+    """
+
+    check: str
+    status: Status
+    seen: str
+    next: str = ""
+
+
+def python() -> Iterator[Row]:
+    """The interpreter."""
+    yield Row("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")  # 3.11 is what the package installs on
+
+
+def gnuradio(required: bool) -> Iterator[Row]:
+    """numpy, and GNU Radio against it.  In a process of its own: a build for another numpy may abort."""
+    numpy_version = version("numpy")
+    script = "from gnuradio import gr, blocks; print(gr.version())"
+    failed: Status = "fail" if required else "warn"
+    try:
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        yield Row("gnuradio", failed, "import does not end", f"try: {sys.executable} -c '{script}'")
+        return
+    if done.returncode == 0:
+        yield Row("gnuradio", "ok", f"{done.stdout.strip().splitlines()[-1]} with numpy {numpy_version}")
+    elif "No module named 'gnuradio'" in done.stderr:
+        advice = "apt install gnuradio; then a venv of /usr/bin/python3 with --system-site-packages (`make setup`)"
+        yield Row("gnuradio", failed, f"not visible to this Python (numpy {numpy_version})", advice)
+    else:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        advice = "pip install 'numpy<2'" if int(numpy_version.split(".")[0]) >= 2 else f"{sys.executable} -c '{script}'"
+        yield Row("gnuradio", failed, f"does not load with numpy {numpy_version}: {reason}", advice)
+
+
+def transport(name: str) -> Iterator[Row]:
+    """The driver of a transport, and a message over loopback with it."""
+    driver = {"zeromq": "pyzmq", "zenoh": "eclipse-zenoh"}.get(name)
+    try:
+        found = f"{driver} {version(driver)}" if driver else "built in"
+        kind = transports.transport_class(name)
+        for attempt in range(3):  # a free port may be taken between finding and using it
+            endpoint = f"tcp/127.0.0.1:{_free_port(kind.ports)}"
+            try:
+                _round_trip(name, endpoint)
+                break
+            except twinlink.TransportError:
+                if attempt == 2:
+                    raise
+    except PackageNotFoundError:
+        yield Row(name, "fail", f"{driver} is not installed", f"pip install {driver}")
+    except twinlink.TransportMissing as error:
+        yield Row(name, "fail", "its driver does not load", str(error))
+    except twinlink.TwinlinkError as error:
+        yield Row(name, "fail", f"{found}, but no message passes over loopback: {error}", "look for a local firewall")
+    else:
+        old = driver == "pyzmq" and int(version("pyzmq").split(".")[0]) < MIN_PYZMQ
+        advice = f"pip install 'pyzmq>={MIN_PYZMQ}' (the system's copy is in front)" if old else ""
+        yield Row(name, "warn" if old else "ok", f"{found}; a message passed over loopback", advice)
+
+
+def _round_trip(name: str, endpoint: str) -> None:
+    with twinlink.open(name, listen=endpoint) as here, twinlink.open(name, connect=endpoint) as there:
+        here.receiver("doctor")
+        there.wait_ready(timeout=5)
+        sender = there.sender("doctor")
+        sender.send(b"doctor")
+        sender.flush(timeout=5)
+
+
+def _free_port(count: int) -> int:
+    """The first of ``count`` consecutive free ports."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = int(probe.getsockname()[1])
+        if first + count <= 65536 and all(_bind("127.0.0.1", first + offset) is None for offset in range(count)):
+            return first
+
+
+def _bind(host: str, port: int) -> OSError | None:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error
+    return None
+
+
+def ports(listen: str, given: bool) -> Iterator[Row]:
+    """Whether the ports that a listener takes are free; ``given`` by the user, or else the usual ones."""
+    endpoint = transports.Endpoint.parse(listen)
+    count = transports.transport_class("zeromq").ports
+    wanted = range(endpoint.port, min(endpoint.port + count, 65536))
+    errors = {port: error for port in wanted if (error := _bind(endpoint.host, port))}
+    text = f"{endpoint.host}, TCP {' and '.join(map(str, wanted))}"
+    if errors:
+        port, error = next(iter(errors.items()))
+        advice = f"see who has it with `ss -ltnp`, or listen at another port than {port}"
+        yield Row("ports", "fail" if given else "warn", f"{text}: {port}: {error.strerror or error}", advice)
+    else:
+        yield Row("ports", "ok", f"{text}: free")
+
+
+def peer(connect: str) -> Iterator[Row]:
+    """Whether somebody listens at the endpoint that is to be connected to."""
+    endpoint = transports.Endpoint.parse(connect)
+    try:
+        socket.create_connection((endpoint.host.strip("[]"), endpoint.port), timeout=5).close()
+    except OSError as error:
+        advice = "start the listener first, and check the address, routes and firewalls"
+        yield Row("peer", "fail", f"{connect}: {error.strerror or error}", advice)
+    else:
+        yield Row("peer", "ok", f"{connect} accepts connections")
+
+
+def mgen() -> Iterator[Row]:
+    """The traffic generator; only MGEN traffic needs it."""
+    path = shutil.which("mgen")
+    if path:
+        yield Row("mgen", "ok", path)
+    else:
+        yield Row("mgen", "warn", "not found; only MGEN traffic needs it", "apt install mgen")
+
+
+def socket_buffers() -> Iterator[Row]:
+    """The kernel's limits of socket buffers."""
+    for name in ("rmem_max", "wmem_max"):
+        try:
+            octets = int(Path(_NS, name).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            yield Row(name, "ok", "not visible here (a container): the host's setting holds")
+            continue
+        text = f"net.core.{name} = {octets}"
+        if octets < BURST_OCTETS:
+            advice = f"sysctl -w net.core.{name}={BURST_OCTETS} (as root; for bursts over UDP and large TCP windows)"
+            yield Row(name, "warn", text, advice)
+        else:
+            yield Row(name, "ok", text)
+
+
+class _Timex(ctypes.Structure):
+    """The head of ``struct timex`` of adjtimex(2), and room for the rest."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_byte * 256),
+    )
+
+
+_STA_UNSYNC = 0x0040  # adjtimex(2)
+
+
+def clock() -> Iterator[Row]:
+    """Whether the kernel's clock is disciplined, by whatever daemon, on this host or under this container."""
+    source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    try:
+        name = source.read_text(encoding="ascii").strip()
+    except OSError:
+        name = ""
+    if name in FAST_CLOCKSOURCES:
+        yield Row("clocksource", "ok", name)
+    else:
+        advice = "prefer tsc (kernel parameter clocksource=tsc): reading another clock may take microseconds"
+        yield Row("clocksource", "warn", name or "not visible here", advice)
+
+    timex = _Timex()
+    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex)) < 0:
+        seen = os.strerror(ctypes.get_errno())
+        yield Row("clock", "warn", f"its state cannot be read: {seen}", "check the host's NTP or PTP daemon")
+    elif timex.status & _STA_UNSYNC:
+        advice = "run chrony (or PTP) on both hosts: round-trip times are right without, one-way delays are not"
+        yield Row("clock", "warn", "not synchronised, says the kernel", advice)
+    else:
+        yield Row("clock", "ok", f"synchronised, says the kernel; error at most {timex.maxerror / 1000:.1f} ms")
+
+
+def ntp(host: str) -> Iterator[Row]:
+    """The clock as one NTP server sees it."""
+    import ntplib
+
+    try:
+        answer = ntplib.NTPClient().request(host, version=4, timeout=5)
+    except (ntplib.NTPException, OSError) as error:
+        yield Row("ntp", "fail", f"{host}: {error}", "check the name, and that UDP port 123 is let through")
+        return
+    bound_ms = (answer.delay / 2 + answer.root_delay / 2 + answer.root_dispersion) * 1000  # RFC 5905 section 4
+    seen = f"{host}: offset {answer.offset * 1000:+.3f} ms, at most {bound_ms:.3f} ms off; stratum {answer.stratum}"
+    if abs(answer.offset * 1000) > bound_ms + 1:
+        yield Row("ntp", "warn", seen, "let chrony or PTP set the clock before one-way delays are measured")
+    else:
+        yield Row("ntp", "ok", seen)
+
+
+def e3(required: bool) -> Iterator[Row]:
+    """The dApp library, and the sockets of a gNB on this host."""
+    missing: Status = "fail" if required else "warn"
+    try:
+        yield Row("e3 packages", "ok", f"dapps {version('dapps')}, asn1tools {version('asn1tools')}")
+    except PackageNotFoundError as error:
+        advice = "pip install 'twinlink[e3]' (the exporter and the emulator need it)"
+        yield Row("e3 packages", missing, f"{error.name or error} is not installed", advice)
+
+    found = [name for name in E3_NAMES if (E3_SOCKETS / name).exists()]
+    if not found:
+        seen = f"no gNB and no emulator: {E3_SOCKETS} holds no E3 sockets"
+        yield Row("e3 sockets", missing if required else "ok", seen, "start the gNB first" if required else "")
+        return
+    trouble = {name: reason for name in found if (reason := _socket_trouble(E3_SOCKETS / name))}
+    if trouble:
+        seen = "; ".join(f"{E3_SOCKETS / name}: {reason}" for name, reason in trouble.items())
+        advice = "if no gNB runs, remove the file; if one does, run as its user or open the permissions"
+        yield Row("e3 sockets", missing, seen, advice)
+    else:
+        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {E3_SOCKETS}: somebody listens")
+
+
+def _socket_trouble(path: Path) -> str | None:
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            return "not a socket"
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+    except ConnectionRefusedError:
+        return "left behind, nobody listens"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def descriptors() -> Iterator[Row]:
+    """The limit of open files, sockets among them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < MIN_DESCRIPTORS:
+        yield Row("descriptors", "warn", f"at most {soft} open files", f"ulimit -n {min(hard, MIN_DESCRIPTORS)}")
+    else:
+        yield Row("descriptors", "ok", f"at most {soft} open files")
+
+
+def shared_memory() -> Iterator[Row]:
+    """/dev/shm."""
+    try:
+        free = shutil.disk_usage("/dev/shm").free
+    except OSError as error:
+        advice = "mount a tmpfs there (Kubernetes: emptyDir with medium Memory)"
+        yield Row("/dev/shm", "warn", f"{error.strerror}; GNU Radio and E3's rings need it", advice)
+        return
+    text = f"{free // (1024 * 1024)} MiB free"
+    if not os.access("/dev/shm", os.W_OK):
+        yield Row("/dev/shm", "warn", "not writable", "GNU Radio and E3's rings need it: mount it writable")
+    elif free < MIN_SHM_OCTETS:
+        yield Row("/dev/shm", "warn", text, "make room, or mount it larger (Kubernetes: emptyDir with medium Memory)")
+    else:
+        yield Row("/dev/shm", "ok", text)

@@ -1,0 +1,179 @@
+"""What ping, pong, pub and sub share: the options of a link, opening it, and waiting for the other side."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import twinlink
+from twinlink.errors import PeerTimeout
+from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
+
+from .console import Stop, log
+
+PORT = 7447
+LISTEN = f"tcp/0.0.0.0:{PORT}"
+CONNECT = f"tcp/127.0.0.1:{PORT}"
+_LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+
+
+def add_options(parser: argparse.ArgumentParser, *, listens: bool, flow: str) -> None:
+    """Declare the link's options; ``listens`` says which side the command is when nobody says."""
+    parser.add_argument("--transport", default="zeromq", metavar="NAME", help="zeromq or zenoh, the same on both sides")
+    side = parser.add_mutually_exclusive_group()
+    side.add_argument(
+        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help="wait here for the other side"
+    )
+    side.add_argument(
+        "--connect", default=None if listens else CONNECT, metavar="tcp/HOST:PORT", help="where the other side listens"
+    )
+    parser.add_argument("--node", metavar="NAME", help="name of this side, as the other side sees it")
+    parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
+    parser.add_argument(
+        "--option",
+        action="append",
+        type=link_option,
+        metavar="NAME=VALUE",
+        help="an option of the link or its transport; may be given several times",
+    )
+    parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
+
+
+def link_option(text: str) -> tuple[str, Any]:
+    """``name=value``; the value is a number, true or false where it reads as one, else text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    return int(_at_least(1, _convert(int, text)))
+
+
+def octets(text: str) -> int:
+    """A number of octets; the suffixes K and M mean 1024 and 1024 x 1024."""
+    factor = {"K": 1024, "M": 1024 * 1024}.get(text[-1:].upper(), 1)
+    return factor * int(_at_least(0, _convert(int, text[:-1] if factor > 1 else text)))
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, 0 or more."""
+    return _at_least(0, _convert(float, text))
+
+
+def _convert(kind: type[int] | type[float], text: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of the right kind") from None
+
+
+def _at_least(least: int, value: float) -> float:
+    if not least <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{value} is out of range: at least {least} is expected")
+    return value
+
+
+def open_link(given: argparse.Namespace) -> twinlink.Link:
+    """Open the link that the options describe."""
+    return twinlink.open(
+        given.transport, listen=given.listen, connect=given.connect, node=given.node, **dict(given.option or [])
+    )
+
+
+def endpoint(given: argparse.Namespace) -> str:
+    """Where the two sides meet, for messages to a person."""
+    side = f"listening at {given.listen}" if given.listen else f"connecting to {given.connect}"
+    return f"{given.transport}, {side}"
+
+
+def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, other: str) -> None:
+    """Wait up to ``--timeout`` for a peer; raises PeerTimeout.  Returns without one when the end is asked for.
+
+    Args:
+        other: the command that should run at the other side.
+    """
+    end = time.monotonic() + given.timeout
+    while not stop.requested:
+        try:
+            return link.wait_ready(timeout=max(0.0, min(_LOOK_S, end - time.monotonic())))
+        except PeerTimeout:
+            if time.monotonic() >= end:
+                break
+    if stop.requested:
+        return
+    raise PeerTimeout(
+        f"no peer in {given.timeout:g} s ({endpoint(given)}). Is `{other} --transport {given.transport}` running at the "
+        "other side, does exactly one side listen, does the address fit, and does a firewall let the port through?"
+    )
+
+
+class Watch:
+    """Events of a link, collected on its I/O thread and told on the command's own."""
+
+    def __init__(self, name: str, link: twinlink.Link) -> None:
+        self.missing = 0  # messages that others sent and that did not arrive
+        self._name = name
+        self._nodes: dict[int, str] = {}
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        link.events(handler=self._events.put)
+
+    def node(self, epoch: int) -> str | None:
+        """The name of a session's node, if it said hello."""
+        return self._nodes.get(epoch)
+
+    def tell(self) -> None:
+        """Log what happened since the last call."""
+        while not self._events.empty():
+            event = self._events.get()
+            self._take(event)
+            text = _text(event)
+            if text:
+                log(self._name, text)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, PeerUp):
+            self._nodes[event.epoch] = event.node
+        elif isinstance(event, Gap):
+            self.missing += event.end - event.first
+        elif isinstance(event, Reordered):
+            self.missing -= 1
+
+
+def _text(event: Event) -> str | None:
+    match event:
+        case PeerUp(node=node):
+            return f"peer {node} is up"
+        case PeerDown(node=node, reason=reason):
+            return f"peer {node} is gone ({reason})"
+        case Gap(flow=flow, first=first, end=end):
+            return f"{end - first} messages of flow {flow} did not arrive: {first} to {end - 1}"
+        case Unclaimed(flow=flow):
+            return f"the other side sends on flow {flow}, which nobody here asked for"
+        case Malformed(reason=reason, count=number):
+            return f"dropped what is no message of twinlink ({reason}; {number} so far)"
+        case HandlerError(flow=flow, error=error):
+            return f"a handler of flow {flow} failed: {error}"
+    return None  # counted in stats(); nothing that a person has to act on
+
+
+def spread(values: Sequence[int]) -> dict[str, int] | None:
+    """Number, minimum, nearest-rank percentiles and maximum; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {
+        "n": len(ordered),
+        "min": ordered[0],
+        "p50": ordered[round(0.50 * last)],
+        "p99": ordered[round(0.99 * last)],
+        "max": ordered[last],
+    }

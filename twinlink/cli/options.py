@@ -1,0 +1,185 @@
+"""Options of a command, wherever they were given: command line, environment, file.
+
+The command line comes before the environment, the environment before the file, the file before the default.  Every
+long option ``--some-name`` has its variable ``TWINLINK_SOME_NAME`` and its key ``some-name`` in the TOML file that
+``--config`` (or ``TWINLINK_CONFIG``) names.  In the file a key may stand at the top, where it holds for every command
+that has the option, or in the command's own table, which comes before the top::
+
+    transport = "zenoh"
+    [ping]
+    count = 100
+
+Variables that start with ``TWINLINK_`` and are no option are ignored: Kubernetes sets some for a Service of that name.
+"""
+
+import argparse
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .console import BAD_ARGUMENTS
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_NOT_IN_FILE = {"help", "config"}
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors end with exit code 3 and whose options cannot be abbreviated."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["allow_abbrev"] = False  # an option added later must not change what a script means
+        super().__init__(*args, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the arguments and end with exit code 3."""
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
+
+
+class _Option:
+    """One long option: its key, its variable, and how a value that is not from the command line becomes its value."""
+
+    def __init__(self, action: argparse.Action) -> None:
+        self.action = action
+        self.key = next(text for text in action.option_strings if text.startswith("--")).removeprefix("--")
+        self.variable = "TWINLINK_" + self.key.upper().replace("-", "_")
+
+    def from_text(self, text: str) -> Any:
+        """The value of a variable.  Raises ValueError."""
+        if self.action.nargs == 0:
+            if text.lower() not in _BOOLEANS:
+                raise ValueError(f"{text!r} is neither true nor false")
+            return _BOOLEANS[text.lower()]
+        if isinstance(self.action, argparse._AppendAction):
+            return [self._convert(part) for part in text.split(",") if part]
+        return self._convert(text)
+
+    def from_toml(self, value: object) -> Any:
+        """The value of a key in the file.  Raises ValueError."""
+        if self.action.nargs == 0:
+            if not isinstance(value, bool):
+                raise ValueError(f"{value!r} is neither true nor false")
+            return value
+        if isinstance(self.action, argparse._AppendAction):
+            if not isinstance(value, list):
+                raise ValueError("a list is expected")
+            return [self._convert(str(part)) for part in value]
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"{value!r} is neither a string nor a number")
+        return self._convert(str(value))
+
+    def _convert(self, text: str) -> Any:
+        convert: Callable[[str], Any] = self.action.type if callable(self.action.type) else str
+        try:
+            value = convert(text)
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(str(error)) from error
+        except ValueError as error:
+            raise ValueError(f"{text!r} cannot be used") from error
+        if self.action.choices is not None and value not in self.action.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(map(str, self.action.choices))}")
+        return value
+
+
+def keys(parser: argparse.ArgumentParser) -> frozenset[str]:
+    """The keys that a command knows in the file."""
+    return frozenset(_options(parser))
+
+
+def parse(
+    parser: Parser, table: str, argv: Sequence[str], all_keys: Callable[[], Mapping[str, frozenset[str]]] | None = None
+) -> argparse.Namespace:
+    """The options of one command from all four places; ends with exit code 3 where one cannot be used.
+
+    Args:
+        parser: with every option of the command; none may be ``required``, because the parser sees one place only.
+            Of a mutually exclusive group, the member given in the place that comes first wins.
+        table: the command's table in the file.
+        argv: the arguments behind the command's name.
+        all_keys: gives the keys of every table that the file may have; called only when there is a file.
+    """
+    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
+    options = _options(parser)
+    defaults = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
+    for option in options.values():
+        default = option.action.default
+        shown = "" if default in (None, False) else f"; default {default}"
+        option.action.help = f"{option.action.help} [{option.variable}{shown}]".replace("%", "%%")
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS  # so that what comes back is what was given
+    given = vars(parser.parse_args(argv))
+
+    environment = {
+        option.action.dest: _value(parser, option.variable, option.from_text, os.environ[option.variable])
+        for option in options.values()
+        if option.variable in os.environ
+    }
+    path = given.get("config", environment.get("config"))
+    file: list[tuple[str, dict[str, Any]]] = []
+    if path is not None:
+        known = {**(all_keys() if all_keys else {}), table: keys(parser)}
+        file = _from_file(parser, path, table, options, known)
+
+    groups = [{action.dest for action in group._group_actions} for group in parser._mutually_exclusive_groups]
+    merged: dict[str, Any] = {}
+    layers = [
+        ("the command line", given),
+        ("the environment", environment),
+        *file,
+        ("the defaults", {dest: value for dest, value in defaults.items() if value is not None}),
+    ]
+    for place, layer in layers:
+        for group in groups:
+            if len(group & layer.keys()) > 1:
+                names = " and ".join(f"--{dest.replace('_', '-')}" for dest in sorted(group & layer.keys()))
+                parser.error(f"{place} gives {names}; only one of them can be used")
+        settled = {dest for group in groups if group & merged.keys() for dest in group} | merged.keys()
+        merged.update((dest, value) for dest, value in layer.items() if dest not in settled)
+    return argparse.Namespace(**{dest: None for dest in defaults} | merged)
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, _Option]:
+    found = (_Option(action) for action in parser._actions if any(text[:2] == "--" for text in action.option_strings))
+    return {option.key: option for option in found if option.key != "help"}
+
+
+def _value(parser: Parser, place: str, convert: Callable[[Any], Any], raw: object) -> Any:
+    try:
+        return convert(raw)
+    except ValueError as error:
+        parser.error(f"{place}: {error}")
+
+
+def _from_file(
+    parser: Parser, path: Path, table: str, options: dict[str, _Option], known: Mapping[str, frozenset[str]]
+) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        parser.error(f"{path} cannot be read: {error.strerror}")
+    except ValueError as error:
+        parser.error(f"{path} is not TOML: {error}")
+    anywhere = frozenset().union(*known.values()) - _NOT_IN_FILE
+    for name, value in content.items():
+        if not isinstance(value, dict):
+            if name not in anywhere:
+                parser.error(f"{path}: no command has an option {name!r}")
+        elif name not in known:
+            parser.error(f"{path}: [{name}] is no command")
+        elif unknown := sorted(value.keys() - known[name] | value.keys() & _NOT_IN_FILE):
+            parser.error(f"{path}: [{name}] has no option {unknown[0]!r}")
+    own = content.get(table, {})
+    top = {name: value for name, value in content.items() if not isinstance(value, dict)}
+    places = ((f"{path}: [{table}]", own), (str(path), top))
+    return [
+        (
+            place,
+            {
+                options[key].action.dest: _value(parser, f"{place}, {key}", options[key].from_toml, value)
+                for key, value in values.items()
+                if key in options
+            },
+        )
+        for place, values in places
+    ]

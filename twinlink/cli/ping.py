@@ -1,0 +1,151 @@
+"""Measure the round-trip time of messages to a peer that runs `twinlink pong`, and count what is lost.
+
+Each message goes out on a flow and comes back as an acknowledgement with four timestamps, so the time that it spent
+at the peer (residence time) is known and taken out in the second figure.
+"""
+
+import argparse
+import os
+import time
+from queue import Empty, SimpleQueue
+
+from twinlink import Ack, Sender
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop
+
+_LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    linking.add_options(parser, listens=False, flow="ping")
+    parser.add_argument("--count", type=linking.count, metavar="N", help="messages to send; else until Ctrl-C")
+    parser.add_argument(
+        "--interval",
+        type=linking.seconds,
+        default=1.0,
+        metavar="S",
+        help="time between messages in s; 0 sends the next when the last has come back",
+    )
+    parser.add_argument("--size", type=linking.octets, default=64, metavar="B", help="payload octets; 64, 10K, 1M")
+    parser.add_argument(
+        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Send, print each answer and the summary."""
+    output = Output(given.json)
+    with Stop() as stop, linking.open_link(given) as link:
+        watch = linking.Watch("twinlink ping", link)
+        linking.wait_for_peer(link, stop, given, "twinlink pong")
+        answers: SimpleQueue[Ack] = SimpleQueue()
+        sender = link.sender(given.flow, on_ack=answers.put)
+        pinger = _Pinger(given, sender, answers, watch, output)
+        pinger.run(stop)
+        watch.tell()
+        return pinger.summary()
+
+
+class _Pinger:
+    def __init__(
+        self,
+        given: argparse.Namespace,
+        sender: Sender,
+        answers: "SimpleQueue[Ack]",
+        watch: linking.Watch,
+        output: Output,
+    ) -> None:
+        self._given = given
+        self._sender = sender
+        self._answers = answers
+        self._watch = watch
+        self._output = output
+        self._sent = 0
+        self._rtt_ns: list[int] = []
+        self._net_rtt_ns: list[int] = []
+
+    def run(self, stop: Stop) -> None:
+        """Send on schedule and take answers in between; then wait for the last ones."""
+        given, payload = self._given, os.urandom(self._given.size)
+        due = time.monotonic()
+        while not stop.requested and (given.count is None or self._sent < given.count):
+            self._sender.send(payload)
+            self._sent += 1
+            due += given.interval
+            if given.interval == 0:
+                self._take_until(time.monotonic() + given.timeout, stop, all_answered=True)
+            else:
+                self._take_until(due, stop, all_answered=False)
+        # A Ctrl-C asks for no new messages, not for the last answers to count as lost.
+        self._take_until(time.monotonic() + given.timeout, None, all_answered=True)
+
+    def _take_until(self, end: float, stop: Stop | None, all_answered: bool) -> None:
+        """Take answers until ``end``, until asked to stop, or until nothing is on its way any more."""
+        while not (stop and stop.requested):
+            if all_answered and self._answers.empty() and not self._sender.stats()["outstanding"]:
+                return
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            try:
+                self._take(self._answers.get(timeout=min(left, _LOOK_S)))
+            except Empty:
+                self._watch.tell()
+
+    def _take(self, ack: Ack) -> None:
+        residence_ns = ack.peer_sent_ns - ack.peer_received_ns
+        net_rtt_ns = ack.rtt_ns - residence_ns
+        self._rtt_ns.append(ack.rtt_ns)
+        self._net_rtt_ns.append(net_rtt_ns)
+        self._watch.tell()
+        node = self._watch.node(ack.epoch)
+        self._output.emit(
+            {
+                "type": "answer",
+                "sequence": ack.sequence,
+                "node": node,
+                "octets": self._given.size,
+                "rtt_ns": ack.rtt_ns,
+                "rtt_without_residence_ns": net_rtt_ns,
+                "sent_ns": ack.sent_ns,
+                "peer_received_ns": ack.peer_received_ns,
+                "peer_sent_ns": ack.peer_sent_ns,
+                "received_ns": ack.received_ns,
+            },
+            f"{self._given.size} B to {node or 'peer'}: sequence {ack.sequence}, rtt {ack.rtt_ns / 1e6:.3f} ms "
+            f"({net_rtt_ns / 1e6:.3f} ms without residence)",
+        )
+
+    def summary(self) -> int:
+        """Print it; returns the exit code."""
+        acknowledged = self._sender.stats()["acknowledged"]
+        lost = self._sent - acknowledged
+        rtt, net_rtt = linking.spread(self._rtt_ns), linking.spread(self._net_rtt_ns)
+        text = (
+            f"\n{linking.endpoint(self._given)}, flow {self._given.flow}: "
+            f"{self._sent} sent, {acknowledged} answered, {lost} lost ({lost / max(1, self._sent):.1%})"
+        )
+        for values, what in (
+            (rtt, "includes residence time at the peer"),
+            (net_rtt, "without residence time at the peer"),
+        ):
+            if values:
+                figures = "/".join(f"{values[key] / 1e6:.3f}" for key in ("min", "p50", "p99", "max"))
+                text += f"\nrtt min/p50/p99/max {figures} ms, n = {values['n']}, {what}"
+        self._output.emit(
+            {
+                "type": "summary",
+                "transport": self._given.transport,
+                "flow": self._given.flow,
+                "octets": self._given.size,
+                "sent": self._sent,
+                "acknowledged": acknowledged,
+                "lost": lost,
+                "rtt_ns": rtt,
+                "rtt_without_residence_ns": net_rtt,
+            },
+            text,
+        )
+        return DONE if self._sent and not lost else NOT_MET

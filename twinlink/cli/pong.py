@@ -1,0 +1,51 @@
+"""Answer `twinlink ping`: every message on the flow is acknowledged by the link, from any number of peers."""
+
+import argparse
+
+from twinlink.message import Message
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop, log
+
+NAME = "twinlink pong"
+_LOOK_S = 0.1  # how often events are told, and the count is looked at
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    linking.add_options(parser, listens=True, flow="ping")
+    parser.add_argument("--count", type=linking.count, metavar="N", help="end after so many messages; else at Ctrl-C")
+
+
+class _Counter:
+    messages = 0
+    octets = 0
+
+    def add(self, message: Message) -> None:
+        self.messages += 1
+        self.octets += len(message.payload)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Answer until Ctrl-C or the count; then print what was answered."""
+    output = Output(given.json)
+    counter = _Counter()
+    with Stop() as stop, linking.open_link(given) as link:
+        watch = linking.Watch(NAME, link)
+        link.receiver(given.flow, handler=counter.add)
+        log(NAME, f"{linking.endpoint(given)}, answers flow {given.flow}; Ctrl-C ends it")
+        while not stop.wait(_LOOK_S) and (given.count is None or counter.messages < given.count):
+            watch.tell()
+    watch.tell()
+    output.emit(
+        {
+            "type": "summary",
+            "transport": given.transport,
+            "flow": given.flow,
+            "received": counter.messages,
+            "octets": counter.octets,
+            "missing": watch.missing,
+        },
+        f"answered {counter.messages} messages, {counter.octets} B; {watch.missing} did not arrive",
+    )
+    return DONE if counter.messages and not watch.missing else NOT_MET

@@ -1,0 +1,118 @@
+"""Send on a flow, one message each: the given files, or --count generated messages, or else the lines of stdin."""
+
+import argparse
+import hashlib
+import os
+import random
+import select
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import twinlink
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop, log
+
+NAME = "twinlink pub"
+_CHUNK = 65536
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to send, each as one message")
+    linking.add_options(parser, listens=False, flow="data")
+    parser.add_argument("--count", type=linking.count, metavar="N", help="send N generated messages")
+    parser.add_argument(
+        "--size", type=linking.octets, default=100, metavar="B", help="octets of a generated message; 100, 10K, 1M"
+    )
+    parser.add_argument("--interval", type=linking.seconds, default=0.0, metavar="S", help="time between messages in s")
+    parser.add_argument("--hash", action="store_true", help="print sequence, octets and SHA-256 of every message")
+    parser.add_argument(
+        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last acks"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Send everything, wait until it is acknowledged, print the summary."""
+    if given.files and given.count:
+        raise twinlink.ConfigurationError("either files or --count: only one of them says what to send")
+    output = Output(given.json)
+    octets = 0
+    problem = None
+    with Stop() as stop, linking.open_link(given) as link:
+        watch = linking.Watch(NAME, link)
+        linking.wait_for_peer(link, stop, given, "twinlink sub")
+        sender = link.sender(given.flow)
+        try:
+            for payload in _payloads(given, stop):
+                if stop.requested:
+                    break
+                sequence = sender.send(payload)
+                octets += len(payload)
+                if given.hash:
+                    _tell(output, sequence, payload)
+                watch.tell()
+                if given.interval:
+                    stop.wait(given.interval)
+            sender.flush(timeout=given.timeout)
+        except (twinlink.AckTimeout, twinlink.SendTimeout) as error:
+            problem = str(error)
+        watch.tell()
+        stats = sender.stats()
+    if problem:
+        log(NAME, problem)
+    sent, acknowledged = stats["sent"], stats["acknowledged"]
+    output.emit(
+        {
+            "type": "summary",
+            "transport": given.transport,
+            "flow": given.flow,
+            "sent": sent,
+            "octets": octets,
+            "acknowledged": acknowledged,
+            "lost": sent - acknowledged,
+        },
+        f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost",
+    )
+    return NOT_MET if problem or sent != acknowledged else DONE
+
+
+def _tell(output: Output, sequence: int, payload: bytes) -> None:
+    digest = hashlib.sha256(payload).hexdigest()
+    output.emit(
+        {"type": "sent", "sequence": sequence, "octets": len(payload), "sha256": digest},
+        f"{sequence} {len(payload)} {digest}",
+    )
+
+
+def _payloads(given: argparse.Namespace, stop: Stop) -> Iterator[bytes]:
+    if given.files:
+        for path in given.files:
+            try:
+                yield path.read_bytes()
+            except OSError as error:
+                raise twinlink.TwinlinkError(f"{path} cannot be read: {error.strerror}") from error
+    elif given.count:
+        generator = random.Random(0)  # noqa: S311 - the same messages in every run, so that hashes can be compared
+        for _ in range(given.count):
+            yield generator.randbytes(given.size)
+    else:
+        yield from _lines(stop)
+
+
+def _lines(stop: Stop) -> Iterator[bytes]:
+    """Lines of stdin without their end; a plain read would not let go of the terminal at Ctrl-C."""
+    source = sys.stdin.fileno()
+    rest = b""
+    while not stop.requested:
+        ready, _, _ = select.select([source, stop.fd], [], [])
+        if source not in ready:
+            break
+        chunk = os.read(source, _CHUNK)
+        if not chunk:
+            break
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest

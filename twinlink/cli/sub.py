@@ -1,0 +1,112 @@
+"""Receive the messages of a flow and print them, or their hashes, or write each into a file of its own."""
+
+import argparse
+import hashlib
+import time
+from pathlib import Path
+
+import twinlink
+from twinlink.message import Message
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop, log
+
+NAME = "twinlink sub"
+_LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    linking.add_options(parser, listens=True, flow="data")
+    parser.add_argument("--count", type=linking.count, metavar="N", help="end after N messages; else at Ctrl-C")
+    parser.add_argument(
+        "--idle", type=linking.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
+    )
+    parser.add_argument(
+        "--print",
+        choices=("text", "hex", "hash", "none"),
+        default="text",
+        help="what of a message goes to stdout: payload and newline (text), payload in hex, "
+        "sequence with octets and SHA-256 (hash), nothing but the summary (none)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="write each payload into a file FLOW-SESSION-SEQUENCE.bin there"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Receive until the count, the idle time or Ctrl-C; then print the summary."""
+    output = Output(given.json)
+    messages = octets = 0
+    if given.output:
+        _make_directory(given.output)
+    with Stop() as stop, linking.open_link(given) as link:
+        watch = linking.Watch(NAME, link)
+        receiver = link.receiver(given.flow)
+        log(NAME, f"{linking.endpoint(given)}, receives flow {given.flow}; Ctrl-C ends it")
+        last = None
+        while not stop.requested and (given.count is None or messages < given.count):
+            message = receiver.receive(timeout=_LOOK_S)
+            watch.tell()
+            if message is not None:
+                messages += 1
+                octets += len(message.payload)
+                last = time.monotonic()
+                _tell(given, output, message)
+            elif given.idle is not None and last is not None and time.monotonic() - last >= given.idle:
+                break
+    watch.tell()
+    summary = f"received {messages} messages, {octets} B; {watch.missing} did not arrive"
+    output.emit(
+        {
+            "type": "summary",
+            "transport": given.transport,
+            "flow": given.flow,
+            "received": messages,
+            "octets": octets,
+            "missing": watch.missing,
+        },
+        summary if given.print == "none" else None,
+    )
+    if not given.json and given.print != "none":
+        log(NAME, summary)  # stdout holds the messages and nothing else
+    return DONE if messages and not watch.missing else NOT_MET
+
+
+def _tell(given: argparse.Namespace, output: Output, message: Message) -> None:
+    payload = bytes(message.payload)
+    if given.output:
+        _write(given.output / f"{message.flow}-{message.epoch:016x}-{message.sequence:08d}.bin", payload)
+    if output.as_json:
+        output.emit(
+            {
+                "type": "message",
+                "flow": message.flow,
+                "sequence": message.sequence,
+                "node": message.node,
+                "octets": len(payload),
+                "sent_ns": message.sent_ns,
+                "received_ns": message.received_ns,
+                "sha256": hashlib.sha256(payload).hexdigest(),
+            }
+        )
+    elif given.print == "text":
+        output.write(payload + b"\n")
+    elif given.print == "hex":
+        output.write(payload.hex().encode() + b"\n")
+    elif given.print == "hash":
+        output.write(f"{message.sequence} {len(payload)} {hashlib.sha256(payload).hexdigest()}\n".encode())
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise twinlink.TwinlinkError(f"{path} cannot be made: {error.strerror}") from error
+
+
+def _write(path: Path, payload: bytes) -> None:
+    try:
+        path.write_bytes(payload)
+    except OSError as error:
+        raise twinlink.TwinlinkError(f"{path} cannot be written: {error.strerror}") from error

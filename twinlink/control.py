@@ -1,0 +1,126 @@
+"""Payloads of the decision path: what the twin asks of the gNB, and what the gNB answers.
+
+Flow ``control`` (Digital Twin -> Real World) carries `PrbBlock`; flow ``control-result`` answers each with
+`PrbBlockResult`.  Both are UTF-8 JSON objects with exactly the fields below: a field too many is refused, because a
+RAN must not act on what it half understands.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, get_args
+
+from .errors import MalformedPayload
+
+MAX_PRBS = 275  # 3GPP TS 38.101-1: at most 273 PRBs; TS 38.331 maxNrofPhysicalResourceBlocks
+MAX_ID_LENGTH = 64
+
+Status = Literal["installed", "rejected", "cleared"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrbBlock:
+    """A full list of PRBs to keep free; it replaces the last one, and an empty list clears it.
+
+    Attributes:
+        id: chosen by the twin, unique in its session; the answer repeats it.
+        prbs: PRB indices, ascending, without repetition, within the carrier.
+        issued_ns: when the twin decided, Unix time in ns on the twin's clock.
+        validity_ms: how long the block may stand without being renewed.
+        reason: for the log of the person who asks why a UE got no resources.
+    """
+
+    id: str
+    prbs: tuple[int, ...]
+    issued_ns: int
+    validity_ms: int
+    reason: str = ""
+
+    def encode(self) -> bytes:
+        """The payload."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes | memoryview) -> Self:
+        """Read a payload; raises MalformedPayload naming the field that is wrong."""
+        fields = _object(payload, {"id", "prbs", "issued_ns", "validity_ms", "reason"})
+        prbs = fields["prbs"]
+        if not isinstance(prbs, list) or not all(_is_int(prb, 0, MAX_PRBS - 1) for prb in prbs):
+            raise MalformedPayload(f"prbs must be a list of integers from 0 to {MAX_PRBS - 1}")
+        if sorted(set(prbs)) != prbs:
+            raise MalformedPayload("prbs must be ascending and without repetition")
+        if not _is_int(fields["validity_ms"], 1, 2**31 - 1):
+            raise MalformedPayload("validity_ms must be a positive integer")
+        return cls(
+            _identifier(fields), tuple(prbs), _time(fields, "issued_ns"), fields["validity_ms"], _text(fields, "reason")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PrbBlockResult:
+    """What became of a `PrbBlock`.
+
+    Attributes:
+        id: of the block that is meant.
+        status: ``installed`` (handed to the RAN), ``rejected`` (never handed over) or ``cleared`` (no longer stands).
+        prbs: what stands in the RAN after this, as far as the exporter knows.
+        time_ns: when, Unix time in ns on the exporter's clock.
+        reason: why it was rejected or cleared.
+    """
+
+    id: str
+    status: Status
+    prbs: tuple[int, ...]
+    time_ns: int
+    reason: str = ""
+
+    def encode(self) -> bytes:
+        """The payload."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes | memoryview) -> Self:
+        """Read a payload; raises MalformedPayload naming the field that is wrong."""
+        fields = _object(payload, {"id", "status", "prbs", "time_ns", "reason"})
+        prbs = fields["prbs"]
+        if not isinstance(prbs, list) or not all(_is_int(prb, 0, MAX_PRBS - 1) for prb in prbs):
+            raise MalformedPayload(f"prbs must be a list of integers from 0 to {MAX_PRBS - 1}")
+        if fields["status"] not in get_args(Status):
+            raise MalformedPayload(f"status must be one of {', '.join(get_args(Status))}")
+        return cls(
+            _identifier(fields), fields["status"], tuple(prbs), _time(fields, "time_ns"), _text(fields, "reason")
+        )
+
+
+def _object(payload: bytes | memoryview, names: set[str]) -> dict[str, Any]:
+    try:
+        fields = json.loads(bytes(payload))
+    except (ValueError, RecursionError) as error:
+        raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
+    if not isinstance(fields, dict) or set(fields) != names:
+        raise MalformedPayload(f"a JSON object with exactly the fields {', '.join(sorted(names))} is expected")
+    return fields
+
+
+def _is_int(value: object, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high  # bool is an int to isinstance
+
+
+def _identifier(fields: dict[str, Any]) -> str:
+    value = fields["id"]
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID_LENGTH:
+        raise MalformedPayload(f"id must be a string of 1 to {MAX_ID_LENGTH} characters")
+    return value
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str) or len(value) > 1024:
+        raise MalformedPayload(f"{name} must be a string of at most 1024 characters")
+    return value
+
+
+def _time(fields: dict[str, Any], name: str) -> int:
+    value = fields[name]
+    if not _is_int(value, 0, 2**63 - 1):
+        raise MalformedPayload(f"{name} must be Unix time in ns")
+    return int(value)

@@ -1,0 +1,75 @@
+"""What can go wrong, as one tree.
+
+TwinlinkError
+├── ConfigurationError (ValueError)    an argument or option cannot be used as given
+├── TransportMissing (ImportError)     the driver of a transport is not installed; names the extra
+├── TransportError (OSError)           the transport refused: port in use, address that does not resolve
+├── PayloadTooLarge (ValueError)       the payload exceeds the stated limit; nothing was sent
+├── LinkClosed                         the link was closed, here, before or during the call
+├── PeerTimeout (TimeoutError)         no peer said hello in time; names the endpoint and what to check
+├── SendTimeout (TimeoutError)         the peers did not take what was sent before; nothing was sent
+├── AckTimeout (TimeoutError)          messages without acknowledgement; ``missing`` holds their ranges
+└── MalformedPayload (ValueError)      a payload of a known flow cannot be read
+
+Loss, gaps, duplicates and peers that come and go are not errors but events (``twinlink.events``).
+"""
+
+
+class TwinlinkError(Exception):
+    """Everything that twinlink raises on purpose."""
+
+
+class ConfigurationError(TwinlinkError, ValueError):
+    """An argument or an option cannot be used as given.
+
+    Example scenarios:
+        - an unknown option, or one of the wrong type;
+        - an endpoint that is not ``tcp/host:port``;
+        - neither or both of ``listen`` and ``connect``.
+    """
+
+
+class TransportMissing(TwinlinkError, ImportError):
+    """The driver of a transport is not installed; the message names the extra that brings it."""
+
+
+class TransportError(TwinlinkError, OSError):
+    """The transport refused.
+
+    Example scenarios:
+        - the port is in use by another program;
+        - the host name does not resolve;
+        - the process has no file descriptors left.
+    """
+
+
+class PayloadTooLarge(TwinlinkError, ValueError):
+    """The payload is longer than the link's limit; nothing was sent."""
+
+
+class LinkClosed(TwinlinkError):
+    """The link is closed."""
+
+
+class PeerTimeout(TwinlinkError, TimeoutError):
+    """No peer said hello in both directions in the given time."""
+
+
+class SendTimeout(TwinlinkError, TimeoutError):
+    """The send window stayed full for the given time: a peer takes nothing.  Nothing was sent."""
+
+
+class AckTimeout(TwinlinkError, TimeoutError):
+    """Messages were not acknowledged.
+
+    Attributes:
+        missing: the sequence numbers without acknowledgement, as half-open ranges ``(first, end)``.
+    """
+
+    def __init__(self, message: str, missing: tuple[tuple[int, int], ...]) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+class MalformedPayload(TwinlinkError, ValueError):
+    """A payload of a known flow does not have that flow's format."""

@@ -1,0 +1,108 @@
+"""What happens to a link besides messages: loss, order, peers that come and go.
+
+Events are reported through ``link.events()`` and counted in ``link.stats()``.  ``time_ns`` is Unix time on this host.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events."""
+
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerUp(Event):
+    """A peer said hello, and said that it hears us: both directions work."""
+
+    node: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerDown(Event):
+    """A peer is gone: ``reason`` is ``closed`` (it said so), ``silent`` (nothing heard) or ``restarted``."""
+
+    node: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted(Event):
+    """A node came back with a new session; its sequences start anew."""
+
+    node: str
+    old_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap(Event):
+    """Messages ``first`` to ``end - 1`` of a flow did not arrive before a later one did."""
+
+    flow: str
+    epoch: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reordered(Event):
+    """A message reported in a Gap came after all, late."""
+
+    flow: str
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate(Event):
+    """A message that was delivered before came again; it was not delivered twice."""
+
+    flow: str
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed(Event):
+    """Nobody here asked for this flow, and the buffer for such messages is full: refused, not acknowledged.
+
+    Reported once for each flow when it begins; the count is in ``stats()``.
+    """
+
+    flow: str
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Event):
+    """This side's messages ``first`` to ``end - 1`` will not be acknowledged: ``reason`` says why."""
+
+    flow: str
+    first: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed(Event):
+    """Octets that are not a twinlink message were dropped; at most one event a second for each ``reason``.
+
+    ``count`` is the total for this reason since the link was opened.
+    """
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerError(Event):
+    """A handler raised; delivery went on."""
+
+    flow: str
+    error: str

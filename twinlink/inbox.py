@@ -1,0 +1,106 @@
+"""What an application reads from: the receiving end of a flow, and the stream of events."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from .events import Event
+from .incoming import Incoming
+from .message import Message
+
+if TYPE_CHECKING:
+    from .link import Link
+
+MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
+
+logger = logging.getLogger("twinlink")
+
+
+class Receiver:
+    """Made by ``link.receiver(flow)``.  Iterating ends when the link closes.  Several threads may share one."""
+
+    def __init__(self, link: "Link", incoming: Incoming) -> None:
+        self.flow = incoming.flow
+        self._link = link
+        self._incoming = incoming
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message; None when ``timeout`` seconds pass without one, or the link is closed."""
+        message = self.take()
+        if message is not None:
+            return message
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._link.wait(self._incoming.queue.__len__, timeout)
+            message = self.take()
+            if message is not None or self._link.closed:
+                return message
+            if deadline is not None:
+                timeout = deadline - time.monotonic()
+                if timeout <= 0:
+                    return None
+
+    def take(self) -> Message | None:
+        """The next message if one is here."""
+        taken = self._incoming.take()
+        if taken is None:
+            return None
+        message, stream = taken
+        if stream is not None:
+            self._link.announce(self._incoming, stream)
+        return message
+
+    def __iter__(self) -> Iterator[Message]:
+        while (message := self.receive()) is not None:
+            yield message
+
+
+class EventStream:
+    """Made by ``link.events()``.  Iterating ends when the link closes.
+
+    Attributes:
+        dropped: events that went unread because nobody took them.
+    """
+
+    def __init__(self, link: "Link") -> None:
+        self.dropped = 0
+        self._link = link
+        self._queue: deque[Event] = deque()
+        self._handler: Callable[[Event], None] | None = None
+
+    def set_handler(self, handler: Callable[[Event], None]) -> None:
+        """Give every event, the held ones first, to ``handler``, on the thread that receives."""
+        self._handler = handler
+        while self._queue:
+            self._tell(self._queue.popleft())
+
+    def put(self, event: Event) -> None:
+        """Take in an event."""
+        if self._handler is not None:
+            self._tell(event)
+            return
+        if len(self._queue) >= MAX_EVENTS:
+            self._queue.popleft()
+            self.dropped += 1
+        self._queue.append(event)
+
+    def _tell(self, event: Event) -> None:
+        try:
+            assert self._handler is not None
+            self._handler(event)
+        except Exception:  # whatever an application does must not stop delivery
+            logger.exception("the event handler raised on %r", event)
+
+    def receive(self, timeout: float | None = None) -> Event | None:
+        """The next event; None when ``timeout`` seconds pass without one, or the link is closed."""
+        self._link.wait(self._queue.__len__, timeout)
+        try:
+            return self._queue.popleft()
+        except IndexError:
+            return None
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.receive()) is not None:
+            yield event

@@ -1,0 +1,110 @@
+"""The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
+
+from collections import Counter, deque
+from typing import Any
+
+from .message import Message
+from .sequence import SequenceTracker
+
+ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (outgoing.py)
+ANNOUNCE_MESSAGES = 32
+MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
+
+
+class Stream:
+    """One sender session on one flow.
+
+    Attributes:
+        consumed: every sequence below has been handed to the application, or will never be.
+        unannounced_octets, unannounced: consumed since the sender was last told.
+    """
+
+    __slots__ = ("consumed", "epoch", "node", "refused", "tracker", "unannounced", "unannounced_octets")
+
+    def __init__(self, epoch: int, node: str | None, first: int | None) -> None:
+        self.epoch = epoch
+        self.node = node
+        self.tracker = SequenceTracker(first)
+        self.consumed = first or 0
+        self.unannounced = 0
+        self.unannounced_octets = 0
+        self.refused = 0
+
+
+class Incoming:
+    """Messages of one flow between the transport and the application.
+
+    A flow that nobody has asked for yet is *unclaimed*: its messages are held up to a limit, so that no order of
+    starting matters, and beyond it refused, so that a flow nobody wants costs neither memory nor the link.
+    """
+
+    def __init__(self, flow: str, unclaimed_limit: int) -> None:
+        self.flow = flow
+        self.claimed = False
+        self.queue: deque[Message] = deque()
+        self.queued_octets = 0
+        self.streams: dict[int, Stream] = {}
+        self._unclaimed_limit = unclaimed_limit
+        self._retired: Counter[str] = Counter()  # what forgotten sessions counted
+
+    def join(self, epoch: int, node: str | None, first: int | None, up: frozenset[int]) -> Stream:
+        """Begin a sender session; ``first`` is where it stood when we joined, if known, ``up`` who must be kept."""
+        if len(self.streams) >= MAX_STREAMS:
+            gone = next((old for old in self.streams if old not in up), None)
+            if gone is not None:
+                self._retired.update(_counters(self.streams.pop(gone)))
+        stream = self.streams[epoch] = Stream(epoch, node, first)
+        return stream
+
+    def refuses(self, size: int) -> bool:
+        """Whether a message of ``size`` octets must be refused."""
+        if self.claimed:
+            return False
+        return self.queued_octets + size > self._unclaimed_limit or len(self.queue) * 2048 > self._unclaimed_limit
+
+    def put(self, message: Message) -> None:
+        """Queue a message for the application."""
+        self.queue.append(message)
+        self.queued_octets += len(message.payload)
+
+    def take(self) -> tuple[Message, Stream | None] | None:
+        """The next message, and the stream whose sender must now be told how far consumption is."""
+        try:
+            message = self.queue.popleft()
+        except IndexError:
+            return None
+        size = len(message.payload)
+        self.queued_octets -= size
+        stream = self.streams.get(message.epoch)
+        if stream is None:
+            return message, None
+        if message.sequence >= stream.consumed:
+            stream.consumed = message.sequence + 1
+        stream.unannounced += 1
+        stream.unannounced_octets += size
+        if stream.unannounced >= ANNOUNCE_MESSAGES or stream.unannounced_octets >= ANNOUNCE_OCTETS:
+            return message, stream
+        return message, None
+
+    def stats(self) -> dict[str, Any]:
+        """Counters over all sender sessions, and what is queued."""
+        totals = self._retired.copy()
+        for stream in list(self.streams.values()):
+            totals.update(_counters(stream))
+        return {
+            **{name: totals[name] for name in COUNTERS},
+            "sessions": len(self.streams),
+            "queued": len(self.queue),
+            "queued_octets": self.queued_octets,
+        }
+
+
+COUNTERS = ("received", "missing", "gaps", "reordered", "duplicates", "unclaimed")
+
+
+def _counters(stream: Stream) -> dict[str, int]:
+    tracker = stream.tracker
+    values = (
+        tracker.received, tracker.missing.count(), tracker.gaps, tracker.late, tracker.duplicates, stream.refused
+    )  # fmt: skip
+    return dict(zip(COUNTERS, values, strict=True))

@@ -1,0 +1,60 @@
+"""What an application receives: messages on a flow, and acks of its own messages."""
+
+from typing import NamedTuple
+
+
+class Message:
+    """One message as it arrived.
+
+    Attributes:
+        payload: bytes-like; a view into the received frame, valid as long as it is held.
+        flow: name of the flow.
+        sequence: the sender's number, per flow and session, from 0.
+        epoch: the sender's session.
+        node: the sender's name, or None when it has not said hello.
+        sent_ns: Unix time in ns on the sender's clock, from the header.
+        received_ns: Unix time in ns on this host's clock, taken when the frame came out of the transport.
+    """
+
+    __slots__ = ("epoch", "flow", "node", "payload", "received_ns", "sent_ns", "sequence")
+
+    def __init__(
+        self,
+        payload: bytes | memoryview,
+        flow: str,
+        sequence: int,
+        epoch: int,
+        node: str | None,
+        sent_ns: int,
+        received_ns: int,
+    ) -> None:
+        self.payload = payload
+        self.flow = flow
+        self.sequence = sequence
+        self.epoch = epoch
+        self.node = node
+        self.sent_ns = sent_ns
+        self.received_ns = received_ns
+
+    def __repr__(self) -> str:
+        return (
+            f"Message(flow={self.flow!r}, sequence={self.sequence}, node={self.node!r}, "
+            f"{len(self.payload)} octets, sent_ns={self.sent_ns}, received_ns={self.received_ns})"
+        )
+
+
+class Ack(NamedTuple):
+    """One message of ours arrived at one peer.
+
+    The four timestamps are Unix time in ns: T1 and T4 on our clock, T2 and T3 on the peer's.  ``rtt_ns`` is measured
+    on our monotonic clock and includes the peer's residence time T3 - T2.
+    """
+
+    sequence: int
+    rtt_ns: int
+    sent_ns: int
+    peer_received_ns: int
+    peer_sent_ns: int
+    received_ns: int
+    epoch: int
+    flow: str

@@ -1,0 +1,216 @@
+"""The sending side of one flow: what is under way, what was acknowledged, what is lost.  No I/O, no clock."""
+
+from collections import deque
+from typing import Any
+
+from .message import Ack
+from .offset import ClockOffset
+from .ranges import RangeSet
+
+MAX_IN_FLIGHT = 16384  # messages; bounds a window full of tiny ones
+SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
+SLACK_MESSAGES = 64
+SAMPLES = 65536  # delays kept for percentiles
+
+
+class Timing:
+    """Delays to one peer, from its acks."""
+
+    __slots__ = ("forward_ns", "offset", "rtt_ns")
+
+    def __init__(self) -> None:
+        self.rtt_ns: deque[int] = deque(maxlen=SAMPLES)
+        self.forward_ns: deque[int] = deque(maxlen=SAMPLES)  # T2 - T1: one-way delay plus the clocks' offset
+        self.offset = ClockOffset()
+
+
+class Outgoing:
+    """Feed it what is sent, acks and peers that come and go; ask it what fits, what is missing, how long it took.
+
+    A message is *outstanding* until every peer that was up when it was sent has acknowledged it, and *lost* when
+    that can no longer happen: no peer was up, the peer went, or the peer is past it without having acknowledged it.
+    A lost message that is acknowledged after all is lost no more.
+
+    A message is *in flight* until every peer's application has consumed it or skipped it; in-flight octets are
+    bounded by ``window`` on every transport alike, which bounds the memory of both sides.
+    """
+
+    def __init__(self, flow: str, window: int) -> None:
+        self.flow = flow
+        self.window = window
+        self.next = 0
+        self.sent_octets = 0
+        self.acknowledged = 0
+        self.in_flight_octets = 0
+        self.lost = RangeSet()
+        self.unreported = RangeSet()  # lost since somebody was last told by flush
+        self.timing: dict[int, Timing] = {}
+        self._outstanding: dict[int, tuple[int, frozenset[int]]] = {}  # sequence -> monotonic ns, peers waited for
+        self._in_flight: deque[int] = deque()  # sizes; the first one's sequence is _in_flight_first
+        self._in_flight_first = 0
+        self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
+
+    def fits(self, size: int) -> bool:
+        """Whether a payload of ``size`` octets may be sent now."""
+        count = len(self._in_flight)
+        if count == 0:
+            return True
+        octets = self.in_flight_octets
+        return (octets + size <= self.window or octets <= SLACK_OCTETS) and (
+            count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES
+        )
+
+    def send(self, size: int, now_mono_ns: int, peers: frozenset[int]) -> int:
+        """Number a message; ``peers`` are the sessions that are up."""
+        sequence = self.next
+        self.next = sequence + 1
+        self.sent_octets += size
+        if peers:
+            self._outstanding[sequence] = (now_mono_ns, peers)
+            self._in_flight.append(size)
+            self.in_flight_octets += size
+        else:
+            self._in_flight_first = self.next
+            self._lose(sequence, self.next)
+        return sequence
+
+    def acknowledge(
+        self,
+        epoch: int,
+        consumed: int,
+        records: list[tuple[int, int, int]],
+        t3_ns: int,
+        t4_ns: int,
+        t4_mono_ns: int,
+        acks: list[Ack] | None,
+    ) -> RangeSet | None:
+        """Take in an ack of peer ``epoch``; appends to ``acks`` if given; returns what turned out to be lost."""
+        timing = self.timing.get(epoch)
+        if timing is None:
+            timing = self.timing[epoch] = Timing()
+        for sequence, t1_ns, t2_ns in records:
+            entry = self._outstanding.get(sequence)
+            if entry is None:
+                if self.lost.remove(sequence):
+                    self.unreported.remove(sequence)
+                    self.acknowledged += 1
+                continue
+            sent_mono_ns, waiting = entry
+            rtt_ns = t4_mono_ns - sent_mono_ns
+            timing.rtt_ns.append(rtt_ns)
+            timing.forward_ns.append(t2_ns - t1_ns)
+            timing.offset.update(t1_ns, t2_ns, t3_ns, t4_ns)
+            if acks is not None:
+                acks.append(Ack(sequence, rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow))
+            if len(waiting) > 1:
+                waiting -= {epoch}
+                if waiting:
+                    self._outstanding[sequence] = (sent_mono_ns, waiting)
+                    continue
+            elif epoch not in waiting:
+                continue
+            del self._outstanding[sequence]
+            self.acknowledged += 1
+        if consumed > self._consumed.get(epoch, -1):
+            self._consumed[epoch] = consumed
+            return self._advance(epoch, consumed)
+        return None
+
+    def _advance(self, epoch: int, consumed: int) -> RangeSet | None:
+        """Everything below ``consumed`` is done with at ``epoch``: free the window, see what it skipped."""
+        done = consumed if len(self._consumed) == 1 else min(self._consumed.values())
+        in_flight = self._in_flight
+        while self._in_flight_first < done and in_flight:
+            self.in_flight_octets -= in_flight.popleft()
+            self._in_flight_first += 1
+        lost = None
+        outstanding = self._outstanding
+        while outstanding:
+            sequence = next(iter(outstanding))
+            if sequence >= consumed:
+                break
+            _, waiting = outstanding[sequence]
+            if epoch not in waiting or len(waiting) > 1:
+                break  # somebody else has still to answer for it; looked at again when they do
+            del outstanding[sequence]
+            lost = lost or RangeSet()
+            lost.add(sequence, sequence + 1)
+            self._lose(sequence, sequence + 1)
+        return lost
+
+    def peer_up(self, epoch: int) -> None:
+        """A peer joined: it owes nothing for what was sent before."""
+        self._consumed.setdefault(epoch, self.next)
+
+    def peer_down(self, epoch: int) -> RangeSet:
+        """A peer went; returns what nobody will acknowledge any more."""
+        self._consumed.pop(epoch, None)
+        lost = RangeSet()
+        for sequence, (sent_mono_ns, waiting) in list(self._outstanding.items()):
+            if epoch not in waiting:
+                continue
+            if len(waiting) > 1:
+                self._outstanding[sequence] = (sent_mono_ns, waiting - {epoch})
+                continue
+            del self._outstanding[sequence]
+            lost.add(sequence, sequence + 1)
+            self._lose(sequence, sequence + 1)
+        if self._consumed:
+            self._advance(epoch, min(self._consumed.values()))
+        else:
+            self._in_flight.clear()
+            self._in_flight_first = self.next
+            self.in_flight_octets = 0
+        return lost
+
+    def _lose(self, first: int, end: int) -> None:
+        self.lost.add(first, end)
+        self.unreported.add(first, end)
+
+    def is_settled(self) -> bool:
+        """Whether nothing is outstanding."""
+        return not self._outstanding
+
+    def outstanding(self) -> RangeSet:
+        """The sequences that are waited for."""
+        return RangeSet((sequence, sequence + 1) for sequence in list(self._outstanding))
+
+    def stats(self) -> dict[str, Any]:
+        """Counters, and delays in ns: percentiles of the last 65,536 acks of each peer."""
+        return {
+            "sent": self.next,
+            "sent_octets": self.sent_octets,
+            "acknowledged": self.acknowledged,
+            "outstanding": len(self._outstanding),
+            "lost": self.lost.count(),
+            "repaired": 0,  # a message is sent once; a link that repairs counts here
+            "in_flight_octets": self.in_flight_octets,
+            "peers": {f"{epoch:016x}": _delays(timing) for epoch, timing in list(self.timing.items())},
+        }
+
+
+def _delays(timing: Timing) -> dict[str, Any]:
+    delays: dict[str, Any] = {"rtt_ns": _percentiles(list(timing.rtt_ns)), "one_way_ns": None, "clock_offset_ns": None}
+    estimate = timing.offset.estimate()
+    if estimate is not None:
+        offset_ns, bound_ns = estimate
+        forward = _percentiles([value - offset_ns for value in list(timing.forward_ns)])
+        delays["one_way_ns"] = None if forward is None else {**forward, "bound": bound_ns}
+        delays["clock_offset_ns"] = {"offset": offset_ns, "bound": bound_ns}
+    return delays
+
+
+def _percentiles(values: list[int]) -> dict[str, int] | None:
+    """Nearest-rank percentiles; None without values."""
+    if not values:
+        return None
+    values.sort()
+    last = len(values) - 1
+    return {
+        "n": len(values),
+        "min": values[0],
+        "p50": values[round(0.50 * last)],
+        "p95": values[round(0.95 * last)],
+        "p99": values[round(0.99 * last)],
+        "max": values[last],
+    }

@@ -1,0 +1,102 @@
+"""Who is at the other end: sessions that say hello, and whether both directions work.  No I/O, no clock.
+
+| from   | what                                   | to   | event    |
+|--------|----------------------------------------|------|----------|
+| -      | hello                                  | heard|          |
+| heard  | hello that lists our epoch             | up   | PeerUp   |
+| heard  | bye, or silence                        | -    |          |
+| up     | bye, silence, or a newer session of the same node while this one is silent | - | PeerDown |
+"""
+
+from dataclasses import dataclass
+
+from .wire import Hello
+
+HELLO_NS = 500_000_000  # a peer that is up is greeted this often
+SEARCH_NS = 50_000_000  # and while nobody is up, this often
+SILENT_NS = 2_000_000_000  # four hellos missed
+RESTART_NS = 300_000_000  # a namesake this silent has been replaced; else two nodes were given one name
+MAX_PEERS = 1024
+
+
+@dataclass(slots=True)
+class Peer:
+    """One session at the other end."""
+
+    node: str
+    epoch: int
+    heard_mono_ns: int
+    flows: dict[str, int]
+    up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A peer that came up (``reason`` None) or went."""
+
+    peer: Peer
+    reason: str | None
+    replaces: Peer | None = None
+
+
+class PeerTable:
+    """Feed it hellos, byes and the time; it returns the changes, and knows who is up."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._peers: dict[int, Peer] = {}
+        self.up: frozenset[int] = frozenset()  # replaced, never changed: other threads read it
+
+    def get(self, epoch: int) -> Peer | None:
+        """The peer with this epoch, if it has said hello."""
+        return self._peers.get(epoch)
+
+    def all(self) -> list[Peer]:
+        """Everybody who is heard."""
+        return list(self._peers.values())
+
+    def hello(self, epoch: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
+        """Take in a hello; says whether to answer at once, and what changed."""
+        peer = self._peers.get(epoch)
+        changes = []
+        replaced = None
+        if peer is None:
+            if len(self._peers) >= MAX_PEERS:
+                return False, []
+            for other in self.all():
+                if other.node == hello.node and now_mono_ns - other.heard_mono_ns > RESTART_NS:
+                    changes += self._remove(other, "restarted")
+                    replaced = other
+            peer = self._peers[epoch] = Peer(hello.node, epoch, now_mono_ns, hello.flows)
+        peer.heard_mono_ns = now_mono_ns
+        hears_us = self._epoch in hello.heard
+        if hears_us and not peer.up:
+            peer.up = True
+            self._renew()
+            changes.append(Change(peer, None, replaced))
+            return True, changes  # so that they learn at once that we hear them
+        return not hears_us, changes
+
+    def bye(self, epoch: int) -> list[Change]:
+        """A peer closes."""
+        peer = self._peers.get(epoch)
+        return self._remove(peer, "closed") if peer else []
+
+    def expire(self, now_mono_ns: int) -> list[Change]:
+        """Take out whoever has been silent for too long."""
+        changes = []
+        for peer in self.all():
+            if now_mono_ns - peer.heard_mono_ns > SILENT_NS:
+                changes += self._remove(peer, "silent")
+        return changes
+
+    def _remove(self, peer: Peer, reason: str) -> list[Change]:
+        del self._peers[peer.epoch]
+        if not peer.up:
+            return []
+        peer.up = False
+        self._renew()
+        return [Change(peer, reason)]
+
+    def _renew(self) -> None:
+        self.up = frozenset(peer.epoch for peer in self._peers.values() if peer.up)

@@ -1,0 +1,71 @@
+"""Sets of sequence numbers as half-open ranges: small however many numbers they hold."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class RangeSet:
+    """Disjoint, ascending, non-adjacent half-open ranges ``(first, end)`` of non-negative integers.
+
+    ``add`` and ``remove`` cost a binary search and a list splice.
+    """
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, end in ranges:
+            self.add(first, end)
+
+    def add(self, first: int, end: int) -> None:
+        """Put every number in ``[first, end)`` into the set."""
+        if first >= end:
+            return
+        low = bisect_left(self._ends, first)  # the first range that touches or follows
+        high = bisect_right(self._starts, end)  # the first range beyond
+        if low < high:
+            first = min(first, self._starts[low])
+            end = max(end, self._ends[high - 1])
+        self._starts[low:high] = [first]
+        self._ends[low:high] = [end]
+
+    def remove(self, number: int) -> bool:
+        """Take one number out; says whether it was there."""
+        index = bisect_right(self._starts, number) - 1
+        if index < 0 or number >= self._ends[index]:
+            return False
+        first, end = self._starts[index], self._ends[index]
+        left = [(first, number)] if first < number else []
+        right = [(number + 1, end)] if number + 1 < end else []
+        kept = left + right
+        self._starts[index : index + 1] = [start for start, _ in kept]
+        self._ends[index : index + 1] = [stop for _, stop in kept]
+        return True
+
+    def drop_first_range(self) -> tuple[int, int]:
+        """Take the lowest range out and return it."""
+        return self._starts.pop(0), self._ends.pop(0)
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._starts.clear()
+        self._ends.clear()
+
+    def count(self) -> int:
+        """How many numbers the set holds."""
+        return sum(self._ends) - sum(self._starts)
+
+    def __contains__(self, number: int) -> bool:
+        index = bisect_right(self._starts, number) - 1
+        return index >= 0 and number < self._ends[index]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(list(zip(self._starts, self._ends, strict=True)))
+
+    def __len__(self) -> int:
+        """How many ranges the set holds."""
+        return len(self._starts)
+
+    def __repr__(self) -> str:
+        return f"RangeSet({list(self)})"

@@ -1,0 +1,163 @@
+"""The sending end of a flow, as an application holds it."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
+from .message import Ack
+from .outgoing import Outgoing
+from .ranges import RangeSet
+from .transports import Transport
+from .wire import HEADER, MAGIC, VERSION, Kind
+
+if TYPE_CHECKING:
+    from .link import Link
+
+Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
+
+_DATA = int(Kind.DATA)
+_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+
+
+class Sender:
+    """Made by ``link.sender(flow)``.  Several threads may send; each message gets its own number.
+
+    Attributes:
+        flow: name of the flow.
+        on_ack: called with each `Ack`, or None.
+    """
+
+    def __init__(self, link: "Link", transport: Transport, core: Outgoing) -> None:
+        self.flow = core.flow
+        self.on_ack: Callable[[Ack], None] | None = None
+        self._link = link
+        self._transport = transport
+        self._core = core
+        self._topic = f"traffic/{core.flow}".encode()
+        self._order = threading.Lock()  # numbers go out in order
+        self._state = threading.Lock()  # the core, against the thread that takes in acks
+
+    def send(self, payload: Payload) -> int:
+        """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
+
+        Waits while the flow's window is full, at most the link's ``send_timeout``.  Without a peer the message is
+        counted as lost; `flush` names it.
+
+        Raises:
+            PayloadTooLarge: longer than the link's ``max_payload``.
+            SendTimeout: the window stayed full: some peer takes nothing.
+            LinkClosed: the link was closed.
+            TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
+        """
+        link = self._link
+        if type(payload) is not bytes:
+            payload = _octets(payload)
+        size = len(payload)
+        if size > link.max_payload:
+            raise PayloadTooLarge(
+                f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {link.max_payload}"
+            )
+        while True:
+            with self._order:
+                if link.closed:
+                    raise LinkClosed(f"the link to {link.endpoint} is closed")
+                core = self._core
+                with self._state:
+                    fits = core.fits(size)
+                    if fits:
+                        sequence = core.send(size, _monotonic_ns(), link.peers_up)
+                if fits:
+                    frame = HEADER.pack(MAGIC, VERSION, _DATA, size, link.epoch, sequence, _time_ns()) + payload
+                    self._transport.send(self._topic, frame)
+                    return sequence
+            self._wait_for_room(size)
+
+    def _wait_for_room(self, size: int) -> None:
+        link = self._link
+        link.wait(lambda: self._core.fits(size), link.send_timeout)
+        if not self._core.fits(size) and not link.closed:
+            raise SendTimeout(
+                f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
+                f" ({self._core.in_flight_octets} octets not consumed): the peer is stalled or too slow; this message "
+                "was not sent"
+            )
+
+    def flush(self, timeout: float = 1.0) -> None:
+        """Return when every message sent so far has been acknowledged by every peer.
+
+        Raises:
+            AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so
+                before; ``missing`` holds their ranges.
+        """
+        core = self._core
+        self._link.wait(core.is_settled, timeout)
+        if core.is_settled() and not core.unreported:
+            return
+        with self._state:
+            lost = RangeSet(core.unreported)
+            core.unreported.clear()
+            missing = core.outstanding()
+        waited = len(missing) > 0
+        for first, end in lost:
+            missing.add(first, end)
+        if not missing:
+            return
+        from .link import describe
+
+        peers = ", ".join(self._link.peers())
+        what = f"not acknowledged within {timeout:g} s" if waited else "lost"
+        why = f"by {peers}" if peers and waited else "" if peers else "(no peer is up)"
+        raise AckTimeout(f"flow {self.flow!r}: {what} {why}: {describe(missing)}".replace(" :", ":"), tuple(missing))
+
+    def stats(self) -> dict[str, Any]:
+        """Counters and delays of this flow: see docs; times in ns."""
+        with self._state:
+            return self._core.stats()
+
+    # For the link
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is outstanding."""
+        return self._core.is_settled()
+
+    @property
+    def next_sequence(self) -> int:
+        """The number the next message will get."""
+        return self._core.next
+
+    def unacknowledged(self) -> RangeSet:
+        """What is outstanding, or lost and not yet named by a flush."""
+        with self._state:
+            missing = self._core.outstanding()
+            for first, end in self._core.unreported:
+                missing.add(first, end)
+        return missing
+
+    def acknowledged(
+        self, epoch: int, consumed: int, records: list[tuple[int, int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> tuple[RangeSet | None, list[Ack]]:
+        """Take in an ack; what turned out to be lost, and the acks for ``on_ack``."""
+        acks: list[Ack] = []
+        with self._state:
+            lost = self._core.acknowledge(
+                epoch, consumed, records, t3_ns, t4_ns, t4_mono_ns, acks if self.on_ack is not None else None
+            )
+        return lost, acks
+
+    def peer_changed(self, epoch: int, up: bool) -> RangeSet:
+        """A peer came or went; what is lost by it."""
+        with self._state:
+            if not up:
+                return self._core.peer_down(epoch)
+            self._core.peer_up(epoch)
+            return RangeSet()
+
+
+def _octets(payload: Payload) -> memoryview:
+    view = memoryview(payload)
+    if not view.c_contiguous:
+        raise ConfigurationError("the payload is not C-contiguous; send numpy.ascontiguousarray(payload)")
+    return view.cast("B") if view.nbytes else memoryview(b"")

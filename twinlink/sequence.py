@@ -1,0 +1,68 @@
+"""The receiving side's view of one sender session on one flow: what came, what is missing, what came twice."""
+
+from enum import Enum
+
+from .ranges import RangeSet
+
+MAX_RANGES = 4096  # gaps remembered; beyond it the oldest can no longer be told from a duplicate when they come late
+
+
+class Arrival(Enum):
+    """What a sequence number meant when it arrived."""
+
+    NEXT = "next"
+    AFTER_GAP = "after-gap"
+    LATE = "late"
+    DUPLICATE = "duplicate"
+
+
+class SequenceTracker:
+    """Feed it sequence numbers in the order of arrival.
+
+    A tracker starts where the sender stood when this side joined (``first``): what was sent before was never owed
+    to us and is not a gap.  Not knowing ``first``, the first arrival sets it.
+
+    Attributes:
+        next: one more than the highest sequence seen.
+        missing: reported as gaps and not come since.
+    """
+
+    __slots__ = ("_before", "duplicates", "gaps", "late", "missing", "next", "received")
+
+    def __init__(self, first: int | None = None) -> None:
+        self.next = -1 if first is None else first
+        self.missing = RangeSet()
+        self._before = RangeSet([(0, first or 0)])  # may still come, where a hello overtook data
+        self.received = 0
+        self.gaps = 0
+        self.late = 0
+        self.duplicates = 0
+
+    def arrive(self, sequence: int) -> Arrival:
+        """Note an arrival.  After AFTER_GAP the gap is ``(old next, sequence)``."""
+        if sequence == self.next:
+            self.next = sequence + 1
+            self.received += 1
+            return Arrival.NEXT
+        if self.next < 0:
+            self._before.add(0, sequence)
+            self.next = sequence + 1
+            self.received += 1
+            return Arrival.NEXT
+        if sequence > self.next:
+            self.missing.add(self.next, sequence)
+            if len(self.missing) > MAX_RANGES:
+                self.missing.drop_first_range()
+            self.gaps += 1
+            self.next = sequence + 1
+            self.received += 1
+            return Arrival.AFTER_GAP
+        if self.missing.remove(sequence):
+            self.late += 1
+            self.received += 1
+            return Arrival.LATE
+        if self._before.remove(sequence):
+            self.received += 1
+            return Arrival.NEXT
+        self.duplicates += 1
+        return Arrival.DUPLICATE

@@ -1,0 +1,57 @@
+"""The transports by name, and how others add theirs.
+
+A transport moves frames between one listener and its connectors; it knows nothing of sequences, acks or flows.
+What one must provide stands in `base.Transport`; `twinlink.testing` holds the conformance suite.
+"""
+
+import importlib
+from importlib.metadata import entry_points
+
+from ..errors import ConfigurationError, TransportMissing
+from .base import Endpoint, Transport
+
+__all__ = ["Endpoint", "Transport", "names", "transport_class"]
+
+# name -> module, class, the extra that brings the driver
+TRANSPORTS = {
+    "memory": ("twinlink.transports.memory", "MemoryTransport", None),
+    "zenoh": ("twinlink.transports.zenoh", "ZenohTransport", "eclipse-zenoh"),
+    "zeromq": ("twinlink.transports.zeromq", "ZeromqTransport", "pyzmq"),
+}
+ENTRY_POINT_GROUP = "twinlink.transports"
+
+
+def names() -> list[str]:
+    """All known names, installed drivers or not."""
+    return sorted({*TRANSPORTS, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+
+
+def transport_class(name: str) -> type[Transport]:
+    """The class for a name.
+
+    Raises:
+        ConfigurationError: nobody provides a transport of this name.
+        TransportMissing: its driver is not installed.
+    """
+    if name in TRANSPORTS:
+        module, attribute, package = TRANSPORTS[name]
+        try:
+            found: type[Transport] = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise TransportMissing(
+                f"transport {name!r} needs the package {package}, which is not installed "
+                f"({error}); install it with: pip install {package}"
+            ) from error
+        return found
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        try:
+            loaded: type[Transport] = point.load()
+        except ModuleNotFoundError as error:
+            extra = f"[{point.extras[0]}]" if point.extras else ""
+            distribution = point.dist.name if point.dist else "the package that provides it"
+            raise TransportMissing(
+                f"transport {name!r} is provided by {distribution}, whose driver is not installed ({error}); "
+                f"install it with: pip install '{distribution}{extra}'"
+            ) from error
+        return loaded
+    raise ConfigurationError(f"no transport is called {name!r}; known: {', '.join(names())}")

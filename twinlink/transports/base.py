@@ -1,0 +1,92 @@
+"""What a transport is: small hooks, filled by each backend."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from ..errors import ConfigurationError
+
+_ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+
+Frame = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A static address, written ``tcp/host:port`` (IPv6 in brackets)."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Endpoint":
+        """Raises ConfigurationError showing the form that is expected."""
+        match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
+        if match is None or not 1 <= int(match["port"]) <= 65535:
+            raise ConfigurationError(f"endpoint {text!r} is not of the form tcp/host:port, such as tcp/10.0.0.5:7447")
+        return cls(match["host"], int(match["port"]))
+
+    def __str__(self) -> str:
+        return f"tcp/{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of a transport's options: a frozen dataclass whose fields have defaults, each documented where it stands."""
+
+
+class Transport(ABC):
+    """Moves frames between one listener and any number of connectors, under exact topics.
+
+    What a listener sends reaches every connector; what a connector sends reaches the listener.  Whether the other
+    side is there does not matter to `open` and `send`: the link above finds out who listens.
+
+    Threads: `send` may be called by several threads at once.  `receive` is called by one thread at a time, not
+    always the same.  `close` is called once, when nobody is in `send` or `receive` any more.
+    """
+
+    options_class: ClassVar[type[Options]] = Options
+    ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
+
+    def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
+        self.endpoint = endpoint
+        self.listening = listening
+        self.max_frame = max_frame  # octets; the longest frame the link will send or accept
+        self.options = options
+
+    @abstractmethod
+    def open(self) -> None:
+        """Listen or connect, without waiting for anybody.  Raises TransportError."""
+
+    @abstractmethod
+    def send(self, topic: bytes, frame: bytes) -> None:
+        """Hand a frame to everybody at the other end; in order, and without loss while they are connected."""
+
+    @abstractmethod
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        """The next topic and frame; None after ``timeout_s`` seconds (0: what is there) or a little earlier.
+
+        A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back sockets and threads within half a second, sending what can be sent in that time."""
+
+
+def make_options(name: str, options_class: type[Options], given: dict[str, Any]) -> Options:
+    """The options as given, defaults filled in.  Raises ConfigurationError naming what is unknown or wrong."""
+    known = {field.name: field for field in fields(options_class)}
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        choices = ", ".join(sorted(known)) or "none"
+        raise ConfigurationError(f"unknown option {', '.join(unknown)} for transport {name!r}; it knows: {choices}")
+    options = options_class(**given)
+    for option, field in known.items():
+        value, default = getattr(options, option), field.default
+        if type(value) is not type(default) and not (isinstance(default, float) and type(value) is int):
+            raise ConfigurationError(f"option {option} takes {type(default).__name__}, not {value!r}")
+        if isinstance(value, (int, float)) and value < 0:
+            raise ConfigurationError(f"option {option} must not be negative, but is {value!r}")
+    return options

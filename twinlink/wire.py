@@ -1,0 +1,133 @@
+"""The octets on the wire: one header for every message, and the bodies of acks and hellos.
+
+Every message is one topic and one frame; the frame is this header and a body (docs/wire-format.md)::
+
+     0                   1                   2                   3
+     0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+    +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    |     'T'       |     'L'       |  version = 1  |     kind      |
+    +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    |                     length of the body                        |
+    +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    |                                                               |
+    +                    epoch: session of the sender               +
+    |                                                               |
+    +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    |                                                               |
+    +                    sequence, per flow from 0                  +
+    |                                                               |
+    +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    |                                                               |
+    +                    sent: Unix time in ns                      +
+    |                                                               |
+    +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+
+All integers are unsigned and in network byte order.  32 octets, fixed for ever: another layout is another version.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+MAGIC = b"TL"
+VERSION = 1
+HEADER = struct.Struct("!2sBBIQQQ")  # magic, version, kind, length, epoch, sequence, sent_ns
+HEADER_OCTETS = HEADER.size
+MAX_PAYLOAD = 16 * 1024 * 1024  # octets; what fits a 4-antenna slot of 273 PRBs (734 KB) many times over
+
+# An ack: what it answers (the data sender's epoch), how far the application has consumed the flow (every sequence
+# below is done with), then a record for each message: its sequence, T1 as its header said, T2 when it arrived.
+# T3 is the ack's own sent_ns, T4 the sender's clock when the ack arrives (RFC 5905 names).
+ACK_HEAD = struct.Struct("!QQ")  # acked epoch, consumed
+ACK_RECORD = struct.Struct("!QQQ")  # sequence, T1, T2
+ACK_ONE = struct.Struct("!2sBBIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, packed in one call
+ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
+MAX_ACK_RECORDS = 64
+
+LINK_FLOW = "_link"  # hellos travel here; a leading underscore is kept from users
+MAX_HELLO = 65536  # octets of body
+
+
+class Kind(IntEnum):
+    """What a frame carries."""
+
+    DATA = 1
+    ACK = 2
+    HELLO = 3
+    BYE = 4
+
+
+class Malformed(Exception):
+    """The octets are not a twinlink message; ``args[0]`` is the name under which it is counted."""
+
+
+def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> bytes:
+    """Header and body as one octet string."""
+    return HEADER.pack(MAGIC, VERSION, kind, len(body), epoch, sequence, sent_ns) + body
+
+
+def parse(octets: bytes | memoryview) -> tuple[int, int, int, int]:
+    """Kind, epoch, sequence and sent_ns of a frame.  Raises Malformed."""
+    try:
+        magic, version, kind, length, epoch, sequence, sent_ns = HEADER.unpack_from(octets)
+    except struct.error:
+        raise Malformed("truncated") from None
+    if magic != MAGIC:
+        raise Malformed("magic")
+    if version != VERSION:
+        raise Malformed("version")
+    if length != len(octets) - HEADER_OCTETS:
+        raise Malformed("length")
+    return kind, epoch, sequence, sent_ns
+
+
+def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]]) -> bytes:
+    """The body of an ack of at most MAX_ACK_RECORDS messages (0 records: only ``consumed`` has moved)."""
+    return ACK_HEAD.pack(acked_epoch, consumed) + b"".join([ACK_RECORD.pack(*record) for record in records])
+
+
+def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int, int]]]:
+    """Acked epoch, consumed and the records of an ack *frame*.  Raises Malformed."""
+    size = len(octets) - HEADER_OCTETS - ACK_HEAD.size
+    if size < 0 or size % ACK_RECORD.size or size > MAX_ACK_RECORDS * ACK_RECORD.size:
+        raise Malformed("ack")
+    acked_epoch, consumed = ACK_HEAD.unpack_from(octets, HEADER_OCTETS)
+    records = list(ACK_RECORD.iter_unpack(octets[HEADER_OCTETS + ACK_HEAD.size :]))
+    return acked_epoch, consumed, records
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who speaks, whom it hears, and where its flows stand.
+
+    Attributes:
+        node: the name given to ``twinlink.open``.
+        heard: epochs of the sessions this node hears; being in it means that the way to this node works.
+        flows: the next sequence number of each flow that this node has sent on.
+    """
+
+    node: str
+    heard: frozenset[int]
+    flows: dict[str, int]
+
+    def encode(self) -> bytes:
+        """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
+        heard = [f"{epoch:016x}" for epoch in sorted(self.heard)]
+        return json.dumps({"node": self.node, "heard": heard, "flows": self.flows}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, body: bytes | memoryview) -> "Hello":
+        """Raises Malformed.  Fields that this version does not know are passed over."""
+        if len(body) > MAX_HELLO:
+            raise Malformed("hello")
+        try:
+            fields: dict[str, Any] = json.loads(bytes(body))
+            node, flows = fields["node"], fields["flows"]
+            heard = frozenset(int(epoch, 16) for epoch in fields["heard"])
+            if not isinstance(node, str) or not all(type(value) is int and value >= 0 for value in flows.values()):
+                raise Malformed("hello")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise Malformed("hello") from None
+        return cls(node, heard, flows)
