@@ -1,10 +1,10 @@
 """twinlink keeps an O-RAN network and its digital twin in sync.
 
-    with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
-        link.wait_ready(timeout=5)
-        spectrum = link.sender("spectrum")
-        spectrum.send(samples)
-        spectrum.flush(timeout=1)
+with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
+    link.wait_ready(timeout=5)
+    spectrum = link.sender("spectrum")
+    spectrum.send(samples)
+    spectrum.flush(timeout=1)
 """
 
 from typing import Any
@@ -80,7 +80,7 @@ __all__ = [
 MIN_WINDOW = 1024 * 1024
 
 
-def open(  # noqa: A001 - reads as twinlink.open, as in the contract
+def open(
     transport: str,
     *,
     listen: str | None = None,
@@ -129,6 +129,4 @@ def open(  # noqa: A001 - reads as twinlink.open, as in the contract
     )
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
-    return Link(
-        made, name=transport, node=node, window=window, send_timeout=send_timeout, max_payload=max_payload
-    )
+    return Link(made, name=transport, node=node, window=window, send_timeout=send_timeout, max_payload=max_payload)

@@ -48,8 +48,8 @@ class Receiver:
         if taken is None:
             return None
         message, stream = taken
-        if stream is not None:
-            self._link.announce(self._incoming, stream)
+        if stream is not None and not self._link.closed:
+            self._link.reception.send_ack(f"ack/{self.flow}".encode(), stream, [])
         return message
 
     def __iter__(self) -> Iterator[Message]:

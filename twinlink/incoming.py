@@ -1,6 +1,7 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 from .message import Message
@@ -41,6 +42,7 @@ class Incoming:
     def __init__(self, flow: str, unclaimed_limit: int) -> None:
         self.flow = flow
         self.claimed = False
+        self.handler: Callable[[Message], None] | None = None
         self.queue: deque[Message] = deque()
         self.queued_octets = 0
         self.streams: dict[int, Stream] = {}

@@ -3,7 +3,6 @@
 from collections import deque
 from typing import Any
 
-from .message import Ack
 from .offset import ClockOffset
 from .ranges import RangeSet
 
@@ -27,7 +26,7 @@ class Timing:
 class Outgoing:
     """Feed it what is sent, acks and peers that come and go; ask it what fits, what is missing, how long it took.
 
-    A message is *outstanding* until every peer that was up when it was sent has acknowledged it, and *lost* when
+    A message is *outstanding* (in ``awaited``) until every peer that was up when it was sent has acknowledged it, and *lost* when
     that can no longer happen: no peer was up, the peer went, or the peer is past it without having acknowledged it.
     A lost message that is acknowledged after all is lost no more.
 
@@ -45,7 +44,7 @@ class Outgoing:
         self.lost = RangeSet()
         self.unreported = RangeSet()  # lost since somebody was last told by flush
         self.timing: dict[int, Timing] = {}
-        self._outstanding: dict[int, tuple[int, frozenset[int]]] = {}  # sequence -> monotonic ns, peers waited for
+        self.awaited: dict[int, tuple[int, frozenset[int]]] = {}  # sequence -> monotonic ns sent, peers
         self._in_flight: deque[int] = deque()  # sizes; the first one's sequence is _in_flight_first
         self._in_flight_first = 0
         self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
@@ -66,7 +65,7 @@ class Outgoing:
         self.next = sequence + 1
         self.sent_octets += size
         if peers:
-            self._outstanding[sequence] = (now_mono_ns, peers)
+            self.awaited[sequence] = (now_mono_ns, peers)
             self._in_flight.append(size)
             self.in_flight_octets += size
         else:
@@ -75,46 +74,36 @@ class Outgoing:
         return sequence
 
     def acknowledge(
-        self,
-        epoch: int,
-        consumed: int,
-        records: list[tuple[int, int, int]],
-        t3_ns: int,
-        t4_ns: int,
-        t4_mono_ns: int,
-        acks: list[Ack] | None,
-    ) -> RangeSet | None:
-        """Take in an ack of peer ``epoch``; appends to ``acks`` if given; returns what turned out to be lost."""
-        timing = self.timing.get(epoch)
-        if timing is None:
-            timing = self.timing[epoch] = Timing()
-        for sequence, t1_ns, t2_ns in records:
-            entry = self._outstanding.get(sequence)
-            if entry is None:
-                if self.lost.remove(sequence):
-                    self.unreported.remove(sequence)
-                    self.acknowledged += 1
-                continue
-            sent_mono_ns, waiting = entry
-            rtt_ns = t4_mono_ns - sent_mono_ns
-            timing.rtt_ns.append(rtt_ns)
-            timing.forward_ns.append(t2_ns - t1_ns)
-            timing.offset.update(t1_ns, t2_ns, t3_ns, t4_ns)
-            if acks is not None:
-                acks.append(Ack(sequence, rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow))
-            if len(waiting) > 1:
-                waiting -= {epoch}
-                if waiting:
-                    self._outstanding[sequence] = (sent_mono_ns, waiting)
-                    continue
-            elif epoch not in waiting:
-                continue
-            del self._outstanding[sequence]
+        self, epoch: int, sequence: int, t1_ns: int, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> int | None:
+        """Peer ``epoch`` has message ``sequence``; the round trip in ns, or None where the message is not awaited."""
+        entry = self.awaited.get(sequence)
+        if entry is None:
+            if self.lost.remove(sequence):
+                self.unreported.remove(sequence)
+                self.acknowledged += 1
+            return None
+        sent_mono_ns, waiting = entry
+        if epoch not in waiting:
+            return None
+        if len(waiting) > 1:
+            self.awaited[sequence] = (sent_mono_ns, waiting - {epoch})
+        else:
+            del self.awaited[sequence]
             self.acknowledged += 1
-        if consumed > self._consumed.get(epoch, -1):
-            self._consumed[epoch] = consumed
-            return self._advance(epoch, consumed)
-        return None
+        rtt_ns = t4_mono_ns - sent_mono_ns
+        timing = self.timing[epoch]
+        timing.rtt_ns.append(rtt_ns)
+        timing.forward_ns.append(t2_ns - t1_ns)
+        timing.offset.update(t1_ns, t2_ns, t3_ns, t4_ns)
+        return rtt_ns
+
+    def consumed(self, epoch: int, consumed: int) -> RangeSet | None:
+        """Peer ``epoch`` is done with every sequence below ``consumed``; what it thereby turned out to have lost."""
+        if consumed <= self._consumed.get(epoch, self.next):
+            return None
+        self._consumed[epoch] = consumed
+        return self._advance(epoch, consumed)
 
     def _advance(self, epoch: int, consumed: int) -> RangeSet | None:
         """Everything below ``consumed`` is done with at ``epoch``: free the window, see what it skipped."""
@@ -124,15 +113,15 @@ class Outgoing:
             self.in_flight_octets -= in_flight.popleft()
             self._in_flight_first += 1
         lost = None
-        outstanding = self._outstanding
-        while outstanding:
-            sequence = next(iter(outstanding))
+        awaited = self.awaited
+        while awaited:
+            sequence = next(iter(awaited))
             if sequence >= consumed:
                 break
-            _, waiting = outstanding[sequence]
+            _, waiting = awaited[sequence]
             if epoch not in waiting or len(waiting) > 1:
                 break  # somebody else has still to answer for it; looked at again when they do
-            del outstanding[sequence]
+            del awaited[sequence]
             lost = lost or RangeSet()
             lost.add(sequence, sequence + 1)
             self._lose(sequence, sequence + 1)
@@ -141,18 +130,19 @@ class Outgoing:
     def peer_up(self, epoch: int) -> None:
         """A peer joined: it owes nothing for what was sent before."""
         self._consumed.setdefault(epoch, self.next)
+        self.timing.setdefault(epoch, Timing())
 
     def peer_down(self, epoch: int) -> RangeSet:
         """A peer went; returns what nobody will acknowledge any more."""
         self._consumed.pop(epoch, None)
         lost = RangeSet()
-        for sequence, (sent_mono_ns, waiting) in list(self._outstanding.items()):
+        for sequence, (sent_mono_ns, waiting) in list(self.awaited.items()):
             if epoch not in waiting:
                 continue
             if len(waiting) > 1:
-                self._outstanding[sequence] = (sent_mono_ns, waiting - {epoch})
+                self.awaited[sequence] = (sent_mono_ns, waiting - {epoch})
                 continue
-            del self._outstanding[sequence]
+            del self.awaited[sequence]
             lost.add(sequence, sequence + 1)
             self._lose(sequence, sequence + 1)
         if self._consumed:
@@ -169,11 +159,11 @@ class Outgoing:
 
     def is_settled(self) -> bool:
         """Whether nothing is outstanding."""
-        return not self._outstanding
+        return not self.awaited
 
     def outstanding(self) -> RangeSet:
         """The sequences that are waited for."""
-        return RangeSet((sequence, sequence + 1) for sequence in list(self._outstanding))
+        return RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
 
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 65,536 acks of each peer."""
@@ -181,7 +171,7 @@ class Outgoing:
             "sent": self.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self._outstanding),
+            "outstanding": len(self.awaited),
             "lost": self.lost.count(),
             "repaired": 0,  # a message is sent once; a link that repairs counts here
             "in_flight_octets": self.in_flight_octets,

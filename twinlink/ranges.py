@@ -67,5 +67,13 @@ class RangeSet:
         """How many ranges the set holds."""
         return len(self._starts)
 
+    def __str__(self) -> str:
+        """For a person: ``3-7, 9 (6 messages)``."""
+        parts = [str(first) if end == first + 1 else f"{first}-{end - 1}" for first, end in list(self)[:8]]
+        if len(self) > 8:
+            parts.append(f"and {len(self) - 8} more ranges")
+        count = self.count()
+        return f"{', '.join(parts)} ({count} message{'' if count == 1 else 's'})"
+
     def __repr__(self) -> str:
         return f"RangeSet({list(self)})"

@@ -1,5 +1,6 @@
 """The sending end of a flow, as an application holds it."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,15 +11,16 @@ from .message import Ack
 from .outgoing import Outgoing
 from .ranges import RangeSet
 from .transports import Transport
-from .wire import HEADER, MAGIC, VERSION, Kind
+from .wire import DATA_WORD, HEADER
 
 if TYPE_CHECKING:
     from .link import Link
 
 Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
 
-_DATA = int(Kind.DATA)
-_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+_monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
+
+logger = logging.getLogger("twinlink")
 
 
 class Sender:
@@ -59,17 +61,15 @@ class Sender:
             raise PayloadTooLarge(
                 f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {link.max_payload}"
             )
+        core = self._core
         while True:
             with self._order:
                 if link.closed:
                     raise LinkClosed(f"the link to {link.endpoint} is closed")
-                core = self._core
-                with self._state:
-                    fits = core.fits(size)
-                    if fits:
-                        sequence = core.send(size, _monotonic_ns(), link.peers_up)
-                if fits:
-                    frame = HEADER.pack(MAGIC, VERSION, _DATA, size, link.epoch, sequence, _time_ns()) + payload
+                if core.fits(size):
+                    frame = _pack(DATA_WORD, size, link.epoch, core.next, _time_ns()) + payload
+                    with self._state:
+                        sequence = core.send(size, _monotonic_ns(), link.reception.peers.up)
                     self._transport.send(self._topic, frame)
                     return sequence
             self._wait_for_room(size)
@@ -92,24 +92,19 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core = self._core
-        self._link.wait(core.is_settled, timeout)
-        if core.is_settled() and not core.unreported:
+        if core.awaited:
+            self._link.wait(core.is_settled, timeout)
+        if not core.awaited and not core.unreported:
             return
         with self._state:
-            lost = RangeSet(core.unreported)
-            core.unreported.clear()
             missing = core.outstanding()
-        waited = len(missing) > 0
-        for first, end in lost:
-            missing.add(first, end)
-        if not missing:
-            return
-        from .link import describe
-
-        peers = ", ".join(self._link.peers())
-        what = f"not acknowledged within {timeout:g} s" if waited else "lost"
-        why = f"by {peers}" if peers and waited else "" if peers else "(no peer is up)"
-        raise AckTimeout(f"flow {self.flow!r}: {what} {why}: {describe(missing)}".replace(" :", ":"), tuple(missing))
+            what = f"not acknowledged within {timeout:g} s" if missing else "lost"
+            for first, end in core.unreported:
+                missing.add(first, end)
+            core.unreported.clear()
+        if missing:
+            by = f"by {', '.join(self._link.peers())}" if self._link.peers() else "and no peer is up"
+            raise AckTimeout(f"flow {self.flow!r}: {missing} {what} {by}", tuple(missing))
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow: see docs; times in ns."""
@@ -128,24 +123,29 @@ class Sender:
         """The number the next message will get."""
         return self._core.next
 
-    def unacknowledged(self) -> RangeSet:
-        """What is outstanding, or lost and not yet named by a flush."""
+    def log_unacknowledged(self) -> None:
+        """At the end: what is outstanding, or lost and not yet named by a flush."""
         with self._state:
             missing = self._core.outstanding()
             for first, end in self._core.unreported:
                 missing.add(first, end)
-        return missing
+        if missing:
+            logger.warning(
+                "link to %s closed; on flow %s not acknowledged: %s", self._link.endpoint, self.flow, missing
+            )
 
     def acknowledged(
         self, epoch: int, consumed: int, records: list[tuple[int, int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
-    ) -> tuple[RangeSet | None, list[Ack]]:
-        """Take in an ack; what turned out to be lost, and the acks for ``on_ack``."""
-        acks: list[Ack] = []
+    ) -> tuple[list[tuple[int, int, int, int, int, int, int, str]], RangeSet | None]:
+        """Take in an ack: the fields of an `Ack` for each message it answers, and what turned out to be lost."""
+        core = self._core
+        acks = []
         with self._state:
-            lost = self._core.acknowledge(
-                epoch, consumed, records, t3_ns, t4_ns, t4_mono_ns, acks if self.on_ack is not None else None
-            )
-        return lost, acks
+            for sequence, t1_ns, t2_ns in records:
+                rtt_ns = core.acknowledge(epoch, sequence, t1_ns, t2_ns, t3_ns, t4_ns, t4_mono_ns)
+                if rtt_ns is not None:
+                    acks.append((sequence, rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow))
+            return acks, core.consumed(epoch, consumed)
 
     def peer_changed(self, epoch: int, up: bool) -> RangeSet:
         """A peer came or went; what is lost by it."""

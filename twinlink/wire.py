@@ -26,6 +26,7 @@ All integers are unsigned and in network byte order.  32 octets, fixed for ever:
 """
 
 import json
+import re
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -33,7 +34,7 @@ from typing import Any
 
 MAGIC = b"TL"
 VERSION = 1
-HEADER = struct.Struct("!2sBBIQQQ")  # magic, version, kind, length, epoch, sequence, sent_ns
+HEADER = struct.Struct("!IIQQQ")  # magic + version + kind as one word, length, epoch, sequence, sent_ns
 HEADER_OCTETS = HEADER.size
 MAX_PAYLOAD = 16 * 1024 * 1024  # octets; what fits a 4-antenna slot of 273 PRBs (734 KB) many times over
 
@@ -42,11 +43,12 @@ MAX_PAYLOAD = 16 * 1024 * 1024  # octets; what fits a 4-antenna slot of 273 PRBs
 # T3 is the ack's own sent_ns, T4 the sender's clock when the ack arrives (RFC 5905 names).
 ACK_HEAD = struct.Struct("!QQ")  # acked epoch, consumed
 ACK_RECORD = struct.Struct("!QQQ")  # sequence, T1, T2
-ACK_ONE = struct.Struct("!2sBBIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, packed in one call
+ACK_ONE = struct.Struct("!IIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, in one call
 ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 64
 
-LINK_FLOW = "_link"  # hellos travel here; a leading underscore is kept from users
+FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+HELLO_TOPIC = b"traffic/_link"  # hellos and byes; users' flow names cannot begin with an underscore
 MAX_HELLO = 65536  # octets of body
 
 
@@ -59,28 +61,38 @@ class Kind(IntEnum):
     BYE = 4
 
 
+_WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
+DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
+
+
 class Malformed(Exception):
     """The octets are not a twinlink message; ``args[0]`` is the name under which it is counted."""
 
 
 def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> bytes:
     """Header and body as one octet string."""
-    return HEADER.pack(MAGIC, VERSION, kind, len(body), epoch, sequence, sent_ns) + body
+    return HEADER.pack(_WORDS[kind], len(body), epoch, sequence, sent_ns) + body
 
 
-def parse(octets: bytes | memoryview) -> tuple[int, int, int, int]:
-    """Kind, epoch, sequence and sent_ns of a frame.  Raises Malformed."""
+def parse(octets: bytes | memoryview) -> tuple[int, int, int, int, int]:
+    """First word, length, epoch, sequence and sent_ns of a frame whose header is sound.  Raises Malformed."""
     try:
-        magic, version, kind, length, epoch, sequence, sent_ns = HEADER.unpack_from(octets)
+        fields = HEADER.unpack_from(octets)
     except struct.error:
         raise Malformed("truncated") from None
-    if magic != MAGIC:
+    word, length = fields[:2]
+    if word >> 16 != int.from_bytes(MAGIC):
         raise Malformed("magic")
-    if version != VERSION:
+    if word >> 8 & 0xFF != VERSION:
         raise Malformed("version")
+    if word & 0xFF not in _KINDS:
+        raise Malformed("kind")
     if length != len(octets) - HEADER_OCTETS:
         raise Malformed("length")
-    return kind, epoch, sequence, sent_ns
+    return fields
+
+
+_KINDS = frozenset(Kind)
 
 
 def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]]) -> bytes:

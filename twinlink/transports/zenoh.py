@@ -5,8 +5,8 @@ priority of their own above the data.
 """
 
 import json
-import queue
 import threading
+import time
 from dataclasses import dataclass
 
 import zenoh
@@ -14,6 +14,10 @@ import zenoh
 from ..errors import TransportError
 from .base import Frame, Options, Transport
 
+TICK_S = 0.05
+POLL_S = 0.0005
+NEVER = float("inf")
+FIFO_MESSAGES = 65536  # beyond what the link's windows let through; a full one would hold Zenoh's network thread
 CLOSE_S = 0.6  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
@@ -38,20 +42,29 @@ class ZenohTransport(Transport):
     options: ZenohOptions
 
     def open(self) -> None:
-        # The callback is the queue's own C method: it runs on Zenoh's network thread, never blocks and calls nothing.
-        self._inbox: queue.SimpleQueue[zenoh.Sample] = queue.SimpleQueue()
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._publishers_lock = threading.Lock()
+        self._wake_at = NEVER
+        self._closing = threading.Event()
         try:
             self._session = zenoh.open(self._config())
-            handler = zenoh.handlers.Callback(self._inbox.put, indirect=False)
-            self._subscribers = [
-                self._session.declare_subscriber(key, handler)
-                for key in ("ack/*", "traffic/*")  # acks first: who hears our traffic must hear our acks
-            ]
+            # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
+            self._subscriber = self._session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
+            self._waker = self._session.declare_publisher(
+                f"wake/{self._session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
+            )
         except zenoh.ZError as error:
             what = "listen on" if self.listening else "connect to"
-            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {str(error).split(' at ')[0]}") from error
+            reason = _reason(error)
+            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}") from error
+        self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
+        self._ticker.start()
+
+    def _tick(self) -> None:
+        """Zenoh's recv has no time limit: end one that has waited long enough by a message to ourselves."""
+        while not self._closing.wait(TICK_S):
+            if time.monotonic() >= self._wake_at:
+                self._waker.put(b"")
 
     def _config(self) -> zenoh.Config:
         options = self.options
@@ -113,13 +126,39 @@ class ZenohTransport(Transport):
         publisher.put(frame)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        try:
-            sample = self._inbox.get(timeout_s > 0, timeout_s)
-        except queue.Empty:
+        sample = self._subscriber.try_recv()
+        if sample is None:
+            if timeout_s < TICK_S:
+                sample = self._poll(timeout_s)
+            else:
+                self._wake_at = time.monotonic() + timeout_s - TICK_S
+                sample = self._subscriber.recv()
+                self._wake_at = NEVER
+            if sample is None:
+                return None
+        topic = str(sample.key_expr)
+        if topic.startswith("wake/"):
             return None
-        return str(sample.key_expr).encode(), sample.payload.to_bytes()
+        return topic.encode(), sample.payload.to_bytes()
+
+    def _poll(self, timeout_s: float) -> zenoh.Sample | None:
+        """Wait for less than a tick."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            sample = self._subscriber.try_recv()
+            if sample is not None:
+                return sample
+        return None
 
     def close(self) -> None:
+        self._closing.set()
+        self._ticker.join()
         closer = threading.Thread(target=self._session.close, name="twinlink-zenoh-close", daemon=True)
         closer.start()
         closer.join(CLOSE_S)
+
+
+def _reason(error: zenoh.ZError) -> str:
+    """The part of Zenoh's message that a person can use: without source positions."""
+    return str(error).split(" at ")[0].split(": [")[0]

@@ -15,9 +15,8 @@ import zmq
 from ..errors import TransportError
 from .base import Frame, Options, Transport
 
-POLL_MS = 100  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
+POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 FAREWELL_MS = 200  # what is unsent at close gets this long
-ZERO_COPY_OCTETS = 65536  # below, copying is cheaper than handing over the buffer
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,13 @@ class ZeromqTransport(Transport):
     def open(self) -> None:
         self._context = zmq.Context(io_threads=self.options.io_threads)
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
-        self._large = False
         try:
             self._pub = self._socket(zmq.PUB)
             self._sub = self._socket(zmq.SUB)
             self._sub.setsockopt(zmq.SUBSCRIBE, b"ack/")  # first: who hears our traffic must hear our acks
             self._sub.setsockopt(zmq.SUBSCRIBE, b"traffic/")
-            self._sub.setsockopt(zmq.RCVTIMEO, POLL_MS)
+            self._sub.setsockopt(zmq.RCVTIMEO, int(POLL_S * 1000))
+            self._recv, self._send = self._sub.recv, self._pub.send
             first, second = self.endpoint.port, self.endpoint.port + 1
             if self.listening:
                 self._pub.bind(self._address(first))
@@ -101,31 +100,28 @@ class ZeromqTransport(Transport):
         return f"tcp://{host}:{port}"
 
     def send(self, topic: bytes, frame: bytes) -> None:
+        send = self._send
         with self._send_lock:
-            self._pub.send(topic, zmq.SNDMORE)
-            self._pub.send(frame)
+            send(topic, zmq.SNDMORE)
+            send(frame)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        sub = self._sub
+        recv = self._recv
         try:
-            if timeout_s * 1000 >= POLL_MS:
-                topic = sub.recv()
+            if timeout_s >= POLL_S:
+                topic = recv(copy=False)
             else:
-                if timeout_s > 0 and not sub.poll(max(1, int(timeout_s * 1000))):
+                if timeout_s > 0 and not self._sub.poll(max(1, int(timeout_s * 1000))):
                     return None
-                topic = sub.recv(zmq.NOBLOCK)
-            if not sub.get(zmq.RCVMORE):
-                return b"", b""
-            if self._large:
-                part = sub.recv(copy=False)
-                frame: Frame = part.buffer
-                self._large = len(frame) >= ZERO_COPY_OCTETS
-            else:
-                frame = sub.recv()
-                self._large = len(frame) >= ZERO_COPY_OCTETS
-            return topic, frame
+                topic = recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return None
+        if not topic.more:
+            return b"", b""
+        frame = recv(copy=False)
+        while frame.more:  # a stranger's third part: what follows is not a frame of ours
+            frame = recv(copy=False)
+        return topic.bytes, frame.buffer
 
     def close(self) -> None:
         self._pub.setsockopt(zmq.LINGER, FAREWELL_MS)

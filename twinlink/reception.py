@@ -1,0 +1,306 @@
+"""What happens to a frame that has arrived: the receiving half of a link, called by the thread that leads.
+
+data -> ack sent -> order checked -> handler or queue;  ack -> sender's core -> ``on_ack``;  hello, bye -> peers.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import events as ev
+from .events import Event
+from .incoming import Incoming, Stream
+from .message import Ack, Message
+from .peers import Change, PeerTable
+from .ranges import RangeSet
+from .sender import Sender
+from .sequence import Arrival
+from .transports import Transport
+from .transports.base import Frame
+from .wire import (
+    ACK_ONE,
+    ACK_ONE_LENGTH,
+    ACK_WORD,
+    DATA_WORD,
+    FLOW_NAME,
+    HEADER_OCTETS,
+    HELLO_TOPIC,
+    MAX_ACK_RECORDS,
+    Hello,
+    Kind,
+    Malformed,
+    ack_body,
+    parse,
+    parse_ack,
+)
+from .wire import (
+    frame as make_frame,
+)
+
+MAX_FLOWS = 1024  # flows that strangers can make us remember
+
+_ACK_ONE_OCTETS = HEADER_OCTETS + ACK_ONE_LENGTH
+_time_ns = time.time_ns
+
+logger = logging.getLogger("twinlink")
+
+
+class Reception:
+    """Flows, peers and counters of one link.
+
+    `handle` and everything it calls run on the leading thread; the dictionaries are only added to, under a lock, so
+    that other threads may read them.
+    """
+
+    def __init__(
+        self, transport: Transport, node: str, epoch: int, window: int, report: Callable[[Event], None]
+    ) -> None:
+        self.peers = PeerTable(epoch)
+        self.peers_lock = threading.RLock()
+        self.senders: dict[str, Sender] = {}
+        self.flows: dict[str, Incoming] = {}
+        self.flows_lock = threading.Lock()
+        self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
+        self.acks_sent = 0
+        self.handler_errors = 0
+        self._transport = transport
+        self._node = node
+        self._epoch = epoch
+        self._window = window
+        self._report = report
+        self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
+        self._on_ack: dict[bytes, Sender] = {}
+        self._batch: list[tuple[int, int, int]] = []
+        self._batch_for: tuple[bytes, Stream] | None = None
+        self._calls: deque[tuple[Callable[[Any], None], Any, str]] = deque()
+        self._calling = False
+
+    # The path of a message
+
+    def handle(self, topic: bytes, frame: Frame, mono_ns: int, at_once: bool) -> None:
+        """Take in a frame that arrived at ``mono_ns``; its ack goes out at once, or with `send_batch`."""
+        try:
+            word, _, epoch, sequence, sent_ns = parse(frame)
+            if word == DATA_WORD:
+                incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+                self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once)
+            elif word == ACK_WORD:
+                self._ack(topic, frame, epoch, sent_ns, mono_ns)
+            else:
+                self._greeting(topic, Kind(word & 0xFF), epoch, frame, mono_ns)
+        except Malformed as error:
+            self._count_malformed(error.args[0], mono_ns)
+
+    def _data(
+        self, incoming: Incoming, ack_topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int, at_once: bool
+    ) -> None:
+        received_ns = _time_ns()
+        stream = incoming.streams.get(epoch) or self._join(incoming, epoch)
+        handler = incoming.handler
+        if handler is not None:
+            if sequence >= stream.consumed:
+                stream.consumed = sequence + 1
+        elif not incoming.claimed and incoming.refuses(len(frame) - HEADER_OCTETS):
+            self._refuse(incoming, ack_topic, stream, sequence)
+            return
+        # The ack goes first: what follows is not part of the sender's round trip.
+        if at_once:
+            stream.unannounced = stream.unannounced_octets = 0
+            number = self.acks_sent
+            self.acks_sent = number + 1
+            self._transport.send(
+                ack_topic,
+                ACK_ONE.pack(
+                    ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, _time_ns(),
+                    epoch, stream.consumed, sequence, sent_ns, received_ns,
+                ),
+            )  # fmt: skip
+        else:
+            if self._batch_for is None or self._batch_for[1] is not stream:
+                self.send_batch()
+                self._batch_for = (ack_topic, stream)
+            self._batch.append((sequence, sent_ns, received_ns))
+            if len(self._batch) == MAX_ACK_RECORDS:
+                self.send_batch()
+        tracker = stream.tracker
+        if sequence == tracker.next:
+            tracker.next = sequence + 1
+            tracker.received += 1
+        elif not self._out_of_order(incoming.flow, stream, sequence):
+            return
+        message = Message(
+            memoryview(frame)[HEADER_OCTETS:], incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns
+        )
+        if handler is None:
+            incoming.put(message)
+        else:
+            self.call(handler, message, incoming.flow)
+
+    def send_batch(self) -> None:
+        """Send the acks that were held back."""
+        if self._batch_for is not None:
+            ack_topic, stream = self._batch_for
+            records, self._batch, self._batch_for = self._batch, [], None
+            self.send_ack(ack_topic, stream, records)
+
+    def send_ack(self, ack_topic: bytes, stream: Stream, records: list[tuple[int, int, int]]) -> None:
+        """Acknowledge messages of a stream, and say how far it has been consumed."""
+        stream.unannounced = stream.unannounced_octets = 0
+        number = self.acks_sent
+        self.acks_sent = number + 1
+        body = ack_body(stream.epoch, stream.consumed, records)
+        self._transport.send(ack_topic, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
+
+    def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
+        t4_ns = _time_ns()
+        if len(frame) == _ACK_ONE_OCTETS:
+            *_, acked_epoch, consumed, sequence, t1_ns, t2_ns = ACK_ONE.unpack(frame)
+            records = [(sequence, t1_ns, t2_ns)]
+        else:
+            acked_epoch, consumed, records = parse_ack(frame)
+        if acked_epoch != self._epoch:
+            return  # for another node: a listener's acks reach all its connectors
+        sender = self._on_ack.get(topic)
+        if sender is None:
+            raise Malformed("topic")
+        acks, lost = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
+        if lost:
+            self._report_lost(sender.flow, lost, "the peer went past it without acknowledging it")
+        if acks:
+            on_ack = sender.on_ack
+            if on_ack is not None:
+                for ack in acks:
+                    self.call(on_ack, Ack(*ack), sender.flow)
+
+    def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
+        """Call an application's handler; not inside another one: a handler that waits gets its turn afterwards."""
+        if self._calling:
+            self._calls.append((handler, argument, flow))
+            return
+        self._calling = True
+        try:
+            handler(argument)
+        except Exception as error:  # whatever an application does must not stop delivery
+            self.handler_errors += 1
+            self._report(ev.HandlerError(_time_ns(), flow, repr(error)))
+            logger.exception("a handler of flow %s raised; delivery goes on", flow)
+        finally:
+            self._calling = False
+        while self._calls and not self._calling:
+            self.call(*self._calls.popleft())
+
+    # Off the path: order, flows, peers
+
+    def _out_of_order(self, flow: str, stream: Stream, sequence: int) -> bool:
+        """Report what a sequence number says that is not the next one; whether to deliver the message."""
+        expected = stream.tracker.next
+        arrival = stream.tracker.arrive(sequence)
+        if arrival is Arrival.AFTER_GAP:
+            self._report(ev.Gap(_time_ns(), flow, stream.epoch, expected, sequence))
+        elif arrival is Arrival.LATE:
+            self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
+        elif arrival is Arrival.DUPLICATE:
+            self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
+        return arrival is not Arrival.DUPLICATE
+
+    def add_sender(self, sender: Sender) -> None:
+        """Route a flow's acks to its sender."""
+        with self.peers_lock:
+            for epoch in self.peers.up:
+                sender.peer_changed(epoch, True)
+            self.senders[sender.flow] = sender
+        self._on_ack[f"ack/{sender.flow}".encode()] = sender
+
+    def flow(self, name: str) -> Incoming:
+        """The receiving side of a flow, made when it is first named here or by a peer."""
+        with self.flows_lock:
+            incoming = self.flows.get(name)
+            if incoming is None:
+                incoming = self.flows[name] = Incoming(name, self._window // 2)
+                self._on_data[f"traffic/{name}".encode()] = (incoming, f"ack/{name}".encode())
+            return incoming
+
+    def _new_flow(self, topic: bytes) -> tuple[Incoming, bytes]:
+        prefix, _, name = bytes(topic).partition(b"/")
+        flow = name.decode("ascii", "replace")
+        if prefix != b"traffic" or not FLOW_NAME.fullmatch(flow):
+            raise Malformed("topic")
+        if len(self.flows) >= MAX_FLOWS:
+            raise Malformed("flows")
+        self.flow(flow)
+        return self._on_data[bytes(topic)]
+
+    def _join(self, incoming: Incoming, epoch: int) -> Stream:
+        if epoch == self._epoch:
+            raise Malformed("reflected")
+        with self.peers_lock:
+            peer = self.peers.get(epoch)
+            first = peer.flows.get(incoming.flow, 0) if peer else None
+            return incoming.join(epoch, peer.node if peer else None, first, self.peers.up)
+
+    def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int) -> None:
+        if stream.refused == 0:
+            self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
+        stream.refused += 1
+        stream.consumed = max(stream.consumed, sequence + 1)
+        self.send_batch()
+        self.send_ack(ack_topic, stream, [])
+
+    def _greeting(self, topic: bytes, kind: Kind, epoch: int, frame: Frame, mono_ns: int) -> None:
+        if topic != HELLO_TOPIC:
+            raise Malformed("topic")
+        if epoch == self._epoch:
+            raise Malformed("reflected")
+        with self.peers_lock:
+            if kind is Kind.BYE:
+                self._changed(self.peers.bye(epoch))
+                return
+            hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
+            if self.peers.get(epoch) is None:
+                for incoming in list(self.flows.values()):  # data may overtake the first hello
+                    if (stream := incoming.streams.get(epoch)) is not None:
+                        stream.node = hello.node
+            answer, changes = self.peers.hello(epoch, hello, mono_ns)
+            self._changed(changes)
+        if answer:
+            self.say(Kind.HELLO)
+
+    def expire_peers(self, mono_ns: int) -> None:
+        """Take out peers that have been silent for too long."""
+        with self.peers_lock:
+            self._changed(self.peers.expire(mono_ns))
+
+    def _changed(self, changes: list[Change]) -> None:
+        for change in changes:
+            peer = change.peer
+            if change.reason is None:
+                if change.replaces is not None:
+                    self._report(ev.Restarted(_time_ns(), peer.node, change.replaces.epoch, peer.epoch))
+                self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
+            else:
+                self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, change.reason))
+            for sender in list(self.senders.values()):
+                lost = sender.peer_changed(peer.epoch, change.reason is None)
+                if lost:
+                    self._report_lost(sender.flow, lost, f"peer {peer.node} went down ({change.reason})")
+
+    def say(self, kind: Kind) -> None:
+        """Send a hello or a bye."""
+        heard = frozenset(peer.epoch for peer in self.peers.all())
+        flows = {flow: sender.next_sequence for flow, sender in list(self.senders.items())}
+        body = Hello(self._node, heard, flows).encode() if kind is Kind.HELLO else b""
+        self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, 0, _time_ns(), body))
+
+    def _report_lost(self, flow: str, lost: RangeSet, reason: str) -> None:
+        for first, end in lost:
+            self._report(ev.Lost(_time_ns(), flow, first, end, reason))
+
+    def _count_malformed(self, reason: str, mono_ns: int) -> None:
+        state = self.malformed.setdefault(reason, [0, 0])
+        state[0] += 1
+        if state[0] == 1 or mono_ns - state[1] > 1_000_000_000:
+            state[1] = mono_ns
+            self._report(ev.Malformed(_time_ns(), reason, state[0]))
