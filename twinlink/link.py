@@ -46,7 +46,7 @@ class Link:
     Attributes:
         node: name of this node.
         epoch: the random 64-bit number of this session.
-        endpoint: where it listens or connects, as ``tcp/host:port``.
+        transport_name, endpoint, listening: how it was opened; the endpoint as ``tcp/host:port``.
         closed: whether `close` was called.
     """
 
@@ -55,6 +55,7 @@ class Link:
     ) -> None:
         self.transport_name = name
         self.endpoint = str(transport.endpoint)
+        self.listening = transport.listening
         self.node = node or f"{socket.gethostname()}-{os.getpid()}"
         self.epoch = secrets.randbits(64)
         self.max_payload = max_payload
@@ -131,7 +132,7 @@ class Link:
         self._check_open()
         if peers.up:
             return
-        role, other = ("listening on", "connect") if self._transport.listening else ("connecting to", "listen")
+        role, other = ("listening on", "connect") if self.listening else ("connecting to", "listen")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
         heard = ", ".join(peer.node for peer in peers.all())

@@ -26,9 +26,9 @@ class Timing:
 class Outgoing:
     """Feed it what is sent, acks and peers that come and go; ask it what fits, what is missing, how long it took.
 
-    A message is *outstanding* (in ``awaited``) until every peer that was up when it was sent has acknowledged it, and *lost* when
-    that can no longer happen: no peer was up, the peer went, or the peer is past it without having acknowledged it.
-    A lost message that is acknowledged after all is lost no more.
+    A message is *outstanding* (in ``awaited``) until every peer that was up when it was sent has acknowledged it, and
+    *lost* when that can no longer happen: no peer was up, the peer went, or the peer is past it without having
+    acknowledged it.  A lost message that is acknowledged after all is lost no more.
 
     A message is *in flight* until every peer's application has consumed it or skipped it; in-flight octets are
     bounded by ``window`` on every transport alike, which bounds the memory of both sides.

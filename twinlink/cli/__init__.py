@@ -4,13 +4,14 @@ A sub-command is a module with ``add_options(parser)`` and ``run(options) -> exi
 """
 
 import argparse
+import contextlib
+import logging
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, cast
 
 from twinlink import __version__
-from twinlink.errors import TwinlinkError
 
 from . import console, options
 
@@ -60,16 +61,13 @@ def _run(arguments: list[str]) -> int:
         return console.BAD_ARGUMENTS
     name = top.parse_args(arguments[:1]).command
     command = _load(name)
-    return command.run(options.parse(_parser(name, command), name, arguments[1:], _all_keys))
+    given = options.parse(_parser(name, command), name, arguments[1:], _all_keys)
+    logging.basicConfig(format=f"twinlink {name}: %(message)s")  # what the library has to say
+    return command.run(given)
 
 
 def _load(name: str) -> Command:
-    try:
-        return cast(Command, import_module(f"{__name__}.{name}"))
-    except ImportError as error:
-        raise TwinlinkError(
-            f"{error.name or error} is not installed; for all commands: pip install 'twinlink[demo]'"
-        ) from error
+    return cast(Command, import_module(f"{__name__}.{name}"))
 
 
 def _parser(name: str, command: Command) -> options.Parser:
@@ -79,5 +77,9 @@ def _parser(name: str, command: Command) -> options.Parser:
 
 
 def _all_keys() -> Mapping[str, frozenset[str]]:
-    """What may stand in a file: the options of every command."""
-    return {name: options.keys(_parser(name, _load(name))) for name in COMMANDS}
+    """What may stand in a file: the options of every command that can be loaded here."""
+    found = {}
+    for name in COMMANDS:
+        with contextlib.suppress(ImportError):
+            found[name] = options.keys(_parser(name, _load(name)))
+    return found

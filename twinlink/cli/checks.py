@@ -4,7 +4,9 @@ Nothing here needs the network, root, or a running peer, except what the options
 """
 
 import ctypes
+import errno
 import os
+import re
 import resource
 import shutil
 import socket
@@ -18,12 +20,15 @@ from pathlib import Path
 from typing import Literal
 
 import twinlink
-from twinlink import transports
+from twinlink.transports import Endpoint, transport_class
+
+from .linking import connection_problem
 
 Status = Literal["ok", "warn", "fail"]
 
 E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library expect a gNB on the same host
 E3_NAMES = ("setup", "e3_socket", "dapp_socket")
+PORTS = 2  # what the transport that takes the most needs: zeromq, the endpoint's and the next
 MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4; Debian's is visible in a venv with system site packages
 BURST_OCTETS = 4 * 1024 * 1024  # one burst of MGEN's UDP, and what GNU Radio users set for UHD
 MIN_DESCRIPTORS = 1024
@@ -80,7 +85,7 @@ def transport(name: str) -> Iterator[Row]:
     driver = {"zeromq": "pyzmq", "zenoh": "eclipse-zenoh"}.get(name)
     try:
         found = f"{driver} {version(driver)}" if driver else "built in"
-        kind = transports.transport_class(name)
+        kind = transport_class(name)
         for attempt in range(3):  # a free port may be taken between finding and using it
             endpoint = f"tcp/127.0.0.1:{_free_port(kind.ports)}"
             try:
@@ -135,14 +140,15 @@ def _bind(host: str, port: int) -> OSError | None:
 
 def ports(listen: str, given: bool) -> Iterator[Row]:
     """Whether the ports that a listener takes are free; ``given`` by the user, or else the usual ones."""
-    endpoint = transports.Endpoint.parse(listen)
-    count = transports.transport_class("zeromq").ports
-    wanted = range(endpoint.port, min(endpoint.port + count, 65536))
+    endpoint = Endpoint.parse(listen)
+    wanted = range(endpoint.port, min(endpoint.port + PORTS, 65536))
     errors = {port: error for port in wanted if (error := _bind(endpoint.host, port))}
     text = f"{endpoint.host}, TCP {' and '.join(map(str, wanted))}"
     if errors:
         port, error = next(iter(errors.items()))
         advice = f"see who has it with `ss -ltnp`, or listen at another port than {port}"
+        if error.errno != errno.EADDRINUSE:
+            advice = f"listen at an address of this host (`ip address`), or at all: tcp/0.0.0.0:{endpoint.port}"
         yield Row("ports", "fail" if given else "warn", f"{text}: {port}: {error.strerror or error}", advice)
     else:
         yield Row("ports", "ok", f"{text}: free")
@@ -150,12 +156,10 @@ def ports(listen: str, given: bool) -> Iterator[Row]:
 
 def peer(connect: str) -> Iterator[Row]:
     """Whether somebody listens at the endpoint that is to be connected to."""
-    endpoint = transports.Endpoint.parse(connect)
-    try:
-        socket.create_connection((endpoint.host.strip("[]"), endpoint.port), timeout=5).close()
-    except OSError as error:
+    problem = connection_problem(connect)
+    if problem:
         advice = "start the listener first, and check the address, routes and firewalls"
-        yield Row("peer", "fail", f"{connect}: {error.strerror or error}", advice)
+        yield Row("peer", "fail", f"{connect}: {problem}", advice)
     else:
         yield Row("peer", "ok", f"{connect} accepts connections")
 
@@ -163,10 +167,16 @@ def peer(connect: str) -> Iterator[Row]:
 def mgen() -> Iterator[Row]:
     """The traffic generator; only MGEN traffic needs it."""
     path = shutil.which("mgen")
-    if path:
-        yield Row("mgen", "ok", path)
-    else:
+    if not path:
         yield Row("mgen", "warn", "not found; only MGEN traffic needs it", "apt install mgen")
+        return
+    try:  # MGEN has no option that tells its version; with an empty script it tells it, and ends
+        done = subprocess.run([path, "input", os.devnull], capture_output=True, text=True, timeout=5, check=False)
+        told = re.search(r"version (\S+)", done.stdout + done.stderr)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Row("mgen", "warn", f"{path} does not run: {error}", "apt install --reinstall mgen")
+    else:
+        yield Row("mgen", "ok", f"{told[1] if told else 'unknown version'} at {path}")
 
 
 def socket_buffers() -> Iterator[Row]:
@@ -226,24 +236,25 @@ def clock() -> Iterator[Row]:
         yield Row("clock", "ok", f"synchronised, says the kernel; error at most {timex.maxerror / 1000:.1f} ms")
 
 
-def ntp(host: str) -> Iterator[Row]:
-    """The clock as one NTP server sees it."""
+def ntp(server: str) -> Iterator[Row]:
+    """The clock as one NTP server, ``host`` or ``host:port``, sees it."""
     import ntplib
 
+    host, _, port = server.partition(":")
     try:
-        answer = ntplib.NTPClient().request(host, version=4, timeout=5)
-    except (ntplib.NTPException, OSError) as error:
-        yield Row("ntp", "fail", f"{host}: {error}", "check the name, and that UDP port 123 is let through")
+        answer = ntplib.NTPClient().request(host, version=4, port=int(port or 123), timeout=3)
+    except (ntplib.NTPException, OSError, ValueError) as error:
+        yield Row("ntp", "fail", f"{server}: {error}", "check the name, and that UDP port 123 is let through")
         return
     bound_ms = (answer.delay / 2 + answer.root_delay / 2 + answer.root_dispersion) * 1000  # RFC 5905 section 4
-    seen = f"{host}: offset {answer.offset * 1000:+.3f} ms, at most {bound_ms:.3f} ms off; stratum {answer.stratum}"
+    seen = f"{server}: offset {answer.offset * 1000:+.3f} ms, at most {bound_ms:.3f} ms off; stratum {answer.stratum}"
     if abs(answer.offset * 1000) > bound_ms + 1:
         yield Row("ntp", "warn", seen, "let chrony or PTP set the clock before one-way delays are measured")
     else:
         yield Row("ntp", "ok", seen)
 
 
-def e3(required: bool) -> Iterator[Row]:
+def e3(required: bool, directory: Path = E3_SOCKETS) -> Iterator[Row]:
     """The dApp library, and the sockets of a gNB on this host."""
     missing: Status = "fail" if required else "warn"
     try:
@@ -252,18 +263,18 @@ def e3(required: bool) -> Iterator[Row]:
         advice = "pip install 'twinlink[e3]' (the exporter and the emulator need it)"
         yield Row("e3 packages", missing, f"{error.name or error} is not installed", advice)
 
-    found = [name for name in E3_NAMES if (E3_SOCKETS / name).exists()]
+    found = [name for name in E3_NAMES if (directory / name).exists()]
     if not found:
-        seen = f"no gNB and no emulator: {E3_SOCKETS} holds no E3 sockets"
+        seen = f"no gNB and no emulator: {directory} holds no E3 sockets"
         yield Row("e3 sockets", missing if required else "ok", seen, "start the gNB first" if required else "")
         return
-    trouble = {name: reason for name in found if (reason := _socket_trouble(E3_SOCKETS / name))}
+    trouble = {name: reason for name in found if (reason := _socket_trouble(directory / name))}
     if trouble:
-        seen = "; ".join(f"{E3_SOCKETS / name}: {reason}" for name, reason in trouble.items())
+        seen = "; ".join(f"{directory / name}: {reason}" for name, reason in trouble.items())
         advice = "if no gNB runs, remove the file; if one does, run as its user or open the permissions"
         yield Row("e3 sockets", missing, seen, advice)
     else:
-        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {E3_SOCKETS}: somebody listens")
+        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}: somebody listens")
 
 
 def _socket_trouble(path: Path) -> str | None:

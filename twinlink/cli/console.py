@@ -3,6 +3,7 @@
 Results go to stdout, logs to stderr.  A command never shows a traceback unless ``TWINLINK_TRACEBACK`` is set.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -21,8 +22,10 @@ BAD_ARGUMENTS = 3
 
 
 def log(name: str, text: str) -> None:
-    """One line on stderr, for the person who watches."""
-    print(f"{name}: {text}", file=sys.stderr, flush=True)
+    """One line on stderr, for the person who watches; where nobody can, it is not worth failing for."""
+    with contextlib.suppress(OSError, AttributeError):  # AttributeError: closed by the shell, sys.stderr is None
+        sys.stderr.write(f"{name}: {text}\n")
+        sys.stderr.flush()
 
 
 class OutputError(TwinlinkError):
@@ -44,6 +47,8 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Write octets as they are, at once.  Raises OutputError, or BrokenPipeError when the reader has left."""
+        if sys.stdout is None:
+            raise OutputError("standard output is closed")
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -103,6 +108,8 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return _fail(name, str(error), FAILED)
     except (TwinlinkError, OSError) as error:
         return _fail(name, str(error), FAILED)
+    except ModuleNotFoundError as error:
+        return _fail(name, f"{error.name} is not installed; `pip install 'twinlink[demo]'` brings it", FAILED)
     except KeyboardInterrupt:
         return _fail(name, "interrupted", FAILED)
     except SystemExit as end:  # argparse: --help, or bad arguments
@@ -123,6 +130,8 @@ def _fail(name: str, text: str, code: int) -> int:
 
 def _discard_stdout() -> None:
     """Nothing that is still buffered can be written; without this the interpreter complains about it as it exits."""
+    if sys.stdout is None:
+        return
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from twinlink.transports import Endpoint
+
 from . import checks, linking
 from .console import DONE, NOT_MET, Output
 
@@ -26,12 +28,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--listen", metavar="tcp/HOST:PORT", help=f"are these ports free? else {linking.LISTEN}, as advice only"
     )
     parser.add_argument("--connect", metavar="tcp/HOST:PORT", help="does somebody listen there?")
-    parser.add_argument("--ntp", metavar="HOST", help="ask this NTP server how far the clock is off")
+    parser.add_argument("--ntp", metavar="HOST[:PORT]", help="ask this NTP server how far the clock is off")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(given: argparse.Namespace) -> int:
     """Look at everything; 1 when something required fails."""
+    for endpoint in filter(None, (given.listen, given.connect)):
+        Endpoint.parse(endpoint)  # a typing mistake is no finding
     output = Output(given.json)
     rows = []
     for row in _rows(given):

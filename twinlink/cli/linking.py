@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import re
+import socket
 import time
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -10,13 +12,14 @@ from typing import Any
 import twinlink
 from twinlink.errors import PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
+from twinlink.transports import Endpoint
 
 from .console import Stop, log
 
 PORT = 7447
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
-_LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 
 def add_options(parser: argparse.ArgumentParser, *, listens: bool, flow: str) -> None:
@@ -94,25 +97,34 @@ def endpoint(given: argparse.Namespace) -> str:
     return f"{given.transport}, {side}"
 
 
-def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, other: str) -> None:
-    """Wait up to ``--timeout`` for a peer; raises PeerTimeout.  Returns without one when the end is asked for.
+def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, name: str, other: str) -> None:
+    """Wait up to ``--timeout`` for a peer; returns without one when the end is asked for.
 
-    Args:
-        other: the command that should run at the other side.
+    Raises PeerTimeout.  ``name`` is this command, ``other`` the one that should run at the other side.
     """
-    end = time.monotonic() + given.timeout
+    timeout = given.timeout
+    log(name, f"{endpoint(given)}, waits up to {timeout:g} s for a peer")
+    end = time.monotonic() + timeout
     while not stop.requested:
+        left = end - time.monotonic()
         try:
-            return link.wait_ready(timeout=max(0.0, min(_LOOK_S, end - time.monotonic())))
-        except PeerTimeout:
-            if time.monotonic() >= end:
-                break
-    if stop.requested:
-        return
-    raise PeerTimeout(
-        f"no peer in {given.timeout:g} s ({endpoint(given)}). Is `{other} --transport {given.transport}` running at the "
-        "other side, does exactly one side listen, does the address fit, and does a firewall let the port through?"
-    )
+            return link.wait_ready(timeout=max(0.0, min(LOOK_S, left)))
+        except PeerTimeout as error:
+            if left <= LOOK_S:
+                told = re.sub(r"within \S+ s", f"within {timeout:g} s", str(error))  # the whole wait, not its last part
+                seen = given.connect and connection_problem(given.connect)
+                tcp = f"; TCP says: {seen}" if seen else ""
+                raise PeerTimeout(f"{told} (does `{other}` run there?){tcp}") from None
+
+
+def connection_problem(connect: str) -> str | None:
+    """Why no TCP connection to an endpoint can be made, in the system's words; None when one can."""
+    target = Endpoint.parse(connect)
+    try:
+        socket.create_connection((target.host.strip("[]"), target.port), timeout=2).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 class Watch:

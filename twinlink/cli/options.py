@@ -136,7 +136,7 @@ def parse(
                 parser.error(f"{place} gives {names}; only one of them can be used")
         settled = {dest for group in groups if group & merged.keys() for dest in group} | merged.keys()
         merged.update((dest, value) for dest, value in layer.items() if dest not in settled)
-    return argparse.Namespace(**{dest: None for dest in defaults} | merged)
+    return argparse.Namespace(**dict.fromkeys(defaults) | merged)
 
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, _Option]:

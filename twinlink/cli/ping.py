@@ -7,14 +7,15 @@ at the peer (residence time) is known and taken out in the second figure.
 import argparse
 import os
 import time
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
-from twinlink import Ack, Sender
+from twinlink import Ack, AckTimeout, Link
 
 from . import linking
 from .console import DONE, NOT_MET, Output, Stop
 
-_LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+NAME = "twinlink ping"
+_ALONE_S = 0.5  # between messages that nobody can answer, when --interval is 0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,70 +37,63 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Send, print each answer and the summary."""
-    output = Output(given.json)
-    with Stop() as stop, linking.open_link(given) as link:
-        watch = linking.Watch("twinlink ping", link)
-        linking.wait_for_peer(link, stop, given, "twinlink pong")
-        answers: SimpleQueue[Ack] = SimpleQueue()
-        sender = link.sender(given.flow, on_ack=answers.put)
-        pinger = _Pinger(given, sender, answers, watch, output)
-        pinger.run(stop)
-        watch.tell()
-        return pinger.summary()
+    with Stop() as stop:
+        with linking.open_link(given) as link:
+            pinger = _Pinger(given, link)
+            linking.wait_for_peer(link, stop, given, NAME, "twinlink pong")
+            pinger.run(stop)
+        return pinger.summary()  # after close: every answer that came has been handed over
 
 
 class _Pinger:
-    def __init__(
-        self,
-        given: argparse.Namespace,
-        sender: Sender,
-        answers: "SimpleQueue[Ack]",
-        watch: linking.Watch,
-        output: Output,
-    ) -> None:
+    def __init__(self, given: argparse.Namespace, link: Link) -> None:
         self._given = given
-        self._sender = sender
-        self._answers = answers
-        self._watch = watch
-        self._output = output
+        self._link = link
+        self._watch = linking.Watch(NAME, link)
+        self._answers: SimpleQueue[Ack] = SimpleQueue()
+        self._sender = link.sender(given.flow, on_ack=self._answers.put)
+        self._output = Output(given.json)
         self._sent = 0
         self._rtt_ns: list[int] = []
         self._net_rtt_ns: list[int] = []
 
     def run(self, stop: Stop) -> None:
-        """Send on schedule and take answers in between; then wait for the last ones."""
+        """Send on schedule and print answers as they come; then wait for the last ones."""
         given, payload = self._given, os.urandom(self._given.size)
         due = time.monotonic()
         while not stop.requested and (given.count is None or self._sent < given.count):
             self._sender.send(payload)
             self._sent += 1
             due += given.interval
-            if given.interval == 0:
-                self._take_until(time.monotonic() + given.timeout, stop, all_answered=True)
-            else:
-                self._take_until(due, stop, all_answered=False)
+            self._collect(due if given.interval else time.monotonic() + given.timeout, stop)
+            if given.interval:
+                stop.wait(due - time.monotonic())
+            elif not self._link.peers():
+                stop.wait(_ALONE_S)
         # A Ctrl-C asks for no new messages, not for the last answers to count as lost.
-        self._take_until(time.monotonic() + given.timeout, None, all_answered=True)
+        self._collect(time.monotonic() + given.timeout, None)
 
-    def _take_until(self, end: float, stop: Stop | None, all_answered: bool) -> None:
-        """Take answers until ``end``, until asked to stop, or until nothing is on its way any more."""
-        while not (stop and stop.requested):
-            if all_answered and self._answers.empty() and not self._sender.stats()["outstanding"]:
-                return
-            left = end - time.monotonic()
-            if left <= 0:
-                return
+    def _collect(self, end: float, stop: Stop | None) -> None:
+        """Print answers until ``end``, or until nothing is on its way any more."""
+        settled = False
+        while not settled and not (stop and stop.requested) and (left := end - time.monotonic()) > 0:
             try:
-                self._take(self._answers.get(timeout=min(left, _LOOK_S)))
-            except Empty:
-                self._watch.tell()
+                self._sender.flush(timeout=min(left, linking.LOOK_S))  # the thread that waits is the one that receives
+                settled = True
+            except AckTimeout:
+                pass  # outstanding or lost: the summary counts them
+            self._drain()
 
-    def _take(self, ack: Ack) -> None:
+    def _drain(self) -> None:
+        self._watch.tell()
+        while not self._answers.empty():
+            self._tell(self._answers.get())
+
+    def _tell(self, ack: Ack) -> None:
         residence_ns = ack.peer_sent_ns - ack.peer_received_ns
         net_rtt_ns = ack.rtt_ns - residence_ns
         self._rtt_ns.append(ack.rtt_ns)
         self._net_rtt_ns.append(net_rtt_ns)
-        self._watch.tell()
         node = self._watch.node(ack.epoch)
         self._output.emit(
             {
@@ -120,6 +114,7 @@ class _Pinger:
 
     def summary(self) -> int:
         """Print it; returns the exit code."""
+        self._drain()
         acknowledged = self._sender.stats()["acknowledged"]
         lost = self._sent - acknowledged
         rtt, net_rtt = linking.spread(self._rtt_ns), linking.spread(self._net_rtt_ns)

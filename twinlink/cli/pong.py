@@ -8,7 +8,6 @@ from . import linking
 from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink pong"
-_LOOK_S = 0.1  # how often events are told, and the count is looked at
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +33,7 @@ def run(given: argparse.Namespace) -> int:
         watch = linking.Watch(NAME, link)
         link.receiver(given.flow, handler=counter.add)
         log(NAME, f"{linking.endpoint(given)}, answers flow {given.flow}; Ctrl-C ends it")
-        while not stop.wait(_LOOK_S) and (given.count is None or counter.messages < given.count):
+        while not stop.wait(linking.LOOK_S) and (given.count is None or counter.messages < given.count):
             watch.tell()
     watch.tell()
     output.emit(

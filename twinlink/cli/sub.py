@@ -12,7 +12,6 @@ from . import linking
 from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink sub"
-_LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
         log(NAME, f"{linking.endpoint(given)}, receives flow {given.flow}; Ctrl-C ends it")
         last = None
         while not stop.requested and (given.count is None or messages < given.count):
-            message = receiver.receive(timeout=_LOOK_S)
+            message = receiver.receive(timeout=linking.LOOK_S)
             watch.tell()
             if message is not None:
                 messages += 1

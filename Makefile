@@ -1,0 +1,30 @@
+# The two commands are `make demo` and `make test`; both set the checkout up first (tools/setup.sh).
+# Options of the command behind a target go into ARGS: make demo ARGS="--transport zenoh", make test ARGS="-k e3 -x"
+
+BIN := .venv/bin
+SOURCES := $(wildcard twinlink apps tests examples benchmarks)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+setup: ## install what is missing and make .venv/ (the other targets do it themselves)
+	@tools/setup.sh
+
+demo: setup ## the main job over ZeroMQ and Zenoh; report in demo-out/
+	@$(BIN)/twinlink demo --out demo-out $(ARGS)
+
+test: setup ## every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## style and types: ruff and mypy, changing nothing
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy $(foreach dir,$(SOURCES),$(if $(shell find $(dir) -name '*.py' -print -quit),$(dir)))
+
+clean: ## remove .venv/, caches and what the demo left
+	@rm -rf .venv demo-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,160 @@
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.cli.running import Run, Start
+from twinlink.cli import checks
+
+SCHEMA = {
+    "type": "object",
+    "required": ["ok", "failed", "warned", "rows"],
+    "additionalProperties": False,
+    "properties": {
+        "ok": {"type": "boolean"},
+        "failed": {"type": "integer"},
+        "warned": {"type": "integer"},
+        "rows": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["check", "status", "seen", "next"],
+                "additionalProperties": False,
+                "properties": {
+                    "check": {"type": "string", "minLength": 1},
+                    "status": {"enum": ["ok", "warn", "fail"]},
+                    "seen": {"type": "string", "minLength": 1},
+                    "next": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+
+
+def report(run: Run) -> dict[str, Any]:
+    code = run.code()
+    found: dict[str, Any] = json.loads("\n".join(run.out))
+    jsonschema.validate(found, SCHEMA)
+    assert code == (0 if found["ok"] else 1)
+    statuses = [row["status"] for row in found["rows"]]
+    assert (found["failed"], found["warned"]) == (statuses.count("fail"), statuses.count("warn"))
+    assert all(row["next"] for row in found["rows"] if row["status"] != "ok")
+    return {row["check"]: row for row in found["rows"]}
+
+
+def broken_package(directory: Path, name: str, source: str) -> dict[str, str]:
+    """The environment of a process in which importing ``name`` runs ``source`` instead."""
+    (directory / name).mkdir()
+    (directory / name / "__init__.py").write_text(source)
+    return {"PYTHONPATH": str(directory)}
+
+
+def test_every_thing_has_its_row(start: Start, endpoint: str) -> None:
+    rows = report(start("doctor", "--json", "--listen", endpoint))
+    assert {"python", "gnuradio", "zeromq", "zenoh", "ports", "mgen", "rmem_max", "wmem_max", "clock"} <= rows.keys()
+    assert {"clocksource", "e3 packages", "e3 sockets", "descriptors", "/dev/shm"} <= rows.keys()
+    for name in ("python", "zeromq", "zenoh", "ports"):
+        assert rows[name]["status"] == "ok", rows[name]
+
+
+def test_text(start: Start) -> None:
+    run = start("doctor")
+    run.code()
+    assert run.out[0].startswith("ok    python")
+    assert run.out[-1].endswith(" failed")
+    assert "\033" not in "\n".join(run.out)  # no terminal, no colour
+
+
+def test_port_in_use(start: Start, endpoint: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(endpoint.rpartition(":")[2]) + 1))
+        taken.listen()
+        rows = report(start("doctor", "--json", "--listen", endpoint))
+        assert rows["ports"]["status"] == "fail"
+
+
+def test_peer(start: Start, endpoint: str) -> None:
+    assert report(start("doctor", "--json", "--connect", endpoint))["peer"]["status"] == "fail"
+    start("pong", "--listen", endpoint).wait_for("Ctrl-C ends it")
+    assert report(start("doctor", "--json", "--connect", endpoint))["peer"]["status"] == "ok"
+
+
+def test_missing_driver(start: Start, tmp_path: Path) -> None:
+    source = "raise ModuleNotFoundError(\"No module named 'zmq'\", name='zmq')"
+    rows = report(start("doctor", "--json", env=broken_package(tmp_path, "zmq", source)))
+    assert rows["zeromq"]["status"] == "fail"
+    assert "pip install pyzmq" in rows["zeromq"]["next"]
+    assert rows["zenoh"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(("role", "status"), [("any", "warn"), ("gnb", "warn"), ("twin", "fail")])
+def test_gnuradio_that_does_not_load(start: Start, tmp_path: Path, role: str, status: str) -> None:
+    source = "raise ImportError('numpy.core.multiarray failed to import: _ARRAY_API not found')"
+    environment = broken_package(tmp_path, "gnuradio", source)
+    rows = report(start("doctor", "--json", "--role", role, env=environment))
+    assert rows["gnuradio"]["status"] == status
+    assert "_ARRAY_API not found" in rows["gnuradio"]["seen"]
+
+
+def test_e3_sockets(tmp_path: Path) -> None:
+    def look(required: bool = False) -> checks.Row:
+        return next(row for row in checks.e3(required, tmp_path) if row.check == "e3 sockets")
+
+    assert look().status == "ok"
+    assert look(required=True).status == "fail"
+    with socket.socket(socket.AF_UNIX) as gnb:
+        gnb.bind(str(tmp_path / "setup"))
+        gnb.listen()
+        assert look(required=True).status == "ok"
+    assert look().status == "warn"
+    assert "nobody listens" in look().seen
+    (tmp_path / "e3_socket").write_text("")
+    assert "not a socket" in look().seen
+
+
+@pytest.fixture
+def ntp_server() -> Iterator[str]:
+    """An NTP server (RFC 5905) on loopback whose clock is 2 s ahead, at stratum 2."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(0.1)
+        done = threading.Event()
+
+        def serve() -> None:
+            while not done.is_set():
+                try:
+                    request, address = server.recvfrom(48)
+                except TimeoutError:
+                    continue
+                now = int((time.time() + 2_208_988_800 + 2) * 2**32)
+                head = struct.pack("!BBbbII4sQ", 4 << 3 | 4, 2, 6, -20, 0, 0, b"TEST", now)
+                server.sendto(head + request[40:48] + struct.pack("!QQ", now, now), address)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        done.set()
+        thread.join()
+
+
+def test_ntp(start: Start, ntp_server: str) -> None:
+    row = report(start("doctor", "--json", "--ntp", ntp_server))["ntp"]
+    assert row["status"] == "warn"
+    offset_ms = float(row["seen"].partition("offset ")[2].split()[0])
+    bound_ms = float(row["seen"].partition("at most ")[2].split()[0])
+    assert abs(offset_ms - 2000) <= bound_ms + 0.01
+
+
+def test_no_ntp_server(start: Start) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        row = report(start("doctor", "--json", "--ntp", f"127.0.0.1:{silent.getsockname()[1]}"))["ntp"]
+    assert row["status"] == "fail"

@@ -1,0 +1,110 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Start
+from twinlink.cli import linking, options
+
+Parse = Callable[..., Any]
+
+
+@pytest.fixture
+def parse(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Parse:
+    """Options of a command like ping, given by file, environment and command line."""
+
+    def _parse(*argv: str, file: str | None = None, **environment: str) -> Any:
+        parser = options.Parser(prog="twinlink ping")
+        linking.add_options(parser, listens=False, flow="ping")
+        parser.add_argument("--count", type=int)
+        parser.add_argument("--mode", choices=("slow", "fast"), default="slow")
+        for name, value in environment.items():
+            monkeypatch.setenv(f"TWINLINK_{name}", value)
+        if file is not None:
+            (tmp_path / "twinlink.toml").write_text(file)
+            argv = (*argv, "--config", str(tmp_path / "twinlink.toml"))
+        return options.parse(parser, "ping", argv, lambda: {"ping": frozenset(), "pub": frozenset({"size", "count"})})
+
+    return _parse
+
+
+def test_precedence(parse: Parse) -> None:
+    file = "count = 1\nflow = 'top'\n[ping]\nflow = 'own'\nmode = 'fast'\n"
+    given = parse("--count", "3", file=file, COUNT="2", MODE="slow")
+    assert (given.count, given.mode, given.flow, given.transport) == (3, "slow", "own", "zeromq")
+    given = parse(file=file)
+    assert (given.count, given.mode) == (2, "slow")  # the environment is still there
+    assert given.node is None
+
+
+def test_file_alone(parse: Parse) -> None:
+    given = parse(
+        file="size = '10K'\n[ping]\ncount = 7\njson = true\noption = ['receive_hwm=5', 'a=x']\n[pub]\nsize=1\n"
+    )
+    assert (given.count, given.json, given.option) == (7, True, [("receive_hwm", 5), ("a", "x")])
+
+
+def test_environment_alone(parse: Parse) -> None:
+    given = parse(JSON="yes", OPTION="shared_memory=true,lease_ms=10", SERVICE_HOST="10.0.0.1")
+    assert (given.json, given.option) == (True, [("shared_memory", True), ("lease_ms", 10)])
+    assert parse(JSON="0").json is False
+
+
+def test_one_side_of_the_link(parse: Parse) -> None:
+    """Of listen and connect, the one that was given closer to the user counts; the default gives way to both."""
+    given = parse()
+    assert (given.listen, given.connect) == (None, linking.CONNECT)
+    given = parse(file="connect = 'tcp/file:1'\n[ping]\nlisten = 'tcp/own:1'")
+    assert (given.listen, given.connect) == ("tcp/own:1", None)
+    given = parse(file="connect = 'tcp/file:1'", LISTEN="tcp/env:1")
+    assert (given.listen, given.connect) == ("tcp/env:1", None)
+    given = parse("--connect", "tcp/line:1", LISTEN="tcp/env:1")
+    assert (given.listen, given.connect) == (None, "tcp/line:1")
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "named"),
+    [
+        ("colour = 1", {}, "'colour'"),
+        ("[ping]\nsize = 1", {}, "[ping] has no option 'size'"),
+        ("[pingg]\ncount = 1", {}, "[pingg]"),
+        ("config = 'x'", {}, "'config'"),
+        ("count = 'many'", {}, "count"),
+        ("count = true", {}, "count"),
+        ("json = 'yes'", {}, "json"),
+        ("mode = 'medium'", {}, "medium"),
+        ("option = 'a=1'", {}, "option"),
+        ("count = ", {}, "not TOML"),
+        ("listen = 'tcp/a:1'\nconnect = 'tcp/b:1'", {}, "--connect and --listen"),
+        (None, {"COUNT": "many"}, "TWINLINK_COUNT"),
+        (None, {"JSON": "perhaps"}, "TWINLINK_JSON"),
+        (None, {"MODE": "medium"}, "TWINLINK_MODE"),
+        (None, {"LISTEN": "tcp/a:1", "CONNECT": "tcp/b:1"}, "the environment gives --connect and --listen"),
+        (None, {"CONFIG": "/nowhere/twinlink.toml"}, "/nowhere/twinlink.toml"),
+    ],
+)
+def test_mistakes_are_named(
+    parse: Parse, capsys: pytest.CaptureFixture[str], file: str | None, environment: dict[str, str], named: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(file=file, **environment)
+    assert end.value.code == 3
+    shown = capsys.readouterr().err
+    assert named in shown
+    assert file is None or "twinlink.toml" in shown
+
+
+def test_the_command_takes_them(start: Start, tmp_path: Path, endpoint: str) -> None:
+    config = tmp_path / "twinlink.toml"
+    config.write_text(f"transport = 'zenoh'\nprint = 'none'\n[ping]\nconnect = '{endpoint}'\n")
+    run = start("ping", "--timeout", "0.2", env={"TWINLINK_CONFIG": str(config)})
+    assert run.code() == 1
+    assert endpoint in run.err
+    assert "zenoh" in run.err
+
+    config.write_text("[ping]\nprint = 'none'\n")
+    run = start("ping", "--config", str(config))
+    assert run.code() == 3
+    assert str(config) in run.err
+    assert "'print'" in run.err

@@ -1,0 +1,187 @@
+import hashlib
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Start
+
+TRANSPORTS = ("zeromq", "zenoh")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("sender_listens", [False, True])
+def test_generated_messages_arrive_as_sent(start: Start, endpoint: str, transport: str, sender_listens: bool) -> None:
+    sides = ("--listen", "--connect") if sender_listens else ("--connect", "--listen")
+    sub = start("sub", "--transport", transport, sides[1], endpoint, "--print", "hash", "--count", "200")
+    pub = start("pub", "--transport", transport, sides[0], endpoint, "--hash", "--count", "200", "--size", "100K")
+    assert pub.code() == 0
+    assert sub.code() == 0
+    assert len(sub.out) == 200
+    assert sub.out == pub.out
+    assert "received 200 messages, 20480000 B; 0 did not arrive" in sub.err
+    assert "sent 200 messages, 20480000 B; 200 acknowledged, 0 lost" in pub.err
+
+
+def test_lines_of_stdin(start: Start, endpoint: str, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes("first\n\nünïcode\n".encode() + b"\xff\x00\nno end of line")
+    sub = start("sub", "--listen", endpoint, "--count", "5")
+    with lines.open("rb") as stdin:
+        pub = start("pub", "--connect", endpoint, stdin=stdin)
+        assert pub.code() == 0
+    assert pub.out == ["sent 5 messages, 30 B; 5 acknowledged, 0 lost"]
+    assert sub.code() == 0
+    assert sub.out == ["first", "", "ünïcode", "\ufffd\x00", "no end of line"]
+
+
+def test_files_and_output_directory(start: Start, endpoint: str, tmp_path: Path) -> None:
+    contents = [b"", b"\n", random.Random(1).randbytes(3_000_000)]
+    files = []
+    for number, content in enumerate(contents):
+        files.append(tmp_path / f"file-{number}")
+        files[-1].write_bytes(content)
+    sub = start("sub", "--listen", endpoint, "--count", "3", "--output", str(tmp_path / "deep" / "out"), "--json")
+    pub = start("pub", "--connect", endpoint, *map(str, files))
+    assert pub.code() == 0
+    assert sub.code() == 0
+    assert [path.read_bytes() for path in sorted((tmp_path / "deep" / "out").iterdir())] == contents
+    *messages, summary = sub.records()
+    assert [message["sha256"] for message in messages] == [hashlib.sha256(content).hexdigest() for content in contents]
+    assert all(message["sent_ns"] <= message["received_ns"] for message in messages)
+    assert (summary["type"], summary["received"], summary["missing"]) == ("summary", 3, 0)
+
+
+def test_hex_and_idle(start: Start, endpoint: str) -> None:
+    sub = start("sub", "--listen", endpoint, "--print", "hex", "--idle", "0.2")
+    assert start("pub", "--connect", endpoint, "--count", "2", "--size", "4").code() == 0
+    assert sub.code() == 0
+    generator = random.Random(0)
+    assert sub.out == [generator.randbytes(4).hex() for _ in range(2)]
+
+
+def test_flows_do_not_mix(start: Start, endpoint: str) -> None:
+    """Also where one name begins with another."""
+    sub = start("sub", "--listen", endpoint, "--flow", "a", "--count", "1", "--print", "none", "--json")
+    start("pub", "--connect", endpoint, "--flow", "ab", "--count", "1", "--size", "7")
+    sub.wait_for("is up")
+    assert start("pub", "--connect", endpoint, "--flow", "a", "--count", "1", "--size", "5").code() == 0
+    assert sub.code() == 0
+    assert sub.records()[-1]["octets"] == 5
+
+
+@pytest.mark.parametrize("command", ["pub", "sub"])
+def test_a_full_disk_is_said(start: Start, endpoint: str, command: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        other = "pub" if command == "sub" else "sub"
+        sides = {"sub": ("--listen", endpoint), "pub": ("--connect", endpoint)}
+        extra = {"sub": ("--count", "3"), "pub": ("--count", "3")}
+        start(other, *sides[other], *extra[other])
+        run = start(command, *sides[command], *extra[command], stdout=full)
+        assert run.code() == 2
+    assert "standard output cannot be written: No space left on device" in run.err
+
+
+def test_a_reader_that_leaves_is_no_error(start: Start, endpoint: str) -> None:
+    read, write = os.pipe()
+    sub = start("sub", "--listen", endpoint, stdout=write)
+    os.close(write)
+    head = subprocess.Popen(["head", "-n", "1"], stdin=read, stdout=subprocess.PIPE)
+    os.close(read)
+    pub = start("pub", "--connect", endpoint, "--count", "1000", "--size", "10", "--interval", "0.005")
+    head.communicate(timeout=30)
+    assert sub.code() == 0
+    pub.interrupt()
+    pub.code()
+    assert [line for line in sub.err.splitlines() if "peer" not in line and "Ctrl-C" not in line] == []
+
+
+def test_closed_stdout(start: Start, endpoint: str) -> None:
+    run = start("doctor", "--json", stdout=None, preexec_fn=lambda: os.close(1))
+    assert run.code() == 2
+    assert "standard output is closed" in run.err
+
+
+def test_what_cannot_be_read_or_written(start: Start, endpoint: str, tmp_path: Path) -> None:
+    (tmp_path / "in-the-way").write_text("")
+    sub = start("sub", "--listen", endpoint, "--output", str(tmp_path / "in-the-way" / "out"))
+    assert sub.code() == 2
+    assert "in-the-way" in sub.err
+    start("sub", "--listen", endpoint)
+    pub = start("pub", "--connect", endpoint, str(tmp_path / "absent"))
+    assert pub.code() == 2
+    assert "absent cannot be read" in pub.err
+
+
+def test_too_large(start: Start, endpoint: str) -> None:
+    start("sub", "--listen", endpoint)
+    pub = start("pub", "--connect", endpoint, "--count", "1", "--size", "17M")
+    assert pub.code() == 2
+    assert str(17 * 1024 * 1024) in pub.err
+    with Path("/dev/zero").open("rb") as endless:
+        assert start("pub", "--connect", endpoint, stdin=endless).code() == 2
+
+
+def test_nobody_there(start: Start, endpoint: str) -> None:
+    pub = start("pub", "--connect", endpoint, "--count", "1", "--timeout", "0.3")
+    assert pub.code() == 1
+    assert "twinlink sub" in pub.err
+
+
+def test_receiver_killed(start: Start, endpoint: str) -> None:
+    sub = start("sub", "--listen", endpoint, "--node", "twin-1", "--print", "hash")
+    pub = start("pub", "--connect", endpoint, "--count", "100000", "--interval", "0.01", "--json")
+    sub.wait_for("2 100 ", "out")
+    sub.process.kill()
+    pub.wait_for("peer twin-1 is gone (silent)")
+    pub.interrupt()
+    assert pub.code() == 1
+    summary = pub.records()[-1]
+    assert summary["lost"] == summary["sent"] - summary["acknowledged"] > 0
+    assert summary["acknowledged"] >= 3
+
+
+def test_sender_killed(start: Start, endpoint: str) -> None:
+    """The receiver says so, stays, and takes the next one."""
+    sub = start("sub", "--listen", endpoint, "--count", "2", "--flow", "data", "--idle", "60")
+    reader, writer = os.pipe()
+    first = start("pub", "--connect", endpoint, "--node", "gnb-1", stdin=reader)
+    os.write(writer, b"before\n")
+    sub.wait_for("before", "out")
+    first.process.kill()
+    os.close(reader)
+    os.close(writer)
+    sub.wait_for("peer gnb-1 is gone (silent)")
+    assert start("pub", "--connect", endpoint, "--count", "1", "--size", "0", "--node", "gnb-1").code() == 0
+    assert sub.code() == 0
+    assert sub.out == ["before", ""]
+
+
+@pytest.mark.parametrize("waits_for", ["peer", "stdin"])
+def test_interrupt(start: Start, endpoint: str, waits_for: str) -> None:
+    reader, writer = os.pipe()
+    sub = start("sub", "--listen", endpoint, "--node", "twin-1")
+    sub.wait_for("Ctrl-C ends it")
+    if waits_for == "stdin":
+        pub = start("pub", "--connect", endpoint, stdin=reader)
+        os.write(writer, b"one\ntwo\n")
+        sub.wait_for("two", "out")
+        pub.interrupt()
+        assert pub.code() == 0
+        assert pub.out == ["sent 2 messages, 6 B; 2 acknowledged, 0 lost"]
+        sub.wait_for("is gone (closed)")
+    sub.interrupt()
+    assert sub.code() == (0 if waits_for == "stdin" else 1)
+    assert f"received {2 if waits_for == 'stdin' else 0} messages" in sub.err
+    os.close(reader)
+    os.close(writer)
+
+
+def test_terminated_like_interrupted(start: Start, endpoint: str) -> None:
+    sub = start("sub", "--listen", endpoint, "--json")
+    sub.wait_for("Ctrl-C ends it")
+    sub.process.terminate()
+    assert sub.code() == 1
+    assert sub.records()[-1]["type"] == "summary"
