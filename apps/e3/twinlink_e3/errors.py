@@ -1,0 +1,23 @@
+"""What can go wrong on the E3 side.
+
+E3Error
+├── GrammarMissing (ImportError)   the E3 grammar or its compiler is not installed; names the extra
+├── MalformedPdu (ValueError)      octets that are not what the grammar says
+└── InvalidPdu (ValueError)        a PDU that the grammar cannot express, for example a dApp identifier of 101
+"""
+
+
+class E3Error(Exception):
+    """Everything that twinlink_e3 raises on purpose."""
+
+
+class GrammarMissing(E3Error, ImportError):
+    """The dApp library, from which the grammar is read, or asn1tools, which compiles it, is not installed."""
+
+
+class MalformedPdu(E3Error, ValueError):
+    """Received octets do not decode: truncated, foreign, another generation of E3AP, or a value out of range."""
+
+
+class InvalidPdu(E3Error, ValueError):
+    """A PDU or service model structure has a value that the grammar does not allow."""

@@ -1,0 +1,141 @@
+"""``twinlink-ran-emulator``: the E3 side of a gNB without a gNB."""
+
+import argparse
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import twinlink_e3 as e3
+
+from twinlink.errors import TwinlinkError
+
+from .emulator import Emulator, Options, choose_fft_size
+from .eventlog import EventLog
+from .heard import Heard
+from .recording import read
+from .schedule import Pace
+from .sockets import Sockets
+
+PROGRAM = "twinlink-ran-emulator"
+EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns 0 done or stopped, 2 failed, 3 bad arguments."""
+    parser = _parser()
+    try:
+        given = parser.parse_args(argv)
+    except SystemExit as end:
+        return 3 if end.code else 0
+    if given.loop < 0 or given.wait_subscribers < 0 or (given.hold is not None and given.hold < 0):
+        parser.print_usage(sys.stderr)
+        print(f"{PROGRAM}: --loop, --wait-subscribers and --hold must not be below 0", file=sys.stderr)
+        return 3
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        _run(given, stop)
+    except (TwinlinkError, e3.E3Error) as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{PROGRAM}: {error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(given: argparse.Namespace, stop: threading.Event) -> None:
+    options = Options(
+        pace=given.pace,
+        loops=given.loop,
+        fft_size=given.fft_size,
+        wait_subscribers=given.wait_subscribers,
+        hold_s=given.hold,
+    )
+    recording = read(given.recording)
+    fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
+    e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
+    endpoints = e3.endpoints_of(given)
+    with ExitStack() as stack:
+        log = EventLog(given.log)
+        stack.callback(log.close)
+        heard = stack.enter_context(Heard(given.heard, recording)) if given.heard else None
+        sockets = stack.enter_context(Sockets(endpoints, lossless=options.pace.factor is None))
+        emulator = Emulator(recording, sockets, options, log, heard)
+        if not recording.ue.any():
+            log("no_ue", f"{recording.path} has no annotation labelled 'ue': a PRB block will change nothing")
+        elif emulator.made_up_cells:
+            text = (
+                f"{emulator.made_up_cells} PRB-records never appear without a UE: a block fills them with made-up noise"
+            )
+            log("made_up", text, cells=emulator.made_up_cells)
+        log(
+            "listening",
+            f"waiting for {given.wait_subscribers} dApp(s) at {endpoints.setup}, {endpoints.to_dapp}, "
+            f"{endpoints.from_dapp}; {recording.grid.n_prbs} PRBs, FFT of {fft_size} bins",
+            setup=endpoints.setup,
+            to_dapp=endpoints.to_dapp,
+            from_dapp=endpoints.from_dapp,
+            recording=str(recording.path),
+            records=recording.grid.n_records,
+            n_prbs=recording.grid.n_prbs,
+            fft_size=fft_size,
+        )
+        emulator.run(stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="The E3 side of a gNB without a gNB: plays recorded uplink spectrum to dApps that subscribe, and "
+        "takes the UEs out of the PRBs that they block (docs/ran-emulator.md).",
+    )
+    parser.add_argument(
+        "--recording",
+        type=Path,
+        default=_example(),
+        help=f"SigMF recording to play (default: {EXAMPLE} of the checkout)",
+    )
+    parser.add_argument(
+        "--pace",
+        type=_pace,
+        default=Pace(),
+        metavar="recorded|max|FACTOR",
+        help="as recorded (default), flat out (as fast as the slowest dApp reads), or a factor of the recorded pace",
+    )
+    parser.add_argument("--loop", type=int, default=1, metavar="N", help="play it N times; 0: until stopped (1)")
+    parser.add_argument(
+        "--fft-size", type=int, metavar="N", help="bins of an indication (default: what holds the PRBs)"
+    )
+    parser.add_argument(
+        "--wait-subscribers", type=int, default=1, metavar="N", help="begin when N dApps have subscribed (%(default)s)"
+    )
+    parser.add_argument(
+        "--hold", type=float, metavar="SECONDS", help="stay that long after the end (default: until stopped)"
+    )
+    parser.add_argument(
+        "--heard", type=Path, metavar="DIR", help="keep what was played: DIR/heard.sigmf-* and heard.npz"
+    )
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write events as JSON Lines")
+    e3.add_endpoint_arguments(parser)
+    return parser
+
+
+def _example() -> Path:
+    """The committed recording: in the checkout that this file belongs to, or else in the current directory."""
+    in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
+    return in_checkout if in_checkout.exists() else Path(EXAMPLE)
+
+
+def _pace(text: str) -> Pace:
+    try:
+        return Pace.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,312 @@
+"""The E3 agent of the emulated gNB: PDUs and time in, PDUs and events out; no sockets, no threads, no clock.
+
+    setup channel     setupRequest         -> setupResponse (positive with an identifier, or negative)
+    dApp -> RAN       subscriptionRequest  -> subscriptionResponse
+                      subscriptionDelete   -> messageAck
+                      dAppControlAction    -> messageAck; a positive one replaces the standing PRB block
+                      dAppReport           -> messageAck
+                      releaseMessage       -> messageAck; the dApp's subscription ends
+                      messageAck           -> nothing
+                      any other PDU        -> messageAck, negative
+                      no PDU at all        -> nothing: without a message id there is nothing to answer
+
+A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also when the dApp has left.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import twinlink_e3 as e3
+
+RAN_IDENTIFIER = "twinlink-ran-emulator"
+FIRST_INDICATION_GAP_NS = 300_000_000
+"""Time between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, and an
+indication that comes too soon overwrites the response, after which that dApp waits for ever."""
+MAX_DAPPS = 100  # E3-DAppID ::= INTEGER (1..100)
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """A dApp was given an identifier."""
+
+    dapp: int
+    name: str
+    vendor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A dApp subscribed; ``telemetry`` tells whether indications will go to it."""
+
+    dapp: int
+    subscription: int
+    telemetry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """A subscription ended; ``reason`` is ``deleted``, ``expired`` or ``released``."""
+
+    dapp: int
+    subscription: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A dApp replaced the PRB block; an empty list clears it."""
+
+    dapp: int
+    prbs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A dApp reported the PRBs that it found occupied."""
+
+    dapp: int
+    prbs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A dApp left."""
+
+    dapp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A PDU was refused, with a negative response where the protocol has one."""
+
+    reason: str
+
+
+Event = SetUp | Subscribed | Unsubscribed | Blocked | Reported | Released | Refused
+
+
+@dataclass(slots=True)
+class _Subscription:
+    identifier: int
+    telemetry: bool
+    starts_ns: int
+    ends_ns: int | None
+
+
+@dataclass(slots=True)
+class _DApp:
+    name: str
+    subscription: _Subscription | None = None
+
+
+@dataclass(slots=True)
+class Agent:
+    """The state of the E3 agent.
+
+    Attributes:
+        n_prbs: PRBs of the carrier; a block that names others is refused.
+        block: the PRBs that stand blocked.
+        counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
+    """
+
+    n_prbs: int
+    block: tuple[int, ...] = ()
+    counters: Counter[str] = field(default_factory=Counter)
+    _dapps: dict[int, _DApp] = field(default_factory=dict)
+    _events: list[Event] = field(default_factory=list)
+    _random: random.Random = field(default_factory=random.Random)
+
+    def setup(self, octets: bytes) -> bytes:
+        """Answer what came in on the setup channel; there is always an answer, since REQ waits for one."""
+        try:
+            request = e3.decode(octets)
+        except e3.MalformedPdu as error:
+            self._count_malformed("setup channel", error)
+            return self._setup_refused(_likely_message_id(octets))
+        if not isinstance(request, e3.SetupRequest):
+            self._refuse(f"{type(request).__name__} on the setup channel")
+            return self._setup_refused(request.message_id)
+        self.counters["SetupRequest"] += 1
+        if request.e3ap_protocol_version != e3.PROTOCOL_VERSION:
+            self._refuse(f"setup of {request.dapp_name!r} asks for E3AP {request.e3ap_protocol_version}, not 1.0.0")
+            return self._setup_refused(request.message_id)
+        free = [identifier for identifier in range(1, MAX_DAPPS + 1) if identifier not in self._dapps]
+        if not free:
+            self._refuse(f"setup of {request.dapp_name!r}: all {MAX_DAPPS} dApp identifiers are taken")
+            return self._setup_refused(request.message_id)
+        self._dapps[free[0]] = _DApp(request.dapp_name)
+        self._events.append(SetUp(free[0], request.dapp_name, request.vendor))
+        return e3.encode(
+            e3.SetupResponse(
+                message_id=self._message_id(),
+                request_id=request.message_id,
+                response_code="positive",
+                ran_identifier=RAN_IDENTIFIER,
+                e3ap_protocol_version=e3.PROTOCOL_VERSION,
+                dapp_identifier=free[0],
+                ran_function_list=(_spectrum_function(),),
+            )
+        )
+
+    def receive(self, octets: bytes, now_ns: int) -> list[bytes]:
+        """Take what came in from the dApps; returns the PDUs to send to them."""
+        try:
+            pdu = e3.decode(octets)
+        except e3.MalformedPdu as error:
+            self._count_malformed("from a dApp", error)
+            return []
+        self.counters[type(pdu).__name__] += 1
+        match pdu:
+            case e3.SubscriptionRequest():
+                return [e3.encode(self._subscribe(pdu, now_ns))]
+            case e3.MessageAck():
+                return []
+            case e3.SubscriptionDelete():
+                problem = self._unsubscribe(pdu.dapp_identifier, pdu.subscription_id)
+            case e3.DAppControlAction():
+                problem = self._control(pdu)
+            case e3.DAppReport():
+                problem = self._report(pdu)
+            case e3.ReleaseMessage():
+                problem = self._release(pdu.dapp_identifier)
+            case _:
+                problem = f"{type(pdu).__name__} is not for the RAN to receive here"
+        if problem:
+            self._refuse(problem)
+        ack = e3.MessageAck(self._message_id(), pdu.message_id, "negative" if problem else "positive")
+        return [e3.encode(ack)]
+
+    def indications(self, iq_data: bytes, now_ns: int) -> list[bytes]:
+        """One indication for each dApp whose subscription to the I/Q has begun; ``iq_data`` is the protocolData."""
+        pdus = []
+        for identifier, dapp in list(self._dapps.items()):
+            subscription = dapp.subscription
+            if subscription is None or not subscription.telemetry or now_ns < subscription.starts_ns:
+                continue
+            if subscription.ends_ns is not None and now_ns >= subscription.ends_ns:
+                self._end_subscription(identifier, "expired")
+                continue
+            pdus.append(
+                e3.encode_indication(e3.IndicationMessage(self._message_id(), identifier, e3.RAN_FUNCTION, iq_data))
+            )
+        self.counters["indications"] += len(pdus)
+        return pdus
+
+    def subscribers(self, now_ns: int) -> int:
+        """How many dApps would get an indication now."""
+        return sum(
+            dapp.subscription is not None and dapp.subscription.telemetry and now_ns >= dapp.subscription.starts_ns
+            for dapp in self._dapps.values()
+        )
+
+    def events(self) -> list[Event]:
+        """What happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def _subscribe(self, request: e3.SubscriptionRequest, now_ns: int) -> e3.SubscriptionResponse:
+        identifier = request.dapp_identifier
+        dapp = self._dapps.get(identifier)
+        problem = None
+        if dapp is None:
+            problem = f"dApp {identifier} is not set up"
+        elif request.ran_function_identifier != e3.RAN_FUNCTION:
+            problem = f"RAN function {request.ran_function_identifier} does not exist here"
+        elif set(request.telemetry_identifier_list) - {e3.TELEMETRY_IQ}:
+            problem = f"telemetry {request.telemetry_identifier_list} of RAN function 1 does not exist"
+        elif set(request.control_identifier_list) - {e3.CONTROL_PRB_BLOCK}:
+            problem = f"control {request.control_identifier_list} of RAN function 1 does not exist"
+        if dapp is None or problem:
+            self._refuse(f"subscription of dApp {identifier}: {problem}")
+            return e3.SubscriptionResponse(self._message_id(), request.message_id, identifier, "negative")
+        # One subscription a dApp, with the dApp's number: a second request replaces the first.
+        ends_ns = now_ns + request.subscription_time * 1_000_000_000 if request.subscription_time else None
+        telemetry = bool(request.telemetry_identifier_list)
+        dapp.subscription = _Subscription(identifier, telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns)
+        self._events.append(Subscribed(identifier, identifier, telemetry))
+        return e3.SubscriptionResponse(
+            message_id=self._message_id(),
+            request_id=request.message_id,
+            dapp_identifier=identifier,
+            response_code="positive",
+            subscription_id=identifier,
+            telemetry_identifier_list=request.telemetry_identifier_list,
+            control_identifier_list=request.control_identifier_list,
+        )
+
+    def _unsubscribe(self, identifier: int, subscription: int) -> str | None:
+        dapp = self._dapps.get(identifier)
+        if dapp is None or dapp.subscription is None or dapp.subscription.identifier != subscription:
+            return f"dApp {identifier} has no subscription {subscription}"
+        self._end_subscription(identifier, "deleted")
+        return None
+
+    def _control(self, action: e3.DAppControlAction) -> str | None:
+        who = f"control from dApp {action.dapp_identifier}"
+        if action.dapp_identifier not in self._dapps:
+            return f"{who}, which is not set up"
+        if (action.ran_function_identifier, action.control_identifier) != (e3.RAN_FUNCTION, e3.CONTROL_PRB_BLOCK):
+            return f"{who}: RAN function {action.ran_function_identifier} has no control {action.control_identifier}"
+        try:
+            control = e3.decode_structure(e3.PrbBlacklistControl, action.action_data)
+        except e3.MalformedPdu as error:
+            return f"{who}: {error}"
+        prbs = tuple(sorted(set(control.blacklisted_prbs)))
+        if prbs and prbs[-1] >= self.n_prbs:
+            return f"{who}: PRB {prbs[-1]} is outside the carrier of {self.n_prbs} PRBs"
+        self.block = prbs
+        self._events.append(Blocked(action.dapp_identifier, prbs))
+        return None
+
+    def _report(self, report: e3.DAppReport) -> str | None:
+        who = f"report from dApp {report.dapp_identifier}"
+        if report.dapp_identifier not in self._dapps:
+            return f"{who}, which is not set up"
+        try:
+            content = e3.decode_structure(e3.PrbBlacklistReport, report.report_data)
+        except e3.MalformedPdu as error:
+            return f"{who}: {error}"
+        self._events.append(Reported(report.dapp_identifier, content.blacklisted_prbs))
+        return None
+
+    def _release(self, identifier: int) -> str | None:
+        if identifier not in self._dapps:
+            return f"release of dApp {identifier}, which is not set up"
+        self._end_subscription(identifier, "released")
+        del self._dapps[identifier]
+        self._events.append(Released(identifier))
+        return None
+
+    def _end_subscription(self, identifier: int, reason: str) -> None:
+        subscription = self._dapps[identifier].subscription
+        if subscription is not None:
+            self._dapps[identifier].subscription = None
+            self._events.append(Unsubscribed(identifier, subscription.identifier, reason))
+
+    def _setup_refused(self, request_id: int) -> bytes:
+        return e3.encode(e3.SetupResponse(self._message_id(), request_id, "negative", RAN_IDENTIFIER))
+
+    def _count_malformed(self, where: str, error: Exception) -> None:
+        self.counters["malformed"] += 1
+        self._events.append(Refused(f"{where}: {error}"))
+
+    def _refuse(self, reason: str) -> None:
+        self.counters["refused"] += 1
+        self._events.append(Refused(reason))
+
+    def _message_id(self) -> int:
+        return self._random.randint(1, 1000)
+
+
+def _spectrum_function() -> e3.RanFunctionDefinition:
+    data = e3.RanFunctionData(b"Spectrum", 1, b"Uplink I/Q after the FFT and PRB blocks, played from a recording")
+    return e3.RanFunctionDefinition(
+        e3.RAN_FUNCTION, (e3.TELEMETRY_IQ,), (e3.CONTROL_PRB_BLOCK,), e3.encode_structure(data)
+    )
+
+
+def _likely_message_id(octets: bytes) -> int:
+    """The message id of a PDU that does not decode: its first two octets less one, where they can be that."""
+    number = int.from_bytes(octets[:2], "big") + 1
+    return number if len(octets) >= 2 and number <= 1000 else 1

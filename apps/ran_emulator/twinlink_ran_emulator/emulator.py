@@ -1,0 +1,235 @@
+"""The emulated gNB: one thread that answers dApps and plays a recording to them on schedule.
+
+recording --> PrbBlocker --> FFT order --> Agent --> Sockets --> dApps
+                  ^                          |
+                  +------ PRB block ---------+
+"""
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import twinlink_e3 as e3
+
+from . import agent as events
+from .agent import Agent
+from .eventlog import EventLog, prbs_text
+from .heard import Heard
+from .prb_block import PrbBlocker
+from .recording import Recording
+from .schedule import RECORDED, Pace, Schedule
+from .schema import RecordingError
+from .sockets import Sockets
+from .truth import SUBCARRIERS_PER_PRB
+
+FFT_SIZES = (1024, 1536, 2048, 4096)  # of the gNBs in question; `--fft-size` takes any other that fits
+IDLE_MS = 20  # how soon a signal, or the start of a subscription, is noticed
+BATCH = 20  # PDUs taken before the schedule is looked at again, so that a flood does not stop the playing
+REFUSALS_LOGGED = 100  # a peer that sends rubbish must not fill the disk; all are counted
+MAX_TIMESTAMP = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to play.
+
+    Attributes:
+        pace: how fast.
+        loops: how often to play the recording; 0 is until stopped.
+        fft_size: bins of an indication; None is the smallest of `FFT_SIZES` that holds the carrier.
+        wait_subscribers: dApps that must have subscribed before it begins.
+        hold_s: how long to stay and answer dApps after the end; None is until stopped.
+    """
+
+    pace: Pace = RECORDED
+    loops: int = 1
+    fft_size: int | None = None
+    wait_subscribers: int = 1
+    hold_s: float | None = None
+
+
+def choose_fft_size(n_prbs: int, asked: int | None) -> int:
+    """The FFT size to use.  Raises RecordingError where the carrier, or E3's limit of 16384 octets, does not fit."""
+    bins = n_prbs * SUBCARRIERS_PER_PRB
+    size = asked if asked is not None else next((size for size in FFT_SIZES if size >= bins), bins)
+    if size < bins:
+        raise RecordingError(
+            f"{n_prbs} PRBs are {bins} subcarriers, which do not fit an FFT of {size} bins (--fft-size)"
+        )
+    if size * 4 > e3.MAX_IQ_OCTETS:
+        raise RecordingError(
+            f"an FFT of {size} bins takes {size * 4} octets, but E3 carries at most {e3.MAX_IQ_OCTETS} "
+            f"(--fft-size {e3.MAX_IQ_OCTETS // 4} or less)"
+        )
+    return size
+
+
+class Emulator:
+    """Plays a recording to the dApps that subscribe.
+
+    Args:
+        recording: what to play.
+        sockets: bound.
+        options: how.
+        log: where events go.
+        heard: takes every record as it was played, or None.
+    """
+
+    def __init__(
+        self, recording: Recording, sockets: Sockets, options: Options, log: EventLog, heard: Heard | None = None
+    ) -> None:
+        self._recording = recording
+        self._sockets = sockets
+        self._options = options
+        self._log = log
+        self._heard = heard
+        self._fft_size = choose_fft_size(recording.grid.n_prbs, options.fft_size)
+        self._agent = Agent(recording.grid.n_prbs)
+        self._blocker = PrbBlocker(recording)
+        self._blocked = np.zeros(recording.grid.n_prbs, np.bool_)
+        self._outgoing: deque[bytes] = deque()
+        self._interfered: frozenset[int] = frozenset()
+        self._played = 0
+        self._latest_ns = 0
+        self._refusals = 0
+
+    @property
+    def made_up_cells(self) -> int:
+        """Cells (a PRB of a record) for which the recording does not show what lies under its UEs (`PrbBlocker`)."""
+        return self._blocker.synthetic
+
+    @property
+    def played(self) -> int:
+        """Records played so far."""
+        return self._played
+
+    def run(self, stop: threading.Event) -> None:
+        """Wait for dApps, play, stay; returns when all is done or soon after `stop` is set."""
+        while not stop.is_set() and self._agent.subscribers(time.monotonic_ns()) < self._options.wait_subscribers:
+            self._serve(IDLE_MS)
+        if not stop.is_set():
+            self._play(stop)
+        hold_until = None if self._options.hold_s is None else time.monotonic() + self._options.hold_s
+        while not stop.is_set() and (hold_until is None or time.monotonic() < hold_until):
+            self._serve(IDLE_MS)
+
+    def _play(self, stop: threading.Event) -> None:
+        grid = self._recording.grid
+        total = grid.n_records * self._options.loops or None
+        schedule = Schedule(time.monotonic_ns(), self._recording.period_ns, self._options.pace)
+        self._log(
+            "playing", f"playing {grid.n_records} records of {grid.n_prbs} PRBs", records=total, n_prbs=grid.n_prbs
+        )
+        while not stop.is_set() and (total is None or self._played < total):
+            self._wait_until(schedule.due_ns(self._played), stop)
+            if not stop.is_set():
+                self._play_record(schedule.due_ns(self._played))
+        seconds = (time.monotonic_ns() - schedule.start_ns) / 1e9
+        while self._outgoing and not stop.is_set():
+            self._serve(IDLE_MS)
+        if self._heard:
+            self._heard.close()
+        self._report_interferer(frozenset(), time.time_ns())
+        flat_out = self._options.pace.factor is None
+        lateness = "flat out" if flat_out else f"at most {self._latest_ns / 1e6:.1f} ms late"
+        self._log(
+            "done",
+            f"played {self._played} records in {seconds:.3f} s, {self._agent.counters['indications']} indications, "
+            f"{lateness}",
+            records=self._played,
+            seconds=seconds,
+            late_max_ms=None if flat_out else self._latest_ns / 1e6,
+            complete=self._played == total,
+            counters=dict(self._agent.counters),
+        )
+
+    def _wait_until(self, due_ns: int, stop: threading.Event) -> None:
+        """Serve dApps until the next record is due and everything before it has gone out."""
+        self._serve(0)
+        while not stop.is_set():
+            remaining_ns = due_ns - time.monotonic_ns()
+            if remaining_ns <= 0 and not self._outgoing:
+                return
+            if remaining_ns < 1_000_000 and not self._outgoing:
+                time.sleep(remaining_ns / 1e9)  # poll() counts in whole milliseconds
+                return
+            self._serve(min(remaining_ns // 1_000_000, IDLE_MS))
+
+    def _play_record(self, due_ns: int) -> None:
+        record = self._played % self._recording.grid.n_records
+        samples = self._recording.samples[record]
+        if self._agent.block:
+            samples = self._blocker.apply(record, self._blocked)
+        iq_samples = e3.fft_from_natural(samples, self._fft_size).tobytes()
+        timestamp = self._played % MAX_TIMESTAMP + 1
+        iq_data = e3.encode_iq_data(e3.IqDataIndication(iq_samples, self._fft_size, timestamp))
+        now_ns = time.monotonic_ns()
+        self._latest_ns = max(self._latest_ns, now_ns - due_ns)
+        played_ns = time.time_ns()
+        self._outgoing.extend(self._agent.indications(iq_data, now_ns))
+        self._send()
+        if self._heard:
+            self._heard.add(record, samples, self._blocked, played_ns)
+        interferer = self._recording.interferer
+        if self._interfered or interferer[record].any():
+            self._report_interferer(frozenset(np.flatnonzero(interferer[record]).tolist()), played_ns)
+        self._played += 1
+
+    def _serve(self, timeout_ms: int) -> None:
+        """Answer what has come in, after waiting that long at most, and send what waits to be sent."""
+        if self._outgoing:
+            self._sockets.wait_to_send(1)
+        elif timeout_ms > 0:
+            self._sockets.wait(timeout_ms)
+        for _ in range(BATCH):
+            request = self._sockets.setup_request()
+            if request is not None:
+                self._sockets.answer_setup(self._agent.setup(request))
+            pdu = self._sockets.from_dapp()
+            if pdu is not None:
+                self._outgoing.extend(self._agent.receive(pdu, time.monotonic_ns()))
+            if request is None and pdu is None:
+                break
+        for event in self._agent.events():
+            self._report(event)
+        self._send()
+
+    def _send(self) -> None:
+        while self._outgoing and self._sockets.send(self._outgoing[0]):
+            self._outgoing.popleft()
+
+    def _report_interferer(self, prbs: frozenset[int], time_ns: int) -> None:
+        for event, changed, what in (
+            ("interferer_off", self._interfered - prbs, "gone from"),
+            ("interferer_on", prbs - self._interfered, "on"),
+        ):
+            if changed:
+                text = f"interferer {what} PRBs {prbs_text(changed)} in record {self._played}"
+                self._log(event, text, time_ns=time_ns, record=self._played, prbs=sorted(changed))
+        self._interfered = prbs
+
+    def _report(self, event: events.Event) -> None:
+        match event:
+            case events.SetUp(dapp, name, vendor):
+                self._log("setup", f"dApp {dapp} is {name} by {vendor}", dapp=dapp, name=name, vendor=vendor)
+            case events.Subscribed(dapp, subscription, telemetry):
+                text = f"dApp {dapp} subscribed" + ("" if telemetry else " without telemetry: it gets no indications")
+                self._log("subscription", text, dapp=dapp, subscription=subscription, telemetry=telemetry)
+            case events.Unsubscribed(dapp, subscription, reason):
+                text = f"subscription of dApp {dapp} ended: {reason}"
+                self._log("subscription_ended", text, dapp=dapp, subscription=subscription, reason=reason)
+            case events.Blocked(dapp, prbs):
+                self._blocked = np.zeros(self._recording.grid.n_prbs, np.bool_)
+                self._blocked[list(prbs)] = True
+                text = f"dApp {dapp} blocks PRBs {prbs_text(prbs)} from record {self._played}"
+                self._log("control", text, dapp=dapp, prbs=list(prbs), record=self._played)
+            case events.Reported(dapp, prbs):
+                self._log("report", f"dApp {dapp} reports PRBs {prbs_text(prbs)}", dapp=dapp, prbs=list(prbs))
+            case events.Released(dapp):
+                self._log("release", f"dApp {dapp} left", dapp=dapp)
+            case events.Refused(reason):
+                self._refusals += 1
+                if self._refusals <= REFUSALS_LOGGED:
+                    self._log("refused", f"refused: {reason}", reason=reason)

@@ -1,0 +1,42 @@
+"""What happens, for two readers: a line on stderr for a person, a JSON object in a file for a program."""
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+
+class EventLog:
+    """Writes events; raises OSError when the file cannot be opened."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._file: IO[str] | None = path.open("w", encoding="utf-8") if path else None
+
+    def __call__(self, event: str, text: str, *, time_ns: int | None = None, **fields: Any) -> None:
+        """Record an event; ``text`` goes to stderr, ``fields`` to the file, at once. ``time_ns`` (Unix) is now."""
+        with contextlib.suppress(OSError):  # whoever read stderr may be gone; the gNB goes on
+            print(f"twinlink-ran-emulator: {text}", file=sys.stderr, flush=True)
+        if self._file:
+            record = {"time_ns": time.time_ns() if time_ns is None else time_ns, "event": event, **fields}
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
+
+def prbs_text(prbs: Iterable[int]) -> str:
+    """PRBs as a person writes them: ``80-87, 90``; ``none`` for none."""
+    ranges: list[list[int]] = []
+    for prb in sorted(prbs):
+        if ranges and prb == ranges[-1][1] + 1:
+            ranges[-1][1] = prb
+        else:
+            ranges.append([prb, prb])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges) or "none"

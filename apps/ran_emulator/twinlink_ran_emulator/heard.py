@@ -1,0 +1,74 @@
+"""What was played, kept for whoever checks the twin: a recording of its own with its truth, and the send times."""
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import metadata
+from .recording import Recording
+from .truth import Grid, areas_of
+
+
+class Heard:
+    """Writes heard.sigmf-data as it is played, heard.sigmf-meta and heard.npz at the end.
+
+    heard.npz holds ``played_ns`` (int64, Unix time of each record) and ``blocked`` (bool, ``(n_records, n_prbs)``).
+    Raises OSError when the directory cannot be written.
+    """
+
+    def __init__(self, directory: Path, recording: Recording) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._recording = recording
+        self._data = (directory / "heard.sigmf-data").open("wb")
+        self._sha512 = hashlib.sha512()
+        self._played_ns: list[int] = []
+        self._records: list[int] = []
+        self._blocked: list[NDArray[np.bool_]] = []
+
+    def add(self, record: int, samples: NDArray[np.int16], blocked: NDArray[np.bool_], played_ns: int) -> None:
+        """Take a record as it was played; ``record`` is its index in the recording that is played."""
+        octets = samples.astype("<i2", copy=False).tobytes()
+        self._data.write(octets)
+        self._sha512.update(octets)
+        self._played_ns.append(played_ns)
+        self._records.append(record)
+        self._blocked.append(blocked)
+
+    def close(self) -> None:
+        """Write the metadata and the times; harmless when done already."""
+        if self._data.closed:
+            return
+        self._data.close()
+        source = self._recording
+        records = np.array(self._records, np.int64)
+        blocked = np.array(self._blocked, np.bool_).reshape(len(records), source.grid.n_prbs)
+        np.savez(self._directory / "heard.npz", played_ns=np.array(self._played_ns, np.int64), blocked=blocked)
+        grid = Grid(len(records), source.grid.n_prbs, source.grid.scs_hz, source.grid.centre_hz)
+        areas = areas_of("ue", source.ue[records] & ~blocked) + areas_of("interferer", source.interferer[records] > 0)
+        capture = {}
+        if self._played_ns:
+            capture["core:datetime"] = datetime.fromtimestamp(self._played_ns[0] / 1e9, UTC).strftime(
+                "%Y-%m-%dT%H:%M:%S.%fZ"
+            )
+        extra = {
+            "core:sha512": self._sha512.hexdigest(),
+            "core:description": "as played by twinlink-ran-emulator, PRB blocks applied",
+            "core:recorder": "twinlink_ran_emulator.heard",
+        }
+        period_ms = source.period_ns / 1e6
+        described = metadata.describe(grid, areas, period_ms, extra=extra, capture=capture)
+        metadata.write(self._directory / "heard.sigmf-meta", described)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,84 @@
+"""Which UE holds which PRBs when: contiguous uplink grants that come and go.
+
+A grant is a run of contiguous PRBs (resource allocation type 1, 3GPP TS 38.214 clause 6.1.2.2.2) that a UE holds for
+many records, as a UE with a bearer full of data does.  UEs fall silent in between, and part of the carrier always
+stays free, so that every PRB is seen without a UE now and then.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_LOAD = 0.7  # of the carrier's PRBs; a cell that is always full shows no noise floor to anybody
+BITS_PER_SYMBOL = (2, 4, 6)  # QPSK, 16QAM, 64QAM
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A UE's allocation.
+
+    Attributes:
+        ue: index of the UE.
+        first_record: first record in which it stands.
+        end_record: first record in which it no longer stands.
+        first_prb: lowest PRB.
+        n_prbs: PRBs in the allocation.
+        bits_per_symbol: modulation order of its symbols: 2 (QPSK), 4 (16QAM) or 6 (64QAM).
+    """
+
+    ue: int
+    first_record: int
+    end_record: int
+    first_prb: int
+    n_prbs: int
+    bits_per_symbol: int
+
+
+def schedule(
+    rng: np.random.Generator,
+    n_ues: int,
+    n_records: int,
+    n_prbs: int,
+    *,
+    mean_grant_records: float = 25,
+    mean_silence_records: float = 30,
+) -> list[Grant]:
+    """Grants of ``n_ues`` UEs over ``n_records`` records of ``n_prbs`` PRBs, none overlapping, in order of their start.
+
+    The mean durations are those of exponential distributions, in records.
+    """
+    grants: list[Grant] = []
+    owner = np.full(n_prbs, -1)
+    wakes = rng.exponential(mean_silence_records, n_ues)
+    held_until = np.zeros(n_ues, np.int64)
+    for record in range(n_records):
+        for ue in range(n_ues):
+            if held_until[ue] == record and (owner == ue).any():
+                owner[owner == ue] = -1
+                # Every other grant is followed by the next one at once: a busy UE whose allocation moves.
+                wakes[ue] = record + (rng.exponential(mean_silence_records) if rng.random() < 0.5 else 0)
+            if (owner == ue).any() or record < wakes[ue]:
+                continue
+            place = _place(rng, owner)
+            if place is None:
+                wakes[ue] = record + rng.exponential(5)
+                continue
+            end = min(record + 4 + int(rng.exponential(mean_grant_records)), n_records)
+            first, size = place
+            owner[first : first + size] = ue
+            held_until[ue] = end
+            grants.append(Grant(ue, record, end, first, size, int(rng.choice(BITS_PER_SYMBOL))))
+    return grants
+
+
+def _place(rng: np.random.Generator, owner: NDArray[np.int64]) -> tuple[int, int] | None:
+    """A random run of free PRBs (first, count), or None when the carrier is loaded enough or too fragmented."""
+    n_prbs = len(owner)
+    room = int(MAX_LOAD * n_prbs) - int((owner >= 0).sum())
+    size = min(int(rng.integers(max(2, n_prbs // 26), max(4, n_prbs // 3))), room)
+    if size < 2:
+        return None
+    taken = np.concatenate(([0], np.cumsum(owner >= 0)))
+    starts = np.flatnonzero(taken[size:] == taken[:-size])
+    return (int(rng.choice(starts)), size) if len(starts) else None

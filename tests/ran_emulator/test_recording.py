@@ -1,0 +1,152 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sigmf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from twinlink_ran_emulator.recording import read
+from twinlink_ran_emulator.schema import RecordingError
+from twinlink_ran_emulator.truth import Area, Grid, areas_of, mark
+
+
+def foreign(directory: Path, n_prbs: int, n_records: int = 4) -> tuple[Path, np.ndarray[Any, Any]]:
+    """A recording written with the sigmf library alone, as somebody else would."""
+    bins = n_prbs * 12
+    samples = np.random.default_rng(n_prbs).integers(-100, 100, (n_records, bins, 2), np.int16)
+    (directory / "foreign.sigmf-data").write_bytes(samples.tobytes())
+    meta = sigmf.SigMFFile(
+        data_file=str(directory / "foreign.sigmf-data"),
+        global_info={
+            "core:datatype": "ci16_le",
+            "core:sample_rate": bins * 30e3,
+            "core:extensions": [{"name": "dapp", "version": "1.0.0", "optional": False}],
+            "dapp:domain": "frequency",
+            "dapp:n_prbs": n_prbs,
+            "dapp:n_sc_per_prb": 12,
+            "dapp:n_ants": 1,
+            "dapp:n_symbols": 1,
+            "dapp:samples_per_slot": bins,
+            "dapp:subcarrier_spacing_khz": 30,
+        },
+    )
+    meta.add_capture(0, metadata={"core:frequency": 3.6192e9})
+    low = 3.6192e9 - bins / 2 * 30e3
+    edges = {"core:freq_lower_edge": low + 2 * 360e3, "core:freq_upper_edge": low + 5 * 360e3}
+    meta.add_annotation(bins, 2 * bins, metadata={"core:label": "interferer", **edges})
+    meta.add_annotation(0, bins, metadata={"core:label": "ue"})
+    meta.add_annotation(0, bins, metadata={"core:label": "something else", **edges})
+    path = directory / "foreign.sigmf-meta"
+    meta.tofile(str(path))
+    return path, samples
+
+
+@pytest.mark.parametrize("n_prbs", [51, 106, 273])
+def test_reads_what_others_made(tmp_path: Path, n_prbs: int) -> None:
+    path, samples = foreign(tmp_path, n_prbs)
+    for name in (path, path.with_suffix(".sigmf-data"), path.with_suffix("")):
+        recording = read(name)
+        assert np.array_equal(recording.samples, samples)
+    assert recording.grid == Grid(4, n_prbs, 30e3, 3.6192e9)
+    assert recording.period_ns == 10_000_000
+    expected = np.zeros((4, n_prbs), int)
+    expected[1:3, 2:5] = 1
+    assert np.array_equal(recording.interferer, expected)
+    assert recording.ue[0].all()
+    assert not recording.ue[1:].any()
+
+
+def spoil(path: Path, change: dict[str, Any]) -> None:
+    metadata = json.loads(path.read_text())
+    for where, value in change.items():
+        part = metadata
+        *parents, last = where.split("/")
+        for name in parents:
+            part = part[int(name) if name.isdigit() else name]
+        if value is None:
+            del part[last]
+        else:
+            part[last] = value
+    path.write_text(json.dumps(metadata))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"global/core:datatype": "cf32_le"}, "core:datatype"),
+        ({"global/dapp:domain": "time"}, "dapp:domain"),
+        ({"global/dapp:n_prbs": None}, "dapp:n_prbs"),
+        ({"global/dapp:n_prbs": 50}, "dapp:samples_per_slot"),
+        ({"global/dapp:n_prbs": 0}, "dapp:n_prbs"),
+        ({"global/dapp:n_prbs": 300}, "dapp:n_prbs"),
+        ({"global/dapp:n_ants": 4}, "dapp:n_ants"),
+        ({"global/dapp:n_symbols": 14}, "dapp:n_symbols"),
+        ({"global/dapp:samples_per_slot": 600}, "dapp:samples_per_slot"),
+        ({"global/dapp:n_prbs": 50, "global/dapp:samples_per_slot": 600}, "truncated"),
+        ({"global/core:sample_rate": 1e6}, "core:sample_rate"),
+        ({"global/core:sha512": "0" * 128}, "core:sha512"),
+        ({"global": []}, "global"),
+        ({"captures": []}, "captures"),
+        ({"captures/0/core:frequency": None}, "core:frequency"),
+        ({"captures/0/core:sample_start": 612}, "core:sample_start"),
+        ({"captures/0/core:header_bytes": 8}, "core:header_bytes"),
+        ({"annotations/0/core:sample_start": 1}, "annotations[0].core:sample_start"),
+        ({"annotations/2/core:sample_count": 613}, "annotations[2].core:sample_count"),
+        ({"annotations/2/core:sample_count": 612 * 40}, "annotations[2]"),
+        ({"annotations/2/core:freq_lower_edge": 3.6e9}, "annotations[2].core:freq_lower_edge"),
+        ({"annotations/2/core:freq_upper_edge": 3.6192e9}, "annotations[2].core:freq_upper_edge"),
+        ({"global/core:sample_rate": float("nan")}, "NaN"),
+    ],
+)
+def test_a_wrong_key_is_named(tmp_path: Path, change: dict[str, Any], named: str) -> None:
+    path, _ = foreign(tmp_path, 51)
+    read(path)
+    spoil(path, change)
+    with pytest.raises(RecordingError) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert named in str(caught.value)
+
+
+def test_missing_truncated_and_empty_data_are_named(tmp_path: Path) -> None:
+    path, _ = foreign(tmp_path, 51)
+    data = path.with_suffix(".sigmf-data")
+    for content, named in ((data.read_bytes()[:-4], "truncated"), (b"", "holds 0 bytes")):
+        data.write_bytes(content)
+        with pytest.raises(RecordingError, match=named):
+            read(path)
+    data.unlink()
+    with pytest.raises(RecordingError, match=r"data file .* cannot be read"):
+        read(path)
+    path.unlink()
+    with pytest.raises(RecordingError, match="cannot be read"):
+        read(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"nonsense", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_metadata_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.sigmf-meta"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=r"x\.sigmf-meta"):
+        read(path)
+
+
+@settings(max_examples=100)
+@given(rows=hnp.arrays(np.bool_, st.tuples(st.integers(1, 12), st.integers(1, 12))))
+def test_rectangles_cover_exactly_what_they_should(rows: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+    areas = areas_of("ue", rows)
+    covered = np.zeros(rows.shape, int)
+    for area in areas:
+        covered[area.first_record : area.end_record, area.first_prb : area.end_prb] += 1
+    assert np.array_equal(covered, rows.astype(int))
+    assert np.array_equal(mark(areas, "ue", *rows.shape) > 0, rows)
+
+
+def test_edges_are_where_the_contract_puts_them() -> None:
+    annotation = Area("ue", 2, 5, 0, 106).annotation(Grid(10, 106, 30e3, 3.6192e9))
+    assert annotation["core:freq_lower_edge"] == 3.6192e9 - 53 * 360e3
+    assert annotation["core:freq_upper_edge"] == 3.6192e9 + 53 * 360e3
+    assert (annotation["core:sample_start"], annotation["core:sample_count"]) == (2 * 1272, 3 * 1272)
