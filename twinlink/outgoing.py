@@ -1,15 +1,19 @@
 """The sending side of one flow: what is under way, what was acknowledged, what is lost.  No I/O, no clock."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
+from .message import Ack
 from .offset import ClockOffset
 from .ranges import RangeSet
 
-MAX_IN_FLIGHT = 16384  # messages; bounds a window full of tiny ones
+MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
 SLACK_MESSAGES = 64
 SAMPLES = 65536  # delays kept for percentiles
+
+_new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
 
 class Timing:
@@ -74,29 +78,38 @@ class Outgoing:
         return sequence
 
     def acknowledge(
-        self, epoch: int, sequence: int, t1_ns: int, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int
-    ) -> int | None:
-        """Peer ``epoch`` has message ``sequence``; the round trip in ns, or None where the message is not awaited."""
-        entry = self.awaited.get(sequence)
-        if entry is None:
-            if self.lost.remove(sequence):
-                self.unreported.remove(sequence)
+        self,
+        epoch: int,
+        records: Sequence[Sequence[int]],
+        t3_ns: int,
+        t4_ns: int,
+        t4_mono_ns: int,
+        acks: list[Ack] | None,
+    ) -> None:
+        """Peer ``epoch`` has these messages (sequence, T1, T2); adds to ``acks``, if given, those that were awaited."""
+        awaited = self.awaited
+        for sequence, t1_ns, t2_ns in records:
+            entry = awaited.get(sequence)
+            if entry is None:
+                if self.lost.remove(sequence):
+                    self.unreported.remove(sequence)
+                    self.acknowledged += 1
+                continue
+            sent_mono_ns, waiting = entry
+            if epoch not in waiting:
+                continue
+            if len(waiting) > 1:
+                awaited[sequence] = (sent_mono_ns, waiting - {epoch})
+            else:
+                del awaited[sequence]
                 self.acknowledged += 1
-            return None
-        sent_mono_ns, waiting = entry
-        if epoch not in waiting:
-            return None
-        if len(waiting) > 1:
-            self.awaited[sequence] = (sent_mono_ns, waiting - {epoch})
-        else:
-            del self.awaited[sequence]
-            self.acknowledged += 1
-        rtt_ns = t4_mono_ns - sent_mono_ns
-        timing = self.timing[epoch]
-        timing.rtt_ns.append(rtt_ns)
-        timing.forward_ns.append(t2_ns - t1_ns)
-        timing.offset.update(t1_ns, t2_ns, t3_ns, t4_ns)
-        return rtt_ns
+            rtt_ns = t4_mono_ns - sent_mono_ns
+            timing = self.timing[epoch]
+            timing.rtt_ns.append(rtt_ns)
+            timing.forward_ns.append(t2_ns - t1_ns)
+            timing.offset.update(t1_ns, t2_ns, t3_ns, t4_ns)
+            if acks is not None:
+                acks.append(_new_ack(Ack, (sequence, rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)))
 
     def consumed(self, epoch: int, consumed: int) -> RangeSet | None:
         """Peer ``epoch`` is done with every sequence below ``consumed``; what it thereby turned out to have lost."""
@@ -108,12 +121,15 @@ class Outgoing:
     def _advance(self, epoch: int, consumed: int) -> RangeSet | None:
         """Everything below ``consumed`` is done with at ``epoch``: free the window, see what it skipped."""
         done = consumed if len(self._consumed) == 1 else min(self._consumed.values())
-        in_flight = self._in_flight
-        while self._in_flight_first < done and in_flight:
+        in_flight, first = self._in_flight, self._in_flight_first
+        while first < done and in_flight:
             self.in_flight_octets -= in_flight.popleft()
-            self._in_flight_first += 1
-        lost = None
+            first += 1
+        self._in_flight_first = first
         awaited = self.awaited
+        if not awaited:
+            return None
+        lost = None
         while awaited:
             sequence = next(iter(awaited))
             if sequence >= consumed:
@@ -156,10 +172,6 @@ class Outgoing:
     def _lose(self, first: int, end: int) -> None:
         self.lost.add(first, end)
         self.unreported.add(first, end)
-
-    def is_settled(self) -> bool:
-        """Whether nothing is outstanding."""
-        return not self.awaited
 
     def outstanding(self) -> RangeSet:
         """The sequences that are waited for."""

@@ -4,16 +4,17 @@ data -> ack sent -> order checked -> handler or queue;  ack -> sender's core -> 
 """
 
 import logging
+import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import events as ev
 from .events import Event
 from .incoming import Incoming, Stream
-from .message import Ack, Message
+from .message import Message
 from .peers import Change, PeerTable
 from .ranges import RangeSet
 from .sender import Sender
@@ -26,6 +27,7 @@ from .wire import (
     ACK_WORD,
     DATA_WORD,
     FLOW_NAME,
+    HEADER,
     HEADER_OCTETS,
     HELLO_TOPIC,
     MAX_ACK_RECORDS,
@@ -33,7 +35,7 @@ from .wire import (
     Kind,
     Malformed,
     ack_body,
-    parse,
+    check,
     parse_ack,
 )
 from .wire import (
@@ -42,8 +44,7 @@ from .wire import (
 
 MAX_FLOWS = 1024  # flows that strangers can make us remember
 
-_ACK_ONE_OCTETS = HEADER_OCTETS + ACK_ONE_LENGTH
-_time_ns = time.time_ns
+_time_ns, _unpack_header = time.time_ns, HEADER.unpack_from
 
 logger = logging.getLogger("twinlink")
 
@@ -83,14 +84,18 @@ class Reception:
     def handle(self, topic: bytes, frame: Frame, mono_ns: int, at_once: bool) -> None:
         """Take in a frame that arrived at ``mono_ns``; its ack goes out at once, or with `send_batch`."""
         try:
-            word, _, epoch, sequence, sent_ns = parse(frame)
+            word, length, epoch, sequence, sent_ns = _unpack_header(frame)
+            if length != len(frame) - HEADER_OCTETS:
+                check(frame)
             if word == DATA_WORD:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
                 self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once)
             elif word == ACK_WORD:
                 self._ack(topic, frame, epoch, sent_ns, mono_ns)
             else:
-                self._greeting(topic, Kind(word & 0xFF), epoch, frame, mono_ns)
+                self._greeting(topic, check(frame), epoch, frame, mono_ns)
+        except struct.error:
+            self._count_malformed("truncated", mono_ns)
         except Malformed as error:
             self._count_malformed(error.args[0], mono_ns)
 
@@ -156,9 +161,9 @@ class Reception:
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()
-        if len(frame) == _ACK_ONE_OCTETS:
-            *_, acked_epoch, consumed, sequence, t1_ns, t2_ns = ACK_ONE.unpack(frame)
-            records = [(sequence, t1_ns, t2_ns)]
+        if len(frame) == ACK_ONE.size:
+            _, _, _, _, _, acked_epoch, consumed, *record = ACK_ONE.unpack(frame)
+            records: list[Sequence[int]] = [record]
         else:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
@@ -167,13 +172,13 @@ class Reception:
         if sender is None:
             raise Malformed("topic")
         acks, lost = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
+        on_ack = sender.on_ack
+        if on_ack is not None:
+            for ack in acks:
+                self.call(on_ack, ack, sender.flow)
+            sender.handing_over = False
         if lost:
             self._report_lost(sender.flow, lost, "the peer went past it without acknowledging it")
-        if acks:
-            on_ack = sender.on_ack
-            if on_ack is not None:
-                for ack in acks:
-                    self.call(on_ack, Ack(*ack), sender.flow)
 
     def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call an application's handler; not inside another one: a handler that waits gets its turn afterwards."""

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
@@ -38,6 +38,7 @@ class Sender:
         self._transport = transport
         self._core = core
         self._topic = f"traffic/{core.flow}".encode()
+        self.handing_over = False  # acks on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the thread that takes in acks
 
@@ -92,8 +93,8 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core = self._core
-        if core.awaited:
-            self._link.wait(core.is_settled, timeout)
+        if core.awaited or self.handing_over:
+            self._link.wait(self._is_settled, timeout)
         if not core.awaited and not core.unreported:
             return
         with self._state:
@@ -106,6 +107,9 @@ class Sender:
             by = f"by {', '.join(self._link.peers())}" if self._link.peers() else "and no peer is up"
             raise AckTimeout(f"flow {self.flow!r}: {missing} {what} {by}", tuple(missing))
 
+    def _is_settled(self) -> bool:
+        return not self._core.awaited and (not self.handing_over or self._link.leading)
+
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow: see docs; times in ns."""
         with self._state:
@@ -116,7 +120,7 @@ class Sender:
     @property
     def settled(self) -> bool:
         """Whether nothing is outstanding."""
-        return self._core.is_settled()
+        return not self._core.awaited
 
     @property
     def next_sequence(self) -> int:
@@ -135,16 +139,17 @@ class Sender:
             )
 
     def acknowledged(
-        self, epoch: int, consumed: int, records: list[tuple[int, int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
-    ) -> tuple[list[tuple[int, int, int, int, int, int, int, str]], RangeSet | None]:
-        """Take in an ack: the fields of an `Ack` for each message it answers, and what turned out to be lost."""
+        self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> tuple[list[Ack], RangeSet | None]:
+        """Take in an ack: what to give to ``on_ack``, and what turned out to be lost."""
+        acks: list[Ack] = []
         core = self._core
-        acks = []
         with self._state:
-            for sequence, t1_ns, t2_ns in records:
-                rtt_ns = core.acknowledge(epoch, sequence, t1_ns, t2_ns, t3_ns, t4_ns, t4_mono_ns)
-                if rtt_ns is not None:
-                    acks.append((sequence, rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow))
+            if self.on_ack is None:
+                core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, None)
+            else:
+                self.handing_over = True
+                core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, acks)
             return acks, core.consumed(epoch, consumed)
 
     def peer_changed(self, epoch: int, up: bool) -> RangeSet:

@@ -28,6 +28,7 @@ All integers are unsigned and in network byte order.  32 octets, fixed for ever:
 import json
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -74,22 +75,26 @@ def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> b
     return HEADER.pack(_WORDS[kind], len(body), epoch, sequence, sent_ns) + body
 
 
-def parse(octets: bytes | memoryview) -> tuple[int, int, int, int, int]:
-    """First word, length, epoch, sequence and sent_ns of a frame whose header is sound.  Raises Malformed."""
-    try:
-        fields = HEADER.unpack_from(octets)
-    except struct.error:
-        raise Malformed("truncated") from None
-    word, length = fields[:2]
-    if word >> 16 != int.from_bytes(MAGIC):
+def check(octets: bytes | memoryview) -> Kind:
+    """The kind of a frame; raises Malformed naming the first thing that is wrong with its header."""
+    if len(octets) < HEADER_OCTETS:
+        raise Malformed("truncated")
+    if octets[:2] != MAGIC:
         raise Malformed("magic")
-    if word >> 8 & 0xFF != VERSION:
+    if octets[2] != VERSION:
         raise Malformed("version")
-    if word & 0xFF not in _KINDS:
+    if octets[3] not in _KINDS:
         raise Malformed("kind")
-    if length != len(octets) - HEADER_OCTETS:
+    if HEADER.unpack_from(octets)[1] != len(octets) - HEADER_OCTETS:
         raise Malformed("length")
-    return fields
+    return Kind(octets[3])
+
+
+def parse(octets: bytes | memoryview) -> tuple[Kind, int, int, int]:
+    """Kind, epoch, sequence and sent_ns of a frame.  Raises Malformed."""
+    kind = check(octets)
+    _, _, epoch, sequence, sent_ns = HEADER.unpack_from(octets)
+    return kind, epoch, sequence, sent_ns
 
 
 _KINDS = frozenset(Kind)
@@ -100,13 +105,13 @@ def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]
     return ACK_HEAD.pack(acked_epoch, consumed) + b"".join([ACK_RECORD.pack(*record) for record in records])
 
 
-def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int, int]]]:
+def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]]:
     """Acked epoch, consumed and the records of an ack *frame*.  Raises Malformed."""
     size = len(octets) - HEADER_OCTETS - ACK_HEAD.size
     if size < 0 or size % ACK_RECORD.size or size > MAX_ACK_RECORDS * ACK_RECORD.size:
         raise Malformed("ack")
     acked_epoch, consumed = ACK_HEAD.unpack_from(octets, HEADER_OCTETS)
-    records = list(ACK_RECORD.iter_unpack(octets[HEADER_OCTETS + ACK_HEAD.size :]))
+    records: list[Sequence[int]] = list(ACK_RECORD.iter_unpack(octets[HEADER_OCTETS + ACK_HEAD.size :]))
     return acked_epoch, consumed, records
 
 

@@ -17,7 +17,7 @@ from .base import Frame, Options, Transport
 TICK_S = 0.05
 POLL_S = 0.0005
 NEVER = float("inf")
-FIFO_MESSAGES = 65536  # beyond what the link's windows let through; a full one would hold Zenoh's network thread
+FIFO_MESSAGES = 1_000_000  # beyond what the link's windows let through; a full one would hold Zenoh's network thread
 CLOSE_S = 0.6  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 

@@ -28,7 +28,7 @@ class ZeromqOptions(Options):
     ours lies beyond what the link's windows let through; measured with 1000 x 100 KB at once.
     """
 
-    send_hwm: int = 200_000  # messages for each subscriber
+    send_hwm: int = 1_000_000  # messages for each subscriber
     receive_hwm: int = 50_000  # messages from each publisher; beyond it TCP holds the publisher back
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel's autotuning, which was never slower
     os_receive_buffer: int = 0
