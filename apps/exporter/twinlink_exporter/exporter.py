@@ -1,0 +1,364 @@
+"""The exporter: one thread between the E3 sockets and the link.
+
+E3 indication -> stamp -> `observe` -> flow spectrum ==> twin ==> flow control -> `check` -> `Blocks` -> E3 control
+                                                      <== flow control-result <==
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import zmq
+from twinlink_e3 import (
+    CONTROL_PRB_BLOCK,
+    RAN_FUNCTION,
+    DAppControlAction,
+    IndicationMessage,
+    MalformedPdu,
+    MessageAck,
+    MessageIds,
+    PrbBlacklistControl,
+    decode_indication,
+    encode,
+    encode_structure,
+    is_indication,
+)
+
+import twinlink
+from twinlink.control import PrbBlock, PrbBlockResult
+
+from .block import Blocks, Control, Instant, Outcome
+from .guard import Limits, Rejection, check, format_prbs
+from .journal import Journal
+from .observation import Carrier, observe
+from .session import Refused, Session, SetUp, State, Subscribed
+from .sockets import E3Sockets
+
+IDLE_MS = 500
+BATCH = 64  # indications taken before looking at anything else: 32 ms of one per slot
+INBOX = 1024  # decisions and events of the link that wait; a twin decides a few times a second
+SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
+
+
+@dataclass(slots=True)
+class Counters:
+    """Everything counted; ``summary`` holds it."""
+
+    indications: int = 0  # for this dApp
+    exported: int = 0
+    without_twin: int = 0  # not sent: no twin was up
+    not_sent: int = 0  # the link did not take it
+    undecodable: int = 0  # PDUs, setup replies and symbols that cannot be read
+    for_others: int = 0  # indications for other dApps
+    setups: int = 0
+    e3_lost: int = 0  # gone, or silent for long
+    blocks_installed: int = 0
+    blocks_rejected: int = 0
+    blocks_cleared: int = 0
+    decisions_dropped: int = 0  # came faster than they could be looked at
+
+
+class Exporter:
+    """Runs until `stop`.
+
+    Args:
+        link: to the twin; belongs to the caller, who closes it after `run`.
+        sockets: to the E3 agent; closed by `run`.
+        carrier: how to read an indication.
+        limits: what the twin may ask for.
+        journal: where to report.
+        clear_at_start: begin with an empty block list, in case an earlier exporter left one.
+    """
+
+    def __init__(
+        self,
+        link: twinlink.Link,
+        sockets: E3Sockets,
+        carrier: Carrier,
+        limits: Limits,
+        journal: Journal,
+        *,
+        name: str = "twinlink-exporter",
+        clear_at_start: bool = False,
+    ) -> None:
+        self.counters = Counters()
+        self._link = link
+        self._sockets = sockets
+        self._carrier = carrier
+        self._limits = limits
+        self._journal = journal
+        self._clear_next = clear_at_start
+        next_message_id = MessageIds()
+        self._session = Session(name, twinlink.__version__, "twinlink", next_message_id)
+        self._blocks = Blocks(next_message_id)
+        self._twins: set[int] = set()
+        self._stopping = False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._wake_open = True
+        self._wake_lock = threading.RLock()  # a signal handler may come in while its own thread holds it
+        self._inbox: deque[twinlink.Message | twinlink.Event] = deque()
+        self._spectrum = link.sender(SPECTRUM)
+        self._results = link.sender(CONTROL_RESULT)
+        link.events(handler=self._from_link)
+        link.receiver(CONTROL, handler=self._from_link)
+
+    def stop(self) -> None:
+        """End `run` soon; may be called from any thread and from a signal handler."""
+        self._stopping = True
+        self._notify()
+
+    def run(self) -> None:
+        """Serve until `stop`; then clear what stands, release the dApp, and close the E3 sockets."""
+        sockets = self._sockets
+        sockets.poller.register(self._wake, zmq.POLLIN)
+        try:
+            while not self._stopping:
+                for socket, _ in sockets.poller.poll(self._timeout_ms()):
+                    if socket is sockets.from_ran:
+                        self._take_from_ran()
+                    elif socket == self._wake:
+                        os.eventfd_read(self._wake)
+                        self._take_from_link()
+                    else:
+                        self._take_from_agent()
+                self._keep_time()
+        finally:
+            self._do(self._blocks.clear("exporter-ends", Instant.now()))
+            if release := self._session.release():
+                sockets.send(release)
+            sockets.close()
+            with self._wake_lock:
+                self._wake_open = False
+                os.close(self._wake)
+
+    def summary(self) -> dict[str, Any]:
+        """The counters, and the link's statistics of flow ``spectrum``."""
+        return {**asdict(self.counters), "spectrum": self._spectrum.stats()}
+
+    # From the RAN to the twin
+
+    def _take_from_ran(self) -> None:
+        receive = self._sockets.from_ran.recv
+        for _ in range(BATCH):
+            try:
+                octets = receive(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            observed_ns = time.time_ns()
+            try:
+                if is_indication(octets):
+                    self._export(decode_indication(octets), observed_ns)
+                else:
+                    self._news(self._session.received(octets, time.monotonic_ns()))
+            except MalformedPdu as error:
+                self.counters.undecodable += 1
+                self._journal.complaint("e3-undecodable", f"a message of the E3 agent cannot be read: {error}")
+
+    def _export(self, message: IndicationMessage, observed_ns: int) -> None:
+        counters = self.counters
+        if message.dapp_identifier != self._session.dapp_id or message.ran_function_identifier != RAN_FUNCTION:
+            counters.for_others += 1
+            return
+        counters.indications += 1
+        if news := self._session.indicated(time.monotonic_ns()):
+            self._news(news)
+        payload = observe(message, self._carrier, observed_ns).encode()
+        if not self._twins:
+            counters.without_twin += 1
+            return
+        try:
+            self._spectrum.send(payload)
+            counters.exported += 1
+        except twinlink.TwinlinkError as error:
+            counters.not_sent += 1
+            self._journal.complaint("not-sent", f"an observation was not sent: {error}")
+
+    # The session with the E3 agent
+
+    def _take_from_agent(self) -> None:
+        sockets, session = self._sockets, self._session
+        if sockets.watch() and session.state is not State.SETUP:
+            endpoint = sockets.endpoints.to_dapp
+            self._lose_agent("e3-lost", f"the E3 agent at {endpoint} is gone; setting up again when it is back")
+        if (octets := sockets.receive_setup()) is not None and session.state is State.SETUP:
+            try:
+                self._news(session.setup_answered(octets, time.monotonic_ns()))
+            except MalformedPdu as error:
+                self.counters.undecodable += 1
+                self._journal.complaint("e3-undecodable", f"the E3 agent's answer to setup cannot be read: {error}")
+        if sockets.connected:
+            session.connected(time.monotonic_ns())
+
+    def _news(self, news: SetUp | Subscribed | Refused | MessageAck | None) -> None:
+        if isinstance(news, MessageAck):
+            positive = news.response_code == "positive"
+            self._do(self._blocks.acknowledged(news.request_id, positive, Instant.now()))
+        elif isinstance(news, SetUp):
+            self.counters.setups += 1
+            self._journal.event(
+                "e3-setup", f"E3 setup with {news.ran}: this is dApp {news.dapp_id}", dapp_id=news.dapp_id, ran=news.ran
+            )
+        elif isinstance(news, Subscribed):
+            self._journal.event(
+                "subscribed",
+                f"subscribed to RAN function {RAN_FUNCTION}",
+                dapp_id=self._session.dapp_id,
+                subscription_id=news.subscription_id,
+            )
+            self._do(self._blocks.e3_ready(self._clear_next))
+            self._clear_next = False
+        elif isinstance(news, Refused):
+            self._journal.complaint("e3-refused", f"{news.reason}; asking again", reason=news.reason)
+
+    def _lose_agent(self, event: str, text: str) -> None:
+        self.counters.e3_lost += 1
+        self._journal.event(event, text)
+        self._session.lost()
+        self._do(self._blocks.e3_lost(Instant.now()))
+
+    def _keep_time(self) -> None:
+        session, now = self._session, Instant.now()
+        self._do(self._blocks.timer(now))
+        if session.silent(now.monotonic_ns):
+            if release := session.release():
+                self._sockets.send(release)
+            self._lose_agent("e3-silent", "no indication for a long time; releasing this dApp and setting up again")
+        before = session.state
+        if (request := session.request(now.monotonic_ns)) is None:
+            return
+        if session.state is State.SETUP:
+            endpoint = self._sockets.endpoints.setup
+            self._journal.complaint(
+                "e3-setup-request",
+                f"asking for an E3 agent at {endpoint}; if none answers, start the gNB or check --e3 and --setup",
+                endpoint=endpoint,
+            )
+            self._sockets.send_setup(request)
+            if before is State.SUBSCRIBE:
+                self._journal.event(
+                    "e3-no-subscription",
+                    f"the E3 agent set this dApp up but answers no subscription on "
+                    f"{self._sockets.endpoints.from_dapp}; check --to-dapp and --from-dapp",
+                )
+        else:
+            self._sockets.send(request)
+
+    def _timeout_ms(self) -> int:
+        now_ns = time.monotonic_ns()
+        times = [self._session.next_request_ns()]
+        if (timer_ns := self._blocks.next_timer_ns()) is not None:
+            times.append(timer_ns)
+        return max(0, min(IDLE_MS, -((now_ns - min(times)) // 1_000_000)))
+
+    # From the twin to the RAN
+
+    def _from_link(self, item: twinlink.Message | twinlink.Event) -> None:
+        """On the link's thread: only keep it and wake the exporter's."""
+        if len(self._inbox) >= INBOX and isinstance(item, twinlink.Message):
+            self.counters.decisions_dropped += 1
+            return
+        self._inbox.append(item)
+        self._notify()
+
+    def _notify(self) -> None:
+        with self._wake_lock:
+            if self._wake_open:
+                os.eventfd_write(self._wake, 1)
+
+    def _take_from_link(self) -> None:
+        while self._inbox:
+            item = self._inbox.popleft()
+            if isinstance(item, twinlink.Message):
+                self._decide(item)
+            elif isinstance(item, twinlink.PeerUp):
+                self._twins.add(item.epoch)
+                self._journal.event("peer-up", f"twin {item.node} is up", node=item.node)
+            elif isinstance(item, twinlink.PeerDown):
+                self._twins.discard(item.epoch)
+                self._journal.event("peer-down", f"twin {item.node} is gone: {item.reason}", node=item.node,
+                                    reason=item.reason)  # fmt: skip
+                if not self._twins:
+                    self._do(self._blocks.clear("twin-lost", Instant.now()))
+            else:
+                kind, fields = type(item).__name__.lower(), asdict(item)
+                text = ", ".join(
+                    f"{name} {value}" for name, value in fields.items() if name not in ("time_ns", "epoch")
+                )
+                self._journal.complaint(f"link-{kind}", f"link: {kind}: {text}", **fields)
+
+    def _decide(self, message: twinlink.Message) -> None:
+        now = Instant.now()
+        verdict = check(message.payload, self._limits, now.wall_ns)
+        if isinstance(verdict, PrbBlock) and self._session.state is not State.SUBSCRIBED:
+            verdict = Rejection(verdict.id, "e3: there is no session with the E3 agent")
+        if isinstance(verdict, PrbBlock):
+            self._do(self._blocks.propose(verdict, message.received_ns, now))
+            return
+        self.counters.blocks_rejected += 1
+        self._journal.event(
+            "block-rejected",
+            f"a PRB block of {message.node} was refused: {verdict.reason}",
+            id=verdict.id,
+            reason=verdict.reason,
+            received_ns=message.received_ns,
+        )
+        if verdict.id is not None:
+            self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
+
+    def _do(self, todo: list[Control | Outcome]) -> None:
+        for item in todo:
+            if isinstance(item, Control):
+                self._hand_over(item)
+            else:
+                self._answer(item.result)
+                self._report(item)
+
+    def _hand_over(self, control: Control) -> None:
+        if self._session.dapp_id is None:
+            return
+        action = encode_structure(PrbBlacklistControl(control.prbs, validity_period=control.validity_s))
+        self._sockets.send(
+            encode(
+                DAppControlAction(control.message_id, self._session.dapp_id, RAN_FUNCTION, CONTROL_PRB_BLOCK, action)
+            )
+        )
+
+    def _answer(self, result: PrbBlockResult) -> None:
+        try:
+            self._results.send(result.encode())
+        except twinlink.TwinlinkError as error:
+            self._journal.complaint("not-sent", f"the result of block {result.id} was not sent: {error}")
+
+    def _report(self, outcome: Outcome) -> None:
+        result = outcome.result
+        prbs = format_prbs(result.prbs) or "none"
+        if result.status == "installed":
+            self.counters.blocks_installed += 1
+            self._journal.event(
+                "block-installed",
+                f"PRB block {result.id} installed ({result.reason}): PRBs {prbs}",
+                id=result.id,
+                prbs=result.prbs,
+                proposed_ns=outcome.proposed_ns,
+                received_ns=outcome.received_ns,
+                installed_ns=result.time_ns,
+                reason=outcome.cause,
+            )
+        elif result.status == "cleared":
+            self.counters.blocks_cleared += 1
+            self._journal.event(
+                "block-cleared",
+                f"PRB block {result.id} cleared ({result.reason}); blocked now: {prbs}",
+                id=result.id,
+                reason=outcome.cause,
+                prbs=result.prbs,
+                cleared_ns=result.time_ns,
+            )
+        else:
+            self.counters.blocks_rejected += 1
+            self._journal.event(
+                "block-rejected", f"PRB block {result.id} {result.reason}", id=result.id, reason=outcome.cause
+            )

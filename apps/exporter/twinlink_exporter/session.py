@@ -1,0 +1,176 @@
+"""The E3 session of one dApp: setup, subscription, and again when the agent comes back.
+
+No I/O: octets and monotonic time in, octets and news out.
+
+    SETUP ------------> SUBSCRIBE ------------> SUBSCRIBED
+      ^  setupResponse      |  subscriptionResponse  |
+      |                     |  or an indication      |
+      +---------------------+------------------------+
+        no answer to RETRIES requests; the agent's socket went away; silence
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from twinlink_e3 import (
+    CONTROL_PRB_BLOCK,
+    PROTOCOL_VERSION,
+    RAN_FUNCTION,
+    TELEMETRY_IQ,
+    MalformedPdu,
+    MessageAck,
+    MessageIds,
+    ReleaseMessage,
+    SetupRequest,
+    SetupResponse,
+    SubscriptionRequest,
+    SubscriptionResponse,
+    decode,
+    encode,
+)
+
+S = 1_000_000_000
+RETRY_NS = S  # between two requests that nobody answers
+REFUSED_NS = 5 * S  # after a refusal: a person has to change something first
+RETRIES = 5  # subscription requests before setup is tried again
+SILENCE_NS = 10 * S  # without an indication; doubled each time it was in vain, because a RAN may have nothing to say
+MAX_SILENCE_NS = 160 * S
+
+
+class State(Enum):
+    """Where the session stands."""
+
+    SETUP = "setup"
+    SUBSCRIBE = "subscribe"
+    SUBSCRIBED = "subscribed"
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """News: the agent knows us."""
+
+    dapp_id: int
+    ran: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """News: indications will come; ``subscription_id`` is None when one came before the response."""
+
+    subscription_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """News: the agent said no, or offers nothing that is of use here; it is asked again later."""
+
+    reason: str
+
+
+News = SetUp | Subscribed | Refused | MessageAck
+
+
+class Session:
+    """One dApp's session.
+
+    Attributes:
+        state: where it stands.
+        dapp_id: as the agent gave it, or None.
+    """
+
+    def __init__(self, name: str, version: str, vendor: str, next_message_id: MessageIds) -> None:
+        self.state = State.SETUP
+        self.dapp_id: int | None = None
+        self._identity = (name, version, vendor)
+        self._next_message_id = next_message_id
+        self._request_id = 0
+        self._due_ns = 0
+        self._tries = 0
+        self._patience_ns = SILENCE_NS
+
+    def request(self, now_ns: int) -> bytes | None:
+        """The request that is due now, or None: for the setup channel in state SETUP, else for the RAN."""
+        if now_ns < self._due_ns or self.state is State.SUBSCRIBED:
+            return None
+        if self.state is State.SUBSCRIBE and self._tries >= RETRIES:
+            self.lost()
+        self._due_ns = now_ns + RETRY_NS
+        self._request_id = self._next_message_id()
+        if self.dapp_id is None:
+            name, version, vendor = self._identity
+            return encode(SetupRequest(self._request_id, PROTOCOL_VERSION, name, version, vendor))
+        self._tries += 1
+        lists = (TELEMETRY_IQ,), (CONTROL_PRB_BLOCK,)
+        return encode(SubscriptionRequest(self._request_id, self.dapp_id, RAN_FUNCTION, *lists))
+
+    def next_request_ns(self) -> int:
+        """Monotonic time at which `request` or `silent` has something to say."""
+        return self._due_ns
+
+    def connected(self, now_ns: int) -> None:
+        """The channels from and to the RAN stand: no need to wait before subscribing."""
+        if self.state is State.SUBSCRIBE and self._tries == 0:
+            self._due_ns = now_ns
+
+    def setup_answered(self, octets: bytes, now_ns: int) -> News:
+        """The reply on the setup channel.  Raises MalformedPdu when it is none."""
+        pdu = decode(octets)
+        if not isinstance(pdu, SetupResponse):
+            raise MalformedPdu(f"the E3 agent answered setup with {type(pdu).__name__}")
+        if pdu.request_id != self._request_id:
+            raise MalformedPdu(f"a setupResponse to request {pdu.request_id}, not {self._request_id}")
+        if pdu.response_code != "positive" or pdu.dapp_identifier is None:
+            self._due_ns = now_ns + REFUSED_NS
+            return Refused(f"{pdu.ran_identifier} refused the setup of this dApp")
+        offered = pdu.ran_function_list
+        if offered is not None and RAN_FUNCTION not in {entry.ran_function_identifier for entry in offered}:
+            self._due_ns = now_ns + REFUSED_NS
+            numbers = ", ".join(str(entry.ran_function_identifier) for entry in offered) or "none"
+            return Refused(f"{pdu.ran_identifier} offers RAN functions {numbers}, not {RAN_FUNCTION} (spectrum)")
+        self.state, self.dapp_id, self._tries = State.SUBSCRIBE, pdu.dapp_identifier, 0
+        self._due_ns = now_ns + RETRY_NS
+        return SetUp(pdu.dapp_identifier, pdu.ran_identifier)
+
+    def received(self, octets: bytes, now_ns: int) -> News | None:
+        """A PDU of the RAN other than an indication; None when it is not for us.  Raises MalformedPdu."""
+        pdu = decode(octets)
+        if isinstance(pdu, MessageAck):
+            return pdu
+        if not isinstance(pdu, SubscriptionResponse) or pdu.dapp_identifier != self.dapp_id:
+            return None
+        if self.state is not State.SUBSCRIBE:
+            return None
+        if pdu.response_code != "positive":
+            self._due_ns = now_ns + REFUSED_NS
+            return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {RAN_FUNCTION}")
+        return self._subscribed(pdu.subscription_id, now_ns)
+
+    def indicated(self, now_ns: int) -> Subscribed | None:
+        """An indication for us came."""
+        if self.state is State.SUBSCRIBE:  # the response was lost on the way, or is yet to come
+            return self._subscribed(None, now_ns)
+        self._patience_ns = SILENCE_NS
+        self._due_ns = now_ns + SILENCE_NS
+        return None
+
+    def silent(self, now_ns: int) -> bool:
+        """Whether indications have not come for so long that it is time to begin again (`lost`)."""
+        if self.state is not State.SUBSCRIBED or now_ns < self._due_ns:
+            return False
+        self._patience_ns = min(2 * self._patience_ns, MAX_SILENCE_NS)
+        return True
+
+    def lost(self) -> None:
+        """Begin again: the agent went away, or no longer knows us."""
+        self.state, self.dapp_id, self._due_ns = State.SETUP, None, 0
+
+    def release(self) -> bytes | None:
+        """The farewell, or None when the agent does not know us."""
+        if self.dapp_id is None:
+            return None
+        return encode(ReleaseMessage(self._next_message_id(), self.dapp_id))
+
+    def _subscribed(self, subscription_id: int | None, now_ns: int) -> Subscribed:
+        self.state = State.SUBSCRIBED
+        self._due_ns = now_ns + self._patience_ns
+        return Subscribed(subscription_id)

@@ -1,0 +1,101 @@
+"""The dApp's end of the three E3 channels, on ZeroMQ."""
+
+import zmq
+from twinlink_e3 import Endpoints
+from zmq.utils.monitor import recv_monitor_message
+
+# Two seconds of one indication per slot of 0.5 ms; 25 MB at 106 PRBs.  E3 numbers nothing: what is dropped here is
+# lost without a trace, so the queue is longer than any stall that is worth surviving.
+RECEIVE_QUEUE = 4000
+LINGER_MS = 500  # for the release at the end
+
+
+class E3Sockets:
+    """REQ to the setup channel, SUB from the RAN, PUB to the RAN.
+
+    The PUB is an XPUB, the same on the wire, which tells when the RAN has subscribed: before that, what is sent is
+    lost.  ZMQ_CONFLATE is never set: an indication would overwrite the subscriptionResponse.
+    """
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self.endpoints = endpoints
+        self._context = zmq.Context()
+        self._request: zmq.Socket[bytes] | None = None
+        self.poller = zmq.Poller()
+        self.from_ran = self._context.socket(zmq.SUB)
+        self.from_ran.rcvhwm = RECEIVE_QUEUE
+        self.from_ran.linger = 0
+        self.from_ran.subscribe(b"")
+        self._monitor = self.from_ran.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._to_ran = self._context.socket(zmq.XPUB)
+        self._to_ran.linger = LINGER_MS
+        self._in_connected = False
+        self._out_connected = False
+        for socket in (self.from_ran, self._monitor, self._to_ran):
+            self.poller.register(socket, zmq.POLLIN)
+        try:
+            self.from_ran.connect(endpoints.to_dapp)
+            self._to_ran.connect(endpoints.from_dapp)
+            with self._context.socket(zmq.REQ) as probe:  # a bad endpoint is better named now than at the first request
+                probe.connect(endpoints.setup)
+        except zmq.ZMQError as error:
+            self.close()
+            raise ValueError(
+                f"the E3 endpoints {endpoints.setup}, {endpoints.to_dapp}, {endpoints.from_dapp} cannot be used: "
+                f"{error}; an endpoint reads ipc:///path or tcp://address:port"
+            ) from error
+
+    @property
+    def connected(self) -> bool:
+        """The RAN is reachable both ways."""
+        return self._in_connected and self._out_connected
+
+    def send_setup(self, octets: bytes) -> None:
+        """Send a setup request, giving up the one before: a REQ whose reply was lost can do nothing else."""
+        self._drop_request()
+        self._request = self._context.socket(zmq.REQ)
+        self._request.linger = 0
+        self._request.connect(self.endpoints.setup)
+        self._request.send(octets)
+        self.poller.register(self._request, zmq.POLLIN)
+
+    def receive_setup(self) -> bytes | None:
+        """The reply to the setup request, or None."""
+        if self._request is None:
+            return None
+        try:
+            octets = self._request.recv(zmq.DONTWAIT)
+        except zmq.Again:
+            return None
+        self._drop_request()
+        return octets
+
+    def send(self, octets: bytes) -> None:
+        """Send to the RAN; lost when it has not subscribed yet."""
+        self._to_ran.send(octets)
+
+    def watch(self) -> bool:
+        """Take note of connections that came and went; returns whether the one from the RAN went."""
+        lost = False
+        while self._monitor.poll(0):
+            event = recv_monitor_message(self._monitor)["event"]
+            self._in_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            lost = lost or event == zmq.EVENT_DISCONNECTED
+        try:
+            while notice := self._to_ran.recv(zmq.DONTWAIT):
+                self._out_connected = notice[0] == 1
+        except zmq.Again:
+            pass
+        return lost
+
+    def close(self) -> None:
+        """Send what is still to be sent, for `LINGER_MS` at most, and close."""
+        self._drop_request()
+        self.from_ran.disable_monitor()
+        self._context.destroy()
+
+    def _drop_request(self) -> None:
+        if self._request is not None:
+            self.poller.unregister(self._request)
+            self._request.close()
+            self._request = None

@@ -1,0 +1,115 @@
+"""A gNB's E3 agent, an exporter and a twin, each with private endpoints."""
+
+import io
+import json
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twinlink_e3 import Endpoints
+from twinlink_exporter.exporter import Exporter
+from twinlink_exporter.guard import Limits
+from twinlink_exporter.journal import Journal
+from twinlink_exporter.observation import Carrier
+from twinlink_exporter.sockets import E3Sockets
+
+import twinlink
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` neighbouring free ports."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = probe.getsockname()[1]
+            try:
+                for port in range(first + 1, first + count):
+                    with socket.socket() as neighbour:
+                        neighbour.bind(("127.0.0.1", port))
+            except (OSError, OverflowError):
+                continue
+            return int(first)
+
+
+@pytest.fixture
+def endpoints() -> Iterator[Endpoints]:
+    directory = tempfile.mkdtemp(prefix="e3-")  # short: a socket's path has at most 107 octets
+    yield Endpoints(*(f"ipc://{directory}/{name}" for name in ("setup", "to", "from")))
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def tcp_endpoints() -> Endpoints:
+    first = free_ports(3)
+    return Endpoints(*(f"tcp://127.0.0.1:{first + i}" for i in range(3)))
+
+
+class RunningExporter:
+    """An exporter in a thread of this process, and what it has said."""
+
+    def __init__(
+        self,
+        link: twinlink.Link,
+        endpoints: Endpoints,
+        log: Path,
+        carrier: Carrier | None = None,
+        limits: Limits | None = None,
+        clear_at_start: bool = False,
+    ) -> None:
+        carrier = carrier or Carrier()
+        self.log = log
+        self.journal = Journal(log, stream=io.StringIO())
+        limits = limits or Limits(carrier.n_prbs)
+        self.exporter = Exporter(
+            link, E3Sockets(endpoints), carrier, limits, self.journal, clear_at_start=clear_at_start
+        )
+        self.counters = self.exporter.counters
+        self.thread = threading.Thread(target=self.exporter.run)
+        self.thread.start()
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in lines if name in (None, line["event"])]
+
+    def stop(self) -> None:
+        self.exporter.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        self.journal.__exit__(None, None, None)
+
+
+Twin = tuple[twinlink.Link, str]
+StartExporter = Callable[..., RunningExporter]
+
+
+@pytest.fixture
+def twin() -> Iterator[Twin]:
+    """The twin's end of a link, and how to reach it."""
+    port = free_ports(2)
+    with twinlink.open("zeromq", listen=f"tcp/127.0.0.1:{port}", node="twin-1") as link:
+        yield link, f"tcp/127.0.0.1:{port}"
+
+
+@pytest.fixture
+def start_exporter(twin: Twin, tmp_path: Path) -> Iterator[StartExporter]:
+    """Start an exporter connected to the twin."""
+    running: list[RunningExporter] = []
+    links: list[twinlink.Link] = []
+
+    def start(endpoints: Endpoints, window: int = 64 * 1024 * 1024, **options: Any) -> RunningExporter:
+        link = twinlink.open("zeromq", connect=twin[1], node="gnb-1", send_timeout=0, window=window)
+        links.append(link)
+        link.wait_ready(10)
+        running.append(RunningExporter(link, endpoints, tmp_path / f"log-{len(running)}.jsonl", **options))
+        return running[-1]
+
+    yield start
+    for exporter in running:
+        exporter.stop()
+    for link in links:
+        link.close()

@@ -1,0 +1,139 @@
+"""``twinlink-exporter`` as a process: logs, exit codes, signals, and no traceback whatever happens."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twinlink_e3 import Endpoints
+
+import twinlink
+from twinlink.control import PrbBlock
+
+from .agent import Agent, encode_indication
+from .conftest import free_ports
+
+IQ = bytes(6144)
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(endpoints: Endpoints, tmp_path: Path) -> Iterator[Start]:
+    """Start the command on private E3 endpoints."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        command = [
+            sys.executable, "-m", "twinlink_exporter",
+            "--setup", endpoints.setup, "--to-dapp", endpoints.to_dapp, "--from-dapp", endpoints.from_dapp,
+            "--log", str(tmp_path / "log"), "--summary", str(tmp_path / "summary"), *arguments,
+        ]  # fmt: skip
+        processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        return processes[-1]
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()
+        if process.stderr:
+            process.stderr.close()
+
+
+def events(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+
+
+def wait_for_event(tmp_path: Path, name: str, timeout: float = 15) -> None:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if (tmp_path / "log").exists() and name in [event["event"] for event in events(tmp_path)]:
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError(f"no event {name} within {timeout} s")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_waits_for_agent_and_twin_and_ends_on_a_signal(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    process = start("--connect", f"tcp/127.0.0.1:{free_ports(2)}")
+    wait_for_event(tmp_path, "e3-setup-request")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "asking for an E3 agent at ipc://" in said
+    assert "Traceback" not in said
+    assert json.loads((tmp_path / "summary").read_text())["indications"] == 0
+    assert [event["event"] for event in events(tmp_path)][-1] == "summary"
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+@pytest.mark.parametrize("exporter_listens", [False, True])
+def test_the_whole_way_on_each_transport_with_either_side_listening(
+    start: Start, endpoints: Endpoints, tmp_path: Path, transport: str, exporter_listens: bool
+) -> None:
+    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    with Agent(endpoints) as agent:
+        process = start("--transport", transport, "--listen" if exporter_listens else "--connect", endpoint)
+        ends = (None, endpoint) if exporter_listens else (endpoint, None)
+        with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
+            agent.wait_for(lambda a: a.subscribed == [1])
+            wait_for_event(tmp_path, "peer-up")
+            agent.send(*(encode_indication(1, IQ, k) for k in range(100)))
+            spectrum = twin.receiver("spectrum")
+            got = [spectrum.receive(timeout=10) for _ in range(100)]
+            assert [message.sequence for message in got if message] == list(range(100))
+            twin.sender("control").send(PrbBlock("b", (70,), time.time_ns(), 5000).encode())
+            agent.wait_for(lambda a: a.controls == [[70]])
+        agent.wait_for(lambda a: a.controls == [[70], []])  # the twin went
+        process.terminate()
+        _, said = process.communicate(timeout=10)
+        agent.wait_for(lambda a: a.releases == [1])
+    assert process.returncode == 0
+    assert "Traceback" not in said
+    summary = json.loads((tmp_path / "summary").read_text())
+    assert (summary["exported"], summary["spectrum"]["acknowledged"], summary["spectrum"]["lost"]) == (100, 100, 0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--n-prbs", "0"],
+        ["--n-prbs", "106", "--fft-size", "1024"],
+        ["--protect-prbs", "5-1"],
+        ["--protect-prbs", "106"],
+        ["--connect", "nonsense"],
+        ["--transport", "pigeon"],
+        ["--connect", "tcp/a:1", "--listen", "tcp/a:1"],
+        ["--no-such-option"],
+    ],
+)
+def test_bad_arguments_exit_with_3_and_a_sentence(start: Start, arguments: list[str]) -> None:
+    process = start(*arguments)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 3, said
+    assert "twinlink-exporter: " in said
+    assert "Traceback" not in said
+
+
+def test_a_port_in_use_exits_with_2(start: Start) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        process = start("--listen", f"tcp/127.0.0.1:{other.getsockname()[1]}")
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "Traceback" not in said
+
+
+def test_an_impossible_e3_endpoint_exits_with_2(start: Start) -> None:
+    process = start("--setup", "nonsense")
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "an endpoint reads ipc:///path or tcp://address:port" in said
+    assert "Traceback" not in said

@@ -1,0 +1,161 @@
+"""The E3 session as a state machine, on a manual clock."""
+
+import pytest
+from twinlink_e3 import (
+    MalformedPdu,
+    MessageAck,
+    MessageIds,
+    RanFunctionDefinition,
+    ReleaseMessage,
+    SetupRequest,
+    SetupResponse,
+    SubscriptionRequest,
+    SubscriptionResponse,
+    decode,
+    encode,
+)
+from twinlink_e3.pdu import ResponseCode
+from twinlink_exporter.session import (
+    REFUSED_NS,
+    RETRIES,
+    RETRY_NS,
+    SILENCE_NS,
+    News,
+    Refused,
+    Session,
+    SetUp,
+    State,
+    Subscribed,
+)
+
+
+def make() -> Session:
+    return Session("dapp", "1.0.0", "vendor", MessageIds())
+
+
+def answer_setup(
+    session: Session,
+    now_ns: int,
+    dapp_id: int | None = 7,
+    code: ResponseCode = "positive",
+    functions: tuple[RanFunctionDefinition, ...] | None = None,
+    request_id: int | None = None,
+) -> News:
+
+    request = decode(session.request(now_ns) or b"")
+    assert isinstance(request, SetupRequest)
+    response = SetupResponse(1, request_id or request.message_id, code, "gnb", "1.0.0", dapp_id, functions)
+    return session.setup_answered(encode(response), now_ns)
+
+
+def subscribed_session() -> Session:
+    session = make()
+    answer_setup(session, 0)
+    session.connected(0)
+    request = decode(session.request(0) or b"")
+    response = SubscriptionResponse(2, request.message_id, 7, "positive", 3)
+    assert session.received(encode(response), 0) == Subscribed(3)
+    return session
+
+
+def test_from_setup_to_subscription() -> None:
+    session = make()
+    assert answer_setup(session, 0) == SetUp(7, "gnb")
+    assert session.request(0) is None  # the channels do not stand yet
+    session.connected(5)
+    request = decode(session.request(5) or b"")
+    assert isinstance(request, SubscriptionRequest)
+    assert (request.dapp_identifier, request.telemetry_identifier_list, request.control_identifier_list) == (
+        7,
+        (1,),
+        (1,),
+    )
+    response = SubscriptionResponse(2, request.message_id, 7, "positive", 3)
+    assert session.received(encode(response), 6) == Subscribed(3)
+    assert session.state is State.SUBSCRIBED
+    assert session.request(7) is None
+
+
+def test_an_absent_agent_is_asked_again() -> None:
+    session = make()
+    assert session.request(0)
+    assert session.request(RETRY_NS - 1) is None
+    assert session.next_request_ns() == RETRY_NS
+    assert session.request(RETRY_NS)
+
+
+def test_an_unanswered_subscription_is_repeated_and_then_setup_is_tried_again() -> None:
+    session = make()
+    answer_setup(session, 0)
+    sent = [decode(session.request((i + 1) * RETRY_NS) or b"") for i in range(RETRIES + 1)]
+    assert [type(pdu) for pdu in sent] == [SubscriptionRequest] * RETRIES + [SetupRequest]
+    assert session.dapp_id is None
+
+
+def test_an_indication_stands_for_a_lost_subscription_response() -> None:
+    session = make()
+    answer_setup(session, 0)
+    assert session.indicated(1) == Subscribed(None)
+    assert session.indicated(2) is None
+
+
+def test_a_refused_setup_is_tried_again_later() -> None:
+    session = make()
+    assert isinstance(answer_setup(session, 0, code="negative", dapp_id=None), Refused)
+    assert session.request(REFUSED_NS - 1) is None
+    assert session.request(REFUSED_NS)
+
+
+def test_an_agent_without_the_spectrum_function_is_refused_by_name() -> None:
+    news = answer_setup(make(), 0, functions=(RanFunctionDefinition(2, (1,), (), b"x"),))
+    assert news == Refused("gnb offers RAN functions 2, not 1 (spectrum)")
+
+
+@pytest.mark.parametrize("reply", [b"", b"\xff" * 20, encode(ReleaseMessage(1, 1))])
+def test_a_reply_that_is_none_is_malformed(reply: bytes) -> None:
+    session = make()
+    session.request(0)
+    with pytest.raises(MalformedPdu):
+        session.setup_answered(reply, 0)
+    assert session.state is State.SETUP
+
+
+def test_a_reply_to_another_request_is_malformed() -> None:
+    with pytest.raises(MalformedPdu, match="request 900"):
+        answer_setup(make(), 0, request_id=900)
+
+
+def test_what_is_for_others_is_passed_over() -> None:
+    session = make()
+    answer_setup(session, 0)
+    assert session.received(encode(SubscriptionResponse(1, 2, 8, "positive", 1)), 0) is None
+    assert session.received(encode(ReleaseMessage(1, 7)), 0) is None
+    assert session.state is State.SUBSCRIBE
+
+
+def test_acknowledgements_come_through() -> None:
+    assert subscribed_session().received(encode(MessageAck(1, 55, "negative")), 0) == MessageAck(1, 55, "negative")
+
+
+def test_silence_begins_again_and_waits_longer_each_time() -> None:
+    session = subscribed_session()
+    assert not session.silent(SILENCE_NS - 1)
+    assert session.silent(SILENCE_NS)
+    session.lost()
+    now = SILENCE_NS
+    answer_setup(session, now, dapp_id=8)
+    session.indicated(now)  # subscribed again; patience is doubled until the next indication
+    assert not session.silent(now + 2 * SILENCE_NS - 1)
+    session.indicated(now + 1)
+    assert session.silent(now + 1 + SILENCE_NS)
+
+
+def test_release_only_while_the_agent_knows_us() -> None:
+    session = make()
+    assert session.release() is None
+    answer_setup(session, 0)
+    release = decode(session.release() or b"")
+    assert isinstance(release, ReleaseMessage)
+    assert release.dapp_identifier == 7
+    session.lost()
+    assert session.release() is None
