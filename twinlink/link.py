@@ -34,6 +34,7 @@ LEAD_KEPT_S = 0.002  # a thread that stopped waiting will probably wait again; t
 IDLE_S = 0.1  # the longest that anybody sits in the transport
 LINGER_S = 0.5  # close waits this long for acks that are still outstanding
 
+_FOR_EVER = float("inf")
 _monotonic, _monotonic_ns = time.monotonic, time.monotonic_ns
 
 logger = logging.getLogger("twinlink")
@@ -220,42 +221,49 @@ class Link:
         """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes; lead meanwhile."""
         if done():
             return
-        deadline = None if timeout is None else _monotonic() + timeout
+        deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
         self._waiters += 1
         try:
-            if self.leading:
+            if self._lead.acquire(False):
+                self._pump_as_leader(done, deadline)
+            elif self._leader == get_ident():  # called from a handler
                 self._pump_until(done, deadline)
-            while not done() and not self.closed:
-                left = IDLE_S if deadline is None else min(IDLE_S, deadline - _monotonic())
-                if left <= 0:
-                    return
-                if self._lead.acquire(False):
-                    self._leader = get_ident()
-                    try:
-                        self._pump_until(done, deadline)
-                    finally:
-                        self._leader = 0
-                        self._led_at = _monotonic()
-                        self._lead.release()
-                    return
-                with self._progress:
-                    if not done():
-                        self._progress.wait(left)
+            else:
+                self._follow(done, deadline)
         finally:
             self._waiters -= 1
-            if self._waiters:
-                with self._progress:
-                    self._progress.notify_all()  # somebody else may lead now
 
-    def _pump_until(self, done: Callable[[], object], deadline: float | None) -> None:
-        left = IDLE_S
+    def _pump_as_leader(self, done: Callable[[], object], deadline: float) -> None:
+        self._leader = get_ident()
+        try:
+            self._pump_until(done, deadline)
+        finally:
+            self._leader = 0
+            self._led_at = _monotonic()
+            self._lead.release()
+            if self._waiters > 1:
+                with self._progress:
+                    self._progress.notify_all()  # another one leads now
+
+    def _follow(self, done: Callable[[], object], deadline: float) -> None:
+        """Wait while another thread leads; take over when it stops."""
+        while not done() and not self.closed:
+            left = min(IDLE_S, deadline - _monotonic())
+            if left <= 0:
+                return
+            if self._lead.acquire(False):
+                self._pump_as_leader(done, deadline)
+                return
+            with self._progress:
+                if not done():
+                    self._progress.wait(left)
+
+    def _pump_until(self, done: Callable[[], object], deadline: float) -> None:
         while not self.closed:
-            if deadline is not None:
-                left = deadline - _monotonic()
-                if left <= 0:
-                    return
-                left = min(left, IDLE_S)
-            self._pump(left)
+            left = deadline - _monotonic()
+            if left <= 0:
+                return
+            self._pump(left if left < IDLE_S else IDLE_S)
             if done():
                 return
 

@@ -1,0 +1,62 @@
+"""Run the main job with real parts on this machine, and report on it.
+
+For each transport: a RAN emulator plays a recorded uplink, the exporter sends it to the twin's GNU Radio replay, the
+twin finds the interferer and has its PRBs blocked. Report, figures and raw files go to --out (docs/demo.md).
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from .console import DONE, FAILED, NOT_MET, Output, Stop, log
+
+NAME = "twinlink demo"
+MAX_SECONDS = 600.0  # everything that was played is compared in memory
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="where the results go")
+    parser.add_argument(
+        "--transports", type=_transports, default="zeromq,zenoh", metavar="NAME[,NAME]", help="one after the other"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=22.0,
+        metavar="S",
+        help="least time to play for each transport; whole rounds of the recording are played",
+    )
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="another SigMF recording than the committed one"
+    )
+    parser.add_argument("--json", action="store_true", help="the summary on stdout")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run it; 1 when a requirement is not met, 2 when a part failed."""
+    from twinlink_demo import demo, outcome
+
+    settings = demo.Settings(given.out, given.transports, given.seconds, given.recording or demo.example())
+    with Stop() as stop:
+        summary = demo.run(settings, stop)
+    Output(given.json).emit(summary, outcome.text(summary))
+    return int(summary["exit_code"])
+
+
+def _transports(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, (name.strip() for name in text.split(","))))
+    if not names or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"transports such as zeromq,zenoh are expected, each once, not {text!r}")
+    return names
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"a time above 0 s and up to {MAX_SECONDS:.0f} s is expected, not {text!r}")
+    return value
