@@ -17,16 +17,18 @@ class Stream:
 
     Attributes:
         consumed: every sequence below has been handed to the application, or will never be.
+        acked: every sequence below that arrived has been acknowledged, and the ack is sent.
         unannounced_octets, unannounced: consumed since the sender was last told.
     """
 
-    __slots__ = ("consumed", "epoch", "node", "refused", "tracker", "unannounced", "unannounced_octets")
+    __slots__ = ("acked", "consumed", "epoch", "node", "refused", "tracker", "unannounced", "unannounced_octets")
 
     def __init__(self, epoch: int, node: str | None, first: int | None) -> None:
         self.epoch = epoch
         self.node = node
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
+        self.acked = self.consumed
         self.unannounced = 0
         self.unannounced_octets = 0
         self.refused = 0

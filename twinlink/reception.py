@@ -137,6 +137,8 @@ class Reception:
                     epoch, stream.consumed, sequence, sent_ns, received_ns,
                 ),
             )  # fmt: skip
+            if sequence >= stream.acked:
+                stream.acked = sequence + 1
         else:
             if self._batch_for is None or self._batch_for[1] is not stream:
                 self.send_batch()
@@ -155,12 +157,19 @@ class Reception:
             self.send_ack(ack_topic, stream, records)
 
     def send_ack(self, ack_topic: bytes, stream: Stream, records: list[tuple[int, int, int]]) -> None:
-        """Acknowledge messages of a stream, and say how far it has been consumed."""
+        """Acknowledge messages of a stream, and say how far it has been consumed.
+
+        A consuming thread may be ahead of the acks: what it consumed is not announced before it is acknowledged, or
+        the sender would take it for lost.
+        """
         stream.unannounced = stream.unannounced_octets = 0
+        acked = max(stream.acked, records[-1][0] + 1) if records else stream.acked
         number = self.acks_sent
         self.acks_sent = number + 1
-        body = ack_body(stream.epoch, stream.consumed, records)
+        body = ack_body(stream.epoch, min(stream.consumed, acked), records)
         self._transport.send(ack_topic, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
+        if records:  # by the leading thread only
+            stream.acked = acked
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()
@@ -253,8 +262,8 @@ class Reception:
         if stream.refused == 0:
             self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
         stream.refused += 1
-        stream.consumed = max(stream.consumed, sequence + 1)
         self.send_batch()
+        stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
         self.send_ack(ack_topic, stream, [])
 
     def _greeting(self, topic: bytes, kind: Kind, epoch: int, frame: Frame, mono_ns: int) -> None:

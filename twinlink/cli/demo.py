@@ -5,13 +5,10 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 """
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
-from .console import DONE, FAILED, NOT_MET, Output, Stop, log
+from .console import Output, Stop
 
-NAME = "twinlink demo"
 MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 
@@ -38,18 +35,18 @@ def run(given: argparse.Namespace) -> int:
     """Run it; 1 when a requirement is not met, 2 when a part failed."""
     from twinlink_demo import demo, outcome
 
-    settings = demo.Settings(given.out, given.transports, given.seconds, given.recording or demo.example())
+    settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or demo.example())
     with Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, outcome.text(summary))
     return int(summary["exit_code"])
 
 
-def _transports(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, (name.strip() for name in text.split(","))))
+def _transports(text: str) -> str:
+    names = list(filter(None, (name.strip() for name in text.split(","))))
     if not names or len(set(names)) < len(names):
         raise argparse.ArgumentTypeError(f"transports such as zeromq,zenoh are expected, each once, not {text!r}")
-    return names
+    return ",".join(names)
 
 
 def _seconds(text: str) -> float:
