@@ -41,7 +41,7 @@ from .message import Ack, Message
 from .sender import Sender
 from .transports import Endpoint, transport_class
 from .transports.base import make_options
-from .wire import HEADER_OCTETS, MAX_PAYLOAD
+from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD
 
 __version__ = "0.1.0"
 
@@ -124,7 +124,7 @@ def open(
     made = backend(
         endpoint,
         listen is not None,
-        max_payload + HEADER_OCTETS,
+        max(max_payload, MAX_HELLO) + HEADER_OCTETS,
         make_options(transport, backend.options_class, options),
     )
     if endpoint.port + backend.ports - 1 > 65535:

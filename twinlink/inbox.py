@@ -1,10 +1,9 @@
 """What an application reads from: the receiving end of a flow, and the stream of events."""
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .events import Event
 from .incoming import Incoming
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
 
-logger = logging.getLogger("twinlink")
+T = TypeVar("T")
 
 
 class Receiver:
@@ -31,16 +30,7 @@ class Receiver:
         message = self.take()
         if message is not None:
             return message
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            self._link.wait(self._incoming.queue.__len__, timeout)
-            message = self.take()
-            if message is not None or self._link.closed:
-                return message
-            if deadline is not None:
-                timeout = deadline - time.monotonic()
-                if timeout <= 0:
-                    return None
+        return receive(self._link, self._incoming.queue.__len__, self.take, timeout)
 
     def take(self) -> Message | None:
         """The next message if one is here."""
@@ -74,28 +64,23 @@ class EventStream:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
         self._handler = handler
         while self._queue:
-            self._tell(self._queue.popleft())
+            self._link.reception.call(handler, self._queue.popleft(), "")
 
     def put(self, event: Event) -> None:
         """Take in an event."""
         if self._handler is not None:
-            self._tell(event)
+            self._link.reception.call_later(self._handler, event, "")
             return
         if len(self._queue) >= MAX_EVENTS:
             self._queue.popleft()
             self.dropped += 1
         self._queue.append(event)
 
-    def _tell(self, event: Event) -> None:
-        try:
-            assert self._handler is not None
-            self._handler(event)
-        except Exception:  # whatever an application does must not stop delivery
-            logger.exception("the event handler raised on %r", event)
-
     def receive(self, timeout: float | None = None) -> Event | None:
         """The next event; None when ``timeout`` seconds pass without one, or the link is closed."""
-        self._link.wait(self._queue.__len__, timeout)
+        return receive(self._link, self._queue.__len__, self._take, timeout)
+
+    def _take(self) -> Event | None:
         try:
             return self._queue.popleft()
         except IndexError:
@@ -104,3 +89,14 @@ class EventStream:
     def __iter__(self) -> Iterator[Event]:
         while (event := self.receive()) is not None:
             yield event
+
+
+def receive(link: "Link", arrived: Callable[[], int], take: Callable[[], T | None], timeout: float | None) -> T | None:
+    """Take what is there, or wait for it; somebody else may be quicker, then wait for the next."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while (taken := take()) is None:
+        left = None if deadline is None else deadline - time.monotonic()
+        if link.closed or (left is not None and left <= 0):
+            return None
+        link.wait(arrived, left)
+    return taken

@@ -1,11 +1,7 @@
-"""A link: the one place where core, transport, clock and threads meet.
-
-Who receives: whoever waits.  A thread in ``flush``, ``wait_ready`` or a receiver's loop takes the *lead* and reads
-the transport itself, so that a message costs no hand-over between threads.  While nobody waits, the link's own thread
-leads.  Exactly one thread leads at any time; handlers run on it, one at a time.
-"""
+"""A link: the one place where core, transport, clock and threads meet; what an application holds."""
 
 import atexit
+import contextlib
 import logging
 import os
 import secrets
@@ -14,28 +10,28 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
 from .inbox import EventStream, Receiver
+from .lead import Lead
 from .message import Ack, Message
 from .outgoing import Outgoing
 from .peers import HELLO_NS, SEARCH_NS
-from .reception import Reception
+from .reception import MAX_FLOWS, Reception
 from .sender import Sender
 from .transports import Transport
 from .wire import FLOW_NAME, MAX_ACK_RECORDS, Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
-LEAD_KEPT_S = 0.002  # a thread that stopped waiting will probably wait again; the link's own thread steps back so long
-IDLE_S = 0.1  # the longest that anybody sits in the transport
 LINGER_S = 0.5  # close waits this long for acks that are still outstanding
+CLOSE_S = 0.25  # and then this long for the thread that leads
 
-_FOR_EVER = float("inf")
-_monotonic, _monotonic_ns = time.monotonic, time.monotonic_ns
+_monotonic_ns = time.monotonic_ns
+
+SEARCH_S = SEARCH_NS / 1e9
 
 logger = logging.getLogger("twinlink")
 _open_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
@@ -48,7 +44,6 @@ class Link:
         node: name of this node.
         epoch: the random 64-bit number of this session.
         transport_name, endpoint, listening: how it was opened; the endpoint as ``tcp/host:port``.
-        closed: whether `close` was called.
     """
 
     def __init__(
@@ -61,26 +56,20 @@ class Link:
         self.epoch = secrets.randbits(64)
         self.max_payload = max_payload
         self.send_timeout = send_timeout
-        self.closed = False
         self._window = window
         self._transport = transport
+        self.lead = Lead(f"twinlink-{self.node}", self._pump, self._give_back)
+        self.wait = self.lead.wait
         self._event_stream = EventStream(self)
         self.reception = Reception(transport, self.node, self.epoch, window, self._event_stream.put)
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
-        self._close_lock = threading.Lock()
-        self._given_back = False
-        self._lead = threading.Lock()
-        self._leader = 0  # thread id
-        self._led_at = 0.0
-        self._waiters = 0
-        self._progress = threading.Condition(threading.Lock())
         self._last_frame_ns = 0
         self._next_hello_ns = 0
 
         transport.open()
-        self._thread = threading.Thread(target=self._serve, name=f"twinlink-{self.node}", daemon=True)
-        self._thread.start()
+        self.reception.say(Kind.HELLO)
+        self.lead.start()
         _open_links.add(self)
 
     # The public side
@@ -91,6 +80,8 @@ class Link:
         ``on_ack`` is called on the thread that receives; it must not block.
         """
         self._check_flow(flow)
+        if len(self.reception.senders) >= MAX_FLOWS:
+            raise ConfigurationError(f"a link has at most {MAX_FLOWS} flows to send on")
         with self._flows_lock:
             sender = self.reception.senders.get(flow)
             if sender is None:
@@ -112,7 +103,7 @@ class Link:
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, Receiver(self, incoming))
         if handler is not None:
-            self._with_lead(lambda: self._hand_over(receiver, handler))
+            self.lead.act(lambda: self._hand_over(receiver, handler))
         return receiver
 
     def _hand_over(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
@@ -128,15 +119,15 @@ class Link:
             PeerTimeout: nobody did within ``timeout`` seconds.
             LinkClosed: the link was closed.
         """
-        peers = self.reception.peers
-        self.wait(lambda: peers.up, timeout)
+        reception = self.reception
+        self.wait(lambda: reception.up, timeout)
         self._check_open()
-        if peers.up:
+        if reception.up:
             return
         role, other = ("listening on", "connect") if self.listening else ("connecting to", "listen")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
-        heard = ", ".join(peer.node for peer in peers.all())
+        heard = ", ".join(peer.node for peer in reception.peers.all())
         hint = (
             f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
             if heard
@@ -155,7 +146,7 @@ class Link:
         Events from before the first call are kept, up to a limit.
         """
         if handler is not None:
-            self._event_stream.set_handler(handler)
+            self.lead.act(lambda: self._event_stream.set_handler(handler))
         return self._event_stream
 
     def stats(self) -> dict[str, Any]:
@@ -175,32 +166,35 @@ class Link:
             "events_dropped": self._event_stream.dropped,
         }
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.lead.closed
+
     def close(self) -> None:
         """Wait up to half a second for outstanding acks, say goodbye, and give everything back.
 
         Ends within a second from any state; a second call does nothing.  What stays unacknowledged is logged.
         """
-        with self._close_lock:
-            if self._given_back:
-                return
-            senders = list(self.reception.senders.values())
-            if self.reception.peers.up and not self.leading:
-                self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
-            self.closed = True
-            with self._progress:
-                self._progress.notify_all()
-            leading = self.leading  # called from a handler
-            if leading or self._lead.acquire(timeout=2 * IDLE_S):
-                self.reception.say(Kind.BYE)
-                self._given_back = True
-                self._transport.close()
-            else:  # a handler blocks: its thread gives back when it comes to itself
-                logger.warning("link to %s: a handler blocks, closing goes on when it returns", self.endpoint)
-            if not leading:
-                self._thread.join(timeout=2 * IDLE_S)
+        if self.closed:
+            return
+        senders = list(self.reception.senders.values())
+        if self.reception.up and not self.lead.held_here:
+            self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
+        if not self.lead.close(CLOSE_S) and not self.lead.held_here:
+            logger.warning("link to %s: a handler is running; the link ends when it returns", self.endpoint)
+        _open_links.discard(self)
+
+    def _give_back(self) -> None:
+        """Called once, by the thread that holds the lead."""
+        senders = list(self.reception.senders.values())
+        self.reception.say(Kind.BYE)
+        with contextlib.ExitStack() as sending:
             for sender in senders:
-                sender.log_unacknowledged()
-            _open_links.discard(self)
+                sending.enter_context(sender.sending_stopped())
+            self._transport.close()
+        for sender in senders:
+            sender.log_unacknowledged()
 
     def __enter__(self) -> Self:
         return self
@@ -210,126 +204,29 @@ class Link:
     ) -> None:
         self.close()
 
-    # Waiting and leading
-
-    @property
-    def leading(self) -> bool:
-        """Whether the calling thread leads, that is, whether we are inside a handler."""
-        return self._leader == get_ident()
-
-    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
-        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes; lead meanwhile."""
-        if done():
-            return
-        deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
-        self._waiters += 1
-        try:
-            if self._lead.acquire(False):
-                self._pump_as_leader(done, deadline)
-            elif self._leader == get_ident():  # called from a handler
-                self._pump_until(done, deadline)
-            else:
-                self._follow(done, deadline)
-        finally:
-            self._waiters -= 1
-
-    def _pump_as_leader(self, done: Callable[[], object], deadline: float) -> None:
-        self._leader = get_ident()
-        try:
-            self._pump_until(done, deadline)
-        finally:
-            self._leader = 0
-            self._led_at = _monotonic()
-            self._lead.release()
-            if self._waiters > 1:
-                with self._progress:
-                    self._progress.notify_all()  # another one leads now
-
-    def _follow(self, done: Callable[[], object], deadline: float) -> None:
-        """Wait while another thread leads; take over when it stops."""
-        while not done() and not self.closed:
-            left = min(IDLE_S, deadline - _monotonic())
-            if left <= 0:
-                return
-            if self._lead.acquire(False):
-                self._pump_as_leader(done, deadline)
-                return
-            with self._progress:
-                if not done():
-                    self._progress.wait(left)
-
-    def _pump_until(self, done: Callable[[], object], deadline: float) -> None:
-        while not self.closed:
-            left = deadline - _monotonic()
-            if left <= 0:
-                return
-            self._pump(left if left < IDLE_S else IDLE_S)
-            if done():
-                return
-
-    def _with_lead(self, act: Callable[[], None]) -> None:
-        """Do something while no message can arrive."""
-        if self.leading:
-            act()
-            return
-        self._waiters += 1  # the link's own thread makes way
-        try:
-            with self._lead:
-                self._leader = get_ident()
-                try:
-                    act()
-                finally:
-                    self._leader = 0
-        finally:
-            self._waiters -= 1
-
-    def _serve(self) -> None:
-        """The link's own thread: leads while nobody waits, and keeps the time."""
-        while not self.closed:
-            self._keep_time()
-            if self._waiters or _monotonic() - self._led_at < LEAD_KEPT_S or not self._lead.acquire(False):
-                time.sleep(LEAD_KEPT_S)
-                continue
-            self._leader = get_ident()
-            try:
-                while not self._waiters and not self.closed and _monotonic_ns() < self._next_hello_ns:
-                    self._pump(IDLE_S if self.reception.peers.up else SEARCH_NS / 1e9)
-            finally:
-                self._leader = 0
-                self._lead.release()
-
-    def _keep_time(self) -> None:
-        now = _monotonic_ns()
-        if now >= self._next_hello_ns and not self.closed:
-            self.reception.expire_peers(now)
-            self._next_hello_ns = now + (HELLO_NS if self.reception.peers.up else SEARCH_NS)
-            self.reception.say(Kind.HELLO)
-
     def _pump(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
-        received = self._transport.receive(timeout_s)
-        if received is None:
-            return
+        reception = self.reception
+        received = self._transport.receive(timeout_s if reception.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()
-        handle = self.reception.handle
-        if now - self._last_frame_ns > BUSY_NS:
-            self._last_frame_ns = now
-            handle(received[0], received[1], now, True)
-        else:
-            receive = self._transport.receive
-            for _ in range(MAX_ACK_RECORDS):
-                handle(received[0], received[1], now, False)
-                received = receive(0)
-                now = _monotonic_ns()
-                if received is None:
-                    break
+        if received is not None:
+            if now - self._last_frame_ns > BUSY_NS:
+                reception.handle(received[0], received[1], now, True)
             else:
-                handle(received[0], received[1], now, False)
+                for _ in range(MAX_ACK_RECORDS):
+                    reception.handle(received[0], received[1], now, False)
+                    received = self._transport.receive(0)
+                    now = _monotonic_ns()
+                    if received is None:
+                        break
+                else:
+                    reception.handle(received[0], received[1], now, False)
+                reception.send_batch()
             self._last_frame_ns = now
-            self.reception.send_batch()
-        if self._waiters > (self._leader != self._thread.ident):
-            with self._progress:
-                self._progress.notify_all()
+            self.lead.notify()
+        if now >= self._next_hello_ns:
+            reception.keep_time(now)
+            self._next_hello_ns = now + (HELLO_NS if reception.up else SEARCH_NS)
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()

@@ -5,26 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from .message import Ack
-from .offset import ClockOffset
+from .offset import clock_offset
 from .ranges import RangeSet
 
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
 SLACK_MESSAGES = 64
-SAMPLES = 65536  # delays kept for percentiles
+SAMPLES = 16384  # acks of each peer kept for percentiles: 4 MB
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
-
-
-class Timing:
-    """Delays to one peer, from its acks."""
-
-    __slots__ = ("forward_ns", "offset", "rtt_ns")
-
-    def __init__(self) -> None:
-        self.rtt_ns: deque[int] = deque(maxlen=SAMPLES)
-        self.forward_ns: deque[int] = deque(maxlen=SAMPLES)  # T2 - T1: one-way delay plus the clocks' offset
-        self.offset = ClockOffset()
 
 
 class Outgoing:
@@ -47,11 +36,12 @@ class Outgoing:
         self.in_flight_octets = 0
         self.lost = RangeSet()
         self.unreported = RangeSet()  # lost since somebody was last told by flush
-        self.timing: dict[int, Timing] = {}
+        self.acks: dict[int, deque[Ack]] = {}  # the latest of each peer
         self.awaited: dict[int, tuple[int, frozenset[int]]] = {}  # sequence -> monotonic ns sent, peers
         self._in_flight: deque[int] = deque()  # sizes; the first one's sequence is _in_flight_first
         self._in_flight_first = 0
         self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
+        self._peers: frozenset[int] = frozenset()  # its keys
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now."""
@@ -63,13 +53,13 @@ class Outgoing:
             count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES
         )
 
-    def send(self, size: int, now_mono_ns: int, peers: frozenset[int]) -> int:
-        """Number a message; ``peers`` are the sessions that are up."""
+    def send(self, size: int, now_mono_ns: int) -> int:
+        """Number a message."""
         sequence = self.next
         self.next = sequence + 1
         self.sent_octets += size
-        if peers:
-            self.awaited[sequence] = (now_mono_ns, peers)
+        if self._peers:
+            self.awaited[sequence] = (now_mono_ns, self._peers)
             self._in_flight.append(size)
             self.in_flight_octets += size
         else:
@@ -84,10 +74,10 @@ class Outgoing:
         t3_ns: int,
         t4_ns: int,
         t4_mono_ns: int,
-        acks: list[Ack] | None,
-    ) -> None:
-        """Peer ``epoch`` has these messages (sequence, T1, T2); adds to ``acks``, if given, those that were awaited."""
+    ) -> list[Ack]:
+        """Peer ``epoch`` has these messages (sequence, T1, T2); returns acks for those that were awaited."""
         awaited = self.awaited
+        acks = []
         for sequence, t1_ns, t2_ns in records:
             entry = awaited.get(sequence)
             if entry is None:
@@ -103,17 +93,15 @@ class Outgoing:
             else:
                 del awaited[sequence]
                 self.acknowledged += 1
-            rtt_ns = t4_mono_ns - sent_mono_ns
-            timing = self.timing[epoch]
-            timing.rtt_ns.append(rtt_ns)
-            timing.forward_ns.append(t2_ns - t1_ns)
-            timing.offset.update(t1_ns, t2_ns, t3_ns, t4_ns)
-            if acks is not None:
-                acks.append(_new_ack(Ack, (sequence, rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)))
+            fields = (sequence, t4_mono_ns - sent_mono_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
+            acks.append(_new_ack(Ack, fields))
+        self.acks[epoch].extend(acks)
+        return acks
 
-    def consumed(self, epoch: int, consumed: int) -> RangeSet | None:
+    def consume(self, epoch: int, consumed: int) -> RangeSet | None:
         """Peer ``epoch`` is done with every sequence below ``consumed``; what it thereby turned out to have lost."""
-        if consumed <= self._consumed.get(epoch, self.next):
+        known = self._consumed.get(epoch)
+        if known is None or not known < consumed <= self.next:
             return None
         self._consumed[epoch] = consumed
         return self._advance(epoch, consumed)
@@ -146,11 +134,13 @@ class Outgoing:
     def peer_up(self, epoch: int) -> None:
         """A peer joined: it owes nothing for what was sent before."""
         self._consumed.setdefault(epoch, self.next)
-        self.timing.setdefault(epoch, Timing())
+        self._peers = frozenset(self._consumed)
+        self.acks.setdefault(epoch, deque(maxlen=SAMPLES))
 
     def peer_down(self, epoch: int) -> RangeSet:
         """A peer went; returns what nobody will acknowledge any more."""
         self._consumed.pop(epoch, None)
+        self._peers = frozenset(self._consumed)
         lost = RangeSet()
         for sequence, (sent_mono_ns, waiting) in list(self.awaited.items()):
             if epoch not in waiting:
@@ -178,7 +168,7 @@ class Outgoing:
         return RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
 
     def stats(self) -> dict[str, Any]:
-        """Counters, and delays in ns: percentiles of the last 65,536 acks of each peer."""
+        """Counters, and delays in ns: percentiles of the last 16,384 acks of each peer."""
         return {
             "sent": self.next,
             "sent_octets": self.sent_octets,
@@ -187,25 +177,27 @@ class Outgoing:
             "lost": self.lost.count(),
             "repaired": 0,  # a message is sent once; a link that repairs counts here
             "in_flight_octets": self.in_flight_octets,
-            "peers": {f"{epoch:016x}": _delays(timing) for epoch, timing in list(self.timing.items())},
+            "peers": {f"{epoch:016x}": _delays(list(acks)) for epoch, acks in self.acks.items()},
         }
 
 
-def _delays(timing: Timing) -> dict[str, Any]:
-    delays: dict[str, Any] = {"rtt_ns": _percentiles(list(timing.rtt_ns)), "one_way_ns": None, "clock_offset_ns": None}
-    estimate = timing.offset.estimate()
-    if estimate is not None:
-        offset_ns, bound_ns = estimate
-        forward = _percentiles([value - offset_ns for value in list(timing.forward_ns)])
-        delays["one_way_ns"] = None if forward is None else {**forward, "bound": bound_ns}
-        delays["clock_offset_ns"] = {"offset": offset_ns, "bound": bound_ns}
-    return delays
+def _delays(acks: list[Ack]) -> dict[str, Any]:
+    estimate = clock_offset(acks)
+    if estimate is None:
+        return {"rtt_ns": None, "one_way_ns": None, "clock_offset_ns": None}
+    offset_ns, bound_ns = estimate
+    return {
+        "rtt_ns": _percentiles([ack.rtt_ns for ack in acks]),
+        "one_way_ns": {
+            **_percentiles([ack.peer_received_ns - ack.sent_ns - offset_ns for ack in acks]),
+            "bound": bound_ns,
+        },
+        "clock_offset_ns": {"offset": offset_ns, "bound": bound_ns},
+    }
 
 
-def _percentiles(values: list[int]) -> dict[str, int] | None:
-    """Nearest-rank percentiles; None without values."""
-    if not values:
-        return None
+def _percentiles(values: list[int]) -> dict[str, int]:
+    """Nearest-rank percentiles of at least one value."""
     values.sort()
     last = len(values) - 1
     return {

@@ -31,6 +31,7 @@ from .wire import (
     HEADER_OCTETS,
     HELLO_TOPIC,
     MAX_ACK_RECORDS,
+    MAX_SEQUENCE,
     Hello,
     Kind,
     Malformed,
@@ -42,7 +43,7 @@ from .wire import (
     frame as make_frame,
 )
 
-MAX_FLOWS = 1024  # flows that strangers can make us remember
+MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 
 _time_ns, _unpack_header, _pack_ack_one = time.time_ns, HEADER.unpack_from, ACK_ONE.pack
 
@@ -52,18 +53,22 @@ logger = logging.getLogger("twinlink")
 class Reception:
     """Flows, peers and counters of one link.
 
-    `handle` and everything it calls run on the leading thread; the dictionaries are only added to, under a lock, so
-    that other threads may read them.
+    `handle`, `keep_time` and all they call run on the leading thread; the dictionaries are only added to, under a
+    lock, so that other threads may read them.  Handlers, of events too, are called when no lock is held.
+
+    Attributes:
+        up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
     """
 
     def __init__(
         self, transport: Transport, node: str, epoch: int, window: int, report: Callable[[Event], None]
     ) -> None:
         self.peers = PeerTable(epoch)
-        self.peers_lock = threading.RLock()
+        self.up: frozenset[int] = frozenset()
+        self._peers_lock = threading.Lock()
         self.senders: dict[str, Sender] = {}
         self.flows: dict[str, Incoming] = {}
-        self.flows_lock = threading.Lock()
+        self._flows_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
         self.acks_sent = 0
         self.handler_errors = 0
@@ -98,6 +103,8 @@ class Reception:
             self._count_malformed("truncated", mono_ns)
         except Malformed as error:
             self._count_malformed(error.args[0], mono_ns)
+        if self._calls:
+            self._run_calls()
 
     def _data(
         self, incoming: Incoming, ack_topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int, at_once: bool
@@ -105,10 +112,7 @@ class Reception:
         received_ns = _time_ns()
         stream = incoming.streams.get(epoch) or self._join(incoming, epoch)
         handler = incoming.handler
-        if handler is not None:
-            if sequence >= stream.consumed:
-                stream.consumed = sequence + 1
-        elif not incoming.claimed and incoming.refuses(len(frame) - HEADER_OCTETS):
+        if handler is None and not incoming.claimed and incoming.refuses(len(frame) - HEADER_OCTETS):
             self._refuse(incoming, ack_topic, stream, sequence)
             return
         tracker = stream.tracker
@@ -124,6 +128,8 @@ class Reception:
             )
             if handler is None:
                 incoming.put(message)
+            elif sequence >= stream.consumed:
+                stream.consumed = sequence + 1
         # The ack goes out last, except that a handler may take its time: what a thread still does after sending
         # keeps the transport's own threads off the processor, and costs a round trip several times what it takes.
         if at_once:
@@ -188,7 +194,10 @@ class Reception:
         if on_ack is not None:
             for ack in acks:
                 self.call(on_ack, ack, sender.flow)
-            sender.handing_over = False
+            if self._calls:
+                self._calls.append((sender.handed_over, None, sender.flow))
+            else:
+                sender.handing_over = False
         if lost:
             self._report_lost(sender.flow, lost, "the peer went past it without acknowledging it")
 
@@ -202,10 +211,18 @@ class Reception:
             handler(argument)
         except Exception as error:  # whatever an application does must not stop delivery
             self.handler_errors += 1
-            self._report(ev.HandlerError(_time_ns(), flow, repr(error)))
-            logger.exception("a handler of flow %s raised; delivery goes on", flow)
+            logger.exception("a handler of %s raised; delivery goes on", flow or "events")
+            if flow:
+                self._report(ev.HandlerError(_time_ns(), flow, repr(error)))
         finally:
             self._calling = False
+
+    def call_later(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
+        """Call a handler when the frame at hand has been dealt with."""
+        self._calls.append((handler, argument, flow))
+
+    def _run_calls(self) -> None:
+        """Make the calls that are due, unless one is being made."""
         while self._calls and not self._calling:
             self.call(*self._calls.popleft())
 
@@ -213,6 +230,8 @@ class Reception:
 
     def _out_of_order(self, flow: str, stream: Stream, sequence: int) -> bool:
         """Report what a sequence number says that is not the next one; whether to deliver the message."""
+        if sequence > MAX_SEQUENCE:
+            raise Malformed("sequence")
         expected = stream.tracker.next
         arrival = stream.tracker.arrive(sequence)
         if arrival is Arrival.AFTER_GAP:
@@ -225,15 +244,15 @@ class Reception:
 
     def add_sender(self, sender: Sender) -> None:
         """Route a flow's acks to its sender."""
-        with self.peers_lock:
-            for epoch in self.peers.up:
+        with self._peers_lock:
+            for epoch in self.up:
                 sender.peer_changed(epoch, True)
             self.senders[sender.flow] = sender
         self._on_ack[f"ack/{sender.flow}".encode()] = sender
 
     def flow(self, name: str) -> Incoming:
         """The receiving side of a flow, made when it is first named here or by a peer."""
-        with self.flows_lock:
+        with self._flows_lock:
             incoming = self.flows.get(name)
             if incoming is None:
                 incoming = self.flows[name] = Incoming(name, self._window // 2)
@@ -253,12 +272,13 @@ class Reception:
     def _join(self, incoming: Incoming, epoch: int) -> Stream:
         if epoch == self._epoch:
             raise Malformed("reflected")
-        with self.peers_lock:
-            peer = self.peers.get(epoch)
-            first = peer.flows.get(incoming.flow, 0) if peer else None
-            return incoming.join(epoch, peer.node if peer else None, first, self.peers.up)
+        peer = self.peers.get(epoch)
+        first = peer.flows.get(incoming.flow, 0) if peer else None
+        return incoming.join(epoch, peer.node if peer else None, first, self.up)
 
     def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int) -> None:
+        if sequence > MAX_SEQUENCE:
+            raise Malformed("sequence")
         if stream.refused == 0:
             self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
         stream.refused += 1
@@ -271,38 +291,42 @@ class Reception:
             raise Malformed("topic")
         if epoch == self._epoch:
             raise Malformed("reflected")
-        with self.peers_lock:
-            if kind is Kind.BYE:
-                self._changed(self.peers.bye(epoch))
-                return
-            hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
-            if self.peers.get(epoch) is None:
-                for incoming in list(self.flows.values()):  # data may overtake the first hello
-                    if (stream := incoming.streams.get(epoch)) is not None:
-                        stream.node = hello.node
-            answer, changes = self.peers.hello(epoch, hello, mono_ns)
-            self._changed(changes)
+        if kind is Kind.BYE:
+            self._changed(self.peers.bye(epoch))
+            return
+        hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
+        if self.peers.get(epoch) is None:
+            for incoming in list(self.flows.values()):  # data may overtake the first hello
+                if (stream := incoming.streams.get(epoch)) is not None:
+                    stream.node = hello.node
+        answer, changes = self.peers.hello(epoch, hello, mono_ns)
+        self._changed(changes)
         if answer:
             self.say(Kind.HELLO)
 
-    def expire_peers(self, mono_ns: int) -> None:
-        """Take out peers that have been silent for too long."""
-        with self.peers_lock:
-            self._changed(self.peers.expire(mono_ns))
+    def keep_time(self, mono_ns: int) -> None:
+        """To be called when a hello is due: greet, and take out peers that have been silent for too long."""
+        self._changed(self.peers.expire(mono_ns))
+        self.say(Kind.HELLO)
+        self._run_calls()
 
     def _changed(self, changes: list[Change]) -> None:
+        with self._peers_lock:
+            for change in changes:
+                peer, came = change.peer, change.reason is None
+                for sender in self.senders.values():
+                    lost = sender.peer_changed(peer.epoch, came)
+                    if lost:
+                        self._report_lost(sender.flow, lost, f"peer {peer.node} went down ({change.reason})")
+                self.up = self.up | {peer.epoch} if came else self.up - {peer.epoch}
         for change in changes:
             peer = change.peer
-            if change.reason is None:
-                if change.replaces is not None:
-                    self._report(ev.Restarted(_time_ns(), peer.node, change.replaces.epoch, peer.epoch))
-                self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
-            else:
+            if change.reason is not None:
                 self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, change.reason))
-            for sender in list(self.senders.values()):
-                lost = sender.peer_changed(peer.epoch, change.reason is None)
-                if lost:
-                    self._report_lost(sender.flow, lost, f"peer {peer.node} went down ({change.reason})")
+                continue
+            if change.replaces is not None:
+                self._report(ev.Restarted(_time_ns(), peer.node, change.replaces.epoch, peer.epoch))
+            self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
 
     def say(self, kind: Kind) -> None:
         """Send a hello or a bye."""

@@ -65,12 +65,12 @@ class Sender:
         core = self._core
         while True:
             with self._order:
-                if link.closed:
+                if link.lead.closed:
                     raise LinkClosed(f"the link to {link.endpoint} is closed")
                 if core.fits(size):
                     frame = _pack(DATA_WORD, size, link.epoch, core.next, _time_ns()) + payload
                     with self._state:
-                        sequence = core.send(size, _monotonic_ns(), link.reception.peers.up)
+                        sequence = core.send(size, _monotonic_ns())
                     self._transport.send(self._topic, frame)
                     return sequence
             self._wait_for_room(size)
@@ -108,7 +108,7 @@ class Sender:
             raise AckTimeout(f"flow {self.flow!r}: {missing} {what} {by}", tuple(missing))
 
     def _is_settled(self) -> bool:
-        return not self._core.awaited and (not self.handing_over or self._link.leading)
+        return not self._core.awaited and (not self.handing_over or self._link.lead.held_here)
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow: see docs; times in ns."""
@@ -116,6 +116,14 @@ class Sender:
             return self._core.stats()
 
     # For the link
+
+    def handed_over(self, _: None) -> None:
+        """The application has had all its acks."""
+        self.handing_over = False
+
+    def sending_stopped(self) -> threading.Lock:
+        """A lock under which nobody sends."""
+        return self._order
 
     @property
     def settled(self) -> bool:
@@ -142,15 +150,10 @@ class Sender:
         self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> tuple[list[Ack], RangeSet | None]:
         """Take in an ack: what to give to ``on_ack``, and what turned out to be lost."""
-        acks: list[Ack] = []
         core = self._core
         with self._state:
-            if self.on_ack is None:
-                core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, None)
-            else:
-                self.handing_over = True
-                core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, acks)
-            return acks, core.consumed(epoch, consumed)
+            self.handing_over = self.on_ack is not None
+            return core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns), core.consume(epoch, consumed)
 
     def peer_changed(self, epoch: int, up: bool) -> RangeSet:
         """A peer came or went; what is lost by it."""
@@ -162,7 +165,10 @@ class Sender:
 
 
 def _octets(payload: Payload) -> memoryview:
-    view = memoryview(payload)
+    try:
+        view = memoryview(payload)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the payload must be bytes-like, not {type(payload).__name__}: {error}") from None
     if not view.c_contiguous:
         raise ConfigurationError("the payload is not C-contiguous; send numpy.ascontiguousarray(payload)")
     return view.cast("B") if view.nbytes else memoryview(b"")

@@ -49,8 +49,10 @@ ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 64
 
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_EPOCH = re.compile(r"[0-9a-f]{16}")
 HELLO_TOPIC = b"traffic/_link"  # hellos and byes; users' flow names cannot begin with an underscore
-MAX_HELLO = 65536  # octets of body
+MAX_HELLO = 128 * 1024  # octets of body: room for 1024 flows and 1024 peers
+MAX_SEQUENCE = 2**63 - 1  # no sender gets there; what claims to would overflow a neighbour's arithmetic
 
 
 class Kind(IntEnum):
@@ -142,8 +144,10 @@ class Hello:
         try:
             fields: dict[str, Any] = json.loads(bytes(body))
             node, flows = fields["node"], fields["flows"]
-            heard = frozenset(int(epoch, 16) for epoch in fields["heard"])
-            if not isinstance(node, str) or not all(type(value) is int and value >= 0 for value in flows.values()):
+            heard = frozenset(int(epoch, 16) for epoch in fields["heard"] if _EPOCH.fullmatch(epoch))
+            if len(heard) != len(fields["heard"]) or not isinstance(node, str) or not 1 <= len(node) <= 255:
+                raise Malformed("hello")
+            if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in flows.values()):
                 raise Malformed("hello")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Malformed("hello") from None

@@ -43,7 +43,7 @@ class Transport(ABC):
     side is there does not matter to `open` and `send`: the link above finds out who listens.
 
     Threads: `send` may be called by several threads at once.  `receive` is called by one thread at a time, not
-    always the same.  `close` is called once, when nobody is in `send` or `receive` any more.
+    always the same.  `close` is called once, while nobody is in `receive`; a `send` that comes later does nothing.
     """
 
     options_class: ClassVar[type[Options]] = Options

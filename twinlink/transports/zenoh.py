@@ -125,14 +125,17 @@ class ZenohTransport(Transport):
                     reliability=zenoh.Reliability.RELIABLE,
                     congestion_control=zenoh.CongestionControl.BLOCK,
                     priority=zenoh.Priority.INTERACTIVE_HIGH if urgent else zenoh.Priority.DATA,
-                    express=True,
+                    express=urgent,  # data may share a batch: each batch occupies 64 KiB at the receiver
                     allowed_destination=zenoh.Locality.REMOTE,  # our own subscriber matches the key expression too
                 )
             return self._publishers[topic]
 
     def send(self, topic: bytes, frame: bytes) -> None:
-        publisher = self._publishers.get(topic) or self._publisher(topic)
-        publisher.put(frame)
+        try:
+            (self._publishers.get(topic) or self._publisher(topic)).put(frame)
+        except zenoh.ZError as error:
+            if not self._closing.is_set():
+                raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         if timeout_s < TICK_S:

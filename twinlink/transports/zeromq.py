@@ -48,6 +48,7 @@ class ZeromqTransport(Transport):
 
     def open(self) -> None:
         self._context = zmq.Context(io_threads=self.options.io_threads)
+        self._closed = False
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
         try:
             self._pub = self._socket(zmq.PUB)
@@ -102,8 +103,9 @@ class ZeromqTransport(Transport):
     def send(self, topic: bytes, frame: bytes) -> None:
         send = self._send
         with self._send_lock:
-            send(topic, zmq.SNDMORE)
-            send(frame)
+            if not self._closed:
+                send(topic, zmq.SNDMORE)
+                send(frame)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         recv = self._recv
@@ -119,12 +121,15 @@ class ZeromqTransport(Transport):
         if not topic.more:
             return b"", b""
         frame = recv(copy=False)
-        while frame.more:  # a stranger's third part: what follows is not a frame of ours
-            frame = recv(copy=False)
+        if frame.more:
+            while recv(copy=False).more:
+                pass
+            return b"", b""
         return topic.bytes, frame.buffer
 
     def close(self) -> None:
-        self._pub.setsockopt(zmq.LINGER, FAREWELL_MS)
-        self._pub.close()
+        with self._send_lock:
+            self._closed = True
+            self._pub.close(FAREWELL_MS)
         self._sub.close()
         self._context.term()

@@ -1,0 +1,181 @@
+"""Who receives: whoever waits.
+
+A thread that waits for something (an ack, a message, a peer) takes the *lead* and reads the transport itself, so that
+what it waits for costs no hand-over between threads.  While nobody waits, the link's own thread leads.
+
+1. Exactly one thread leads at any time; everything that arrives is handled on it, handlers included.
+2. A thread that stops waiting will probably wait again: the link's own thread steps back for LEAD_KEPT_S.
+3. Whoever leads keeps the time.
+4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from threading import get_ident
+
+LEAD_KEPT_S = 0.002
+IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
+YIELD_S = 0.0005
+
+_FOR_EVER = float("inf")
+_monotonic = time.monotonic
+
+
+class Lead:
+    """The lead of one link, and its own thread.
+
+    Attributes:
+        closed: whether `close` was called; nobody begins to wait any more.
+    """
+
+    def __init__(self, name: str, pump: Callable[[float], None], give_back: Callable[[], None]) -> None:
+        """``pump(timeout_s)`` receives, handles and keeps the time; ``give_back()`` ends the link, once."""
+        self.closed = False
+        self._pump = pump
+        self._give_back = give_back
+        self._given_back = False
+        self._lock = threading.Lock()
+        self._leader = 0  # thread id
+        self._let_go_at = 0.0
+        self._waiting = 0  # threads in wait
+        self._acting = 0  # threads that want to do something while nothing arrives
+        self._progress = threading.Condition(threading.Lock())
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the link's own thread."""
+        self._thread.start()
+
+    @property
+    def held_here(self) -> bool:
+        """Whether the calling thread leads: then we are inside a handler."""
+        return self._leader == get_ident()
+
+    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
+        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes."""
+        if done():
+            return
+        deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
+        self._waiting += 1
+        try:
+            if self._lock.acquire(False):
+                self._take(done, deadline)
+            elif self._leader == get_ident():
+                self._pump_until(done, deadline)
+            else:
+                self._follow(done, deadline)
+        finally:
+            self._waiting -= 1
+
+    def act(self, do: Callable[[], None]) -> None:
+        """Do something while nothing arrives."""
+        if self.held_here:
+            do()
+            return
+        self._acting += 1
+        try:
+            self._lock.acquire()
+            self._leader = get_ident()
+        finally:
+            self._acting -= 1
+        try:
+            do()
+        finally:
+            self._let_go()
+
+    def notify(self) -> None:
+        """Something has arrived: let the threads look that wait and do not lead."""
+        if self._waiting > (self._leader != self._thread.ident):
+            with self._progress:
+                self._progress.notify_all()
+
+    def close(self, patience_s: float) -> bool:
+        """End the link; whether it has been given back.
+
+        It has not when a handler is running, in which `close` was perhaps called: its thread gives back when the
+        handler returns.
+        """
+        self.closed = True
+        with self._progress:
+            self._progress.notify_all()
+        if self.held_here:
+            return False
+        if not self._lock.acquire(timeout=patience_s):
+            return False
+        self._let_go()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(patience_s)
+        return True
+
+    def _take(self, done: Callable[[], object], deadline: float) -> None:
+        """Lead, the lock being ours, until done."""
+        self._leader = get_ident()
+        try:
+            self._pump_until(done, deadline)
+        finally:
+            self._let_go_at = _monotonic()
+            self._let_go()
+            if self._waiting > 1:
+                with self._progress:
+                    self._progress.notify_all()  # another one leads now
+
+    def _let_go(self) -> None:
+        try:
+            if self.closed and not self._given_back:
+                self._given_back = True
+                self._give_back()
+        finally:
+            self._leader = 0
+            self._lock.release()
+
+    def _follow(self, done: Callable[[], object], deadline: float) -> None:
+        """Wait while another thread leads; take over when it stops."""
+        while not done() and not self.closed:
+            left = min(IDLE_S, deadline - _monotonic())
+            if left <= 0:
+                return
+            if self._lock.acquire(False):
+                self._take(done, deadline)
+                return
+            with self._progress:
+                if not done():
+                    self._progress.wait(left)
+
+    def _pump_until(self, done: Callable[[], object], deadline: float) -> None:
+        while not self.closed:
+            left = deadline - _monotonic()
+            if left <= 0:
+                return
+            self._pump(left if left < IDLE_S else IDLE_S)
+            if done():
+                return
+            if self._acting:
+                self._step_aside()
+
+    def _step_aside(self) -> None:
+        """Lend the lead to a thread in `act`."""
+        self._leader = 0
+        self._lock.release()
+        while self._acting:
+            time.sleep(YIELD_S)
+        self._lock.acquire()
+        self._leader = get_ident()
+
+    def _serve(self) -> None:
+        """The link's own thread."""
+        while not self.closed:
+            if (
+                self._waiting
+                or self._acting
+                or _monotonic() - self._let_go_at < LEAD_KEPT_S
+                or not self._lock.acquire(False)
+            ):
+                time.sleep(LEAD_KEPT_S)
+                continue
+            self._leader = get_ident()
+            try:
+                while not (self._waiting or self._acting or self.closed):
+                    self._pump(IDLE_S)
+            finally:
+                self._let_go()
