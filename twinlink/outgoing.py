@@ -11,6 +11,7 @@ from .ranges import RangeSet
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
 SLACK_MESSAGES = 64
+MAX_HISTORIES = 16  # peers gone whose delays are still shown
 SAMPLES = 16384  # acks of each peer kept for percentiles: 4 MB
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
@@ -95,7 +96,8 @@ class Outgoing:
                 self.acknowledged += 1
             fields = (sequence, t4_mono_ns - sent_mono_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
             acks.append(_new_ack(Ack, fields))
-        self.acks[epoch].extend(acks)
+        if acks:
+            self.acks[epoch].extend(acks)  # whoever was waited for has been up
         return acks
 
     def consume(self, epoch: int, consumed: int) -> RangeSet | None:
@@ -135,6 +137,8 @@ class Outgoing:
         """A peer joined: it owes nothing for what was sent before."""
         self._consumed.setdefault(epoch, self.next)
         self._peers = frozenset(self._consumed)
+        if len(self.acks) >= MAX_HISTORIES:
+            self.acks.pop(next((old for old in self.acks if old not in self._peers), epoch), None)
         self.acks.setdefault(epoch, deque(maxlen=SAMPLES))
 
     def peer_down(self, epoch: int) -> RangeSet:

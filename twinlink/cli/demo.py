@@ -7,8 +7,9 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
-from .console import Output, Stop
+from .console import Output, Stop, log
 
+NAME = "twinlink demo"
 MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 
@@ -25,9 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="least time to play for each transport; whole rounds of the recording are played",
     )
-    parser.add_argument(
-        "--recording", type=Path, metavar="FILE", help="another SigMF recording than the committed one"
-    )
+    parser.add_argument("--recording", type=Path, metavar="FILE", help="another SigMF recording than the committed one")
     parser.add_argument("--json", action="store_true", help="the summary on stdout")
 
 
@@ -35,10 +34,13 @@ def run(given: argparse.Namespace) -> int:
     """Run it; 1 when a requirement is not met, 2 when a part failed."""
     from twinlink_demo import demo, outcome
 
-    settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or demo.example())
+    settings = demo.Settings(
+        given.out, tuple(given.transports.split(",")), given.seconds, given.recording or demo.example()
+    )
     with Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, outcome.text(summary))
+    log(NAME, f"report: {given.out / 'report.html'}")
     return int(summary["exit_code"])
 
 

@@ -1,0 +1,37 @@
+"""The conformance suite that every transport passes, ours and others'.
+
+A transport's own test is a class with a name and, where needed, a few attributes::
+
+    from twinlink.testing import TransportConformance
+
+    class TestMine(TransportConformance):
+        transport = "mine"           # as registered in the entry-point group twinlink.transports
+        driver = "my_driver"         # the module whose absence must be reported as TransportMissing
+
+Run it with pytest.  ``pytest.register_assert_rewrite("twinlink.testing")`` in a conftest.py, before the import, makes
+a failed assertion show its values.  docs/adding-a-transport.md says what a transport must do; here is how that is seen:
+
+| class      | what it holds a transport to                                                                   |
+|------------|------------------------------------------------------------------------------------------------|
+| Delivery   | payloads, limits, flows, order, both directions, bursts, handlers                              |
+| Acks       | every message acknowledged, what is missing is named                                           |
+| Peers      | who is up: nobody, several, late ones, ones that come back                                     |
+| Closing    | from every state within a second, nothing left behind                                          |
+| Strangers  | garbage, gaps, duplicates and reordering from programs that are not ours                       |
+| Opening    | wrong arguments, endpoints in use, a missing driver                                            |
+
+Environment: ``TWINLINK_TEST_SCALE`` (default 1) multiplies every patience on a slow machine.
+"""
+
+from .base import Conformance, ForeignPeer, free_endpoint, patience, wait_until
+from .closing import Closing
+from .delivery import Acks, Delivery
+from .opening import Opening
+from .peers import Peers
+from .strangers import Strangers
+
+__all__ = ["ForeignPeer", "TransportConformance", "free_endpoint", "patience", "wait_until"]
+
+
+class TransportConformance(Delivery, Acks, Peers, Closing, Strangers, Opening, Conformance):
+    """Everything a transport is held to; subclass it as ``TestSomething`` and set ``transport``."""

@@ -1,0 +1,255 @@
+"""What the parts of the suite share: endpoints, links that are closed at the end, and a peer made by hand."""
+
+import json
+import os
+import random
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+import twinlink
+from twinlink.transports import Endpoint, Transport, transport_class
+from twinlink.transports.base import make_options
+from twinlink.wire import HEADER_OCTETS, HELLO_TOPIC, MAX_PAYLOAD, Hello, Kind, ack_body, frame, parse
+
+SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
+CLOSE_S = 1.0  # the contract
+GENEROUS = 4  # a busy machine is no breach of it
+
+Open = Callable[..., twinlink.Link]
+Pair = tuple[twinlink.Link, twinlink.Link]
+
+
+def patience(seconds: float) -> float:
+    """``seconds``, or more on a machine that said it is slow (``TWINLINK_TEST_SCALE``)."""
+    return seconds * SCALE
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Return when ``condition()`` holds; fail after ``seconds`` (scaled)."""
+    deadline = time.monotonic() + patience(seconds)
+    while not condition():
+        assert time.monotonic() < deadline, f"did not come true within {patience(seconds):g} s"
+        time.sleep(0.005)
+
+
+def free_endpoint(ports: int = 2) -> str:
+    """``tcp/127.0.0.1:port`` with ``ports`` free ports from there up, below the range of outgoing connections."""
+    while True:
+        port = random.randrange(20000, 32000)
+        try:
+            for candidate in range(port, port + ports):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", candidate))
+        except OSError:
+            continue
+        return f"tcp/127.0.0.1:{port}"
+
+
+def receive_all(receiver: twinlink.Receiver, count: int, seconds: float = 30.0) -> list[twinlink.Message]:
+    """The next ``count`` messages; fails when they do not come, or when one more does."""
+    deadline = time.monotonic() + patience(seconds)
+    messages: list[twinlink.Message] = []
+    while len(messages) < count:
+        message = receiver.receive(timeout=deadline - time.monotonic())
+        assert message is not None, f"{len(messages)} of {count} messages came"
+        messages.append(message)
+    assert receiver.receive(timeout=0) is None
+    return messages
+
+
+def drain(link: twinlink.Link, *kinds: type[twinlink.Event]) -> list[Any]:
+    """The events so far, of these kinds."""
+    found = []
+    while (event := link.events().receive(timeout=0)) is not None:
+        found.append(event)
+    return [event for event in found if isinstance(event, kinds or twinlink.Event)]
+
+
+def malformed(link: twinlink.Link) -> dict[str, int]:
+    """How often the link has dropped what, by reason."""
+    return dict(link.stats()["malformed"])
+
+
+class ForeignPeer:
+    """A peer that speaks the wire format by hand, over a bare transport: it can do what a link never does."""
+
+    def __init__(self, transport: Transport, node: str = "foreign", epoch: int | None = None) -> None:
+        self.transport = transport
+        self.node = node
+        self.epoch = secrets.randbits(64) if epoch is None else epoch
+        self.flows: dict[str, int] = {}
+
+    def send(self, topic: str, octets: bytes) -> None:
+        """Any octets under any topic."""
+        self.transport.send(topic.encode(), octets)
+
+    def hello(self, *heard: int) -> None:
+        """Say hello, hearing these epochs."""
+        body = Hello(self.node, frozenset(heard), self.flows).encode()
+        self.transport.send(HELLO_TOPIC, frame(Kind.HELLO, self.epoch, 0, time.time_ns(), body))
+
+    def meet(self, link: twinlink.Link) -> None:
+        """Greet until the link says that it hears us; we are then among its peers."""
+
+        def heard() -> bool:
+            self.hello(link.epoch)
+            while (received := self.transport.receive(0.02)) is not None:
+                topic, octets = received
+                if topic == HELLO_TOPIC and parse(octets)[:2] == (Kind.HELLO, link.epoch):
+                    return self.epoch in Hello.decode(octets[HEADER_OCTETS:]).heard
+            return False
+
+        wait_until(heard)
+
+    def data(self, flow: str, sequence: int, payload: bytes = b"") -> None:
+        """A data message with any number."""
+        self.send(f"traffic/{flow}", frame(Kind.DATA, self.epoch, sequence, time.time_ns(), payload))
+
+    def ack(self, link: twinlink.Link, flow: str, consumed: int, *sequences: int) -> None:
+        """Acknowledge messages of the link."""
+        now = time.time_ns()
+        body = ack_body(link.epoch, consumed, [(sequence, now, now) for sequence in sequences])
+        self.send(f"ack/{flow}", frame(Kind.ACK, self.epoch, 0, now, body))
+
+    def close(self) -> None:
+        """Go without a word, as a killed program does."""
+        self.transport.close()
+
+
+MakeForeign = Callable[..., ForeignPeer]
+
+
+class Conformance:
+    """The attributes and fixtures that the parts of the suite use.
+
+    Attributes:
+        transport: its name.
+        options: for every link that is opened.
+        driver: top-level module that the transport needs and that may be missing; None if it needs none.
+        package: what the message about the missing driver must name; the same as ``driver`` when not given.
+        shares_endpoint: whether a second listener at an endpoint is accepted (most transports refuse).
+    """
+
+    transport: ClassVar[str]
+    options: ClassVar[dict[str, Any]] = {}
+    driver: ClassVar[str | None] = None
+    package: ClassVar[str | None] = None
+    shares_endpoint: ClassVar[bool] = False
+
+    @pytest.fixture
+    def endpoint(self) -> str:
+        """Where this test's links meet; override it for a transport that wants something else."""
+        return free_endpoint(transport_class(self.transport).ports)
+
+    @pytest.fixture
+    def opening(self, endpoint: str) -> Iterator[Open]:
+        """``opening("listen" or "connect", node=..., **options)``; closed at the end of the test."""
+        links: list[twinlink.Link] = []
+        threads = set(threading.enumerate())
+
+        def open_link(role: str, **options: Any) -> twinlink.Link:
+            links.append(self.open(role, endpoint, **options))
+            return links[-1]
+
+        yield open_link
+        for link in reversed(links):
+            link.close()
+        wait_until(lambda: not [t for t in set(threading.enumerate()) - threads if t.name.startswith("twinlink")])
+
+    def open(self, role: str, endpoint: str, **options: Any) -> twinlink.Link:
+        """A link; closing it is the caller's."""
+        arguments: dict[str, Any] = {role: endpoint, **self.options, **options}
+        return twinlink.open(self.transport, **arguments)
+
+    @pytest.fixture(params=["listen", "connect"])
+    def role(self, request: pytest.FixtureRequest) -> str:
+        """What the first of two links does."""
+        return str(request.param)
+
+    @pytest.fixture
+    def pair(self, opening: Open, role: str) -> Pair:
+        """Two links that are ready; the first listens, then connects."""
+        return self.ready_pair(opening, role)
+
+    def ready_pair(self, opening: Open, role: str = "listen", **options: Any) -> Pair:
+        """Two links that are ready."""
+        first = opening(role, node="first", **options)
+        second = opening(other(role), node="second", **options)
+        first.wait_ready(patience(10))
+        second.wait_ready(patience(10))
+        return first, second
+
+    @pytest.fixture
+    def foreign(self, endpoint: str) -> Iterator[MakeForeign]:
+        """Makes foreign peers at the other end of the endpoint."""
+        made: list[ForeignPeer] = []
+
+        def make(role: str = "connect", node: str = "foreign", epoch: int | None = None) -> ForeignPeer:
+            made.append(ForeignPeer(self.bare_transport(endpoint, role), node, epoch))
+            return made[-1]
+
+        yield make
+        for peer in made:
+            peer.close()
+
+    def bare_transport(self, endpoint: str, role: str) -> Transport:
+        """The transport without a link, for foreign octets."""
+        backend = transport_class(self.transport)
+        options = make_options(self.transport, backend.options_class, self.options)
+        transport = backend(Endpoint.parse(endpoint), role == "listen", MAX_PAYLOAD + HEADER_OCTETS, options)
+        transport.open()
+        return transport
+
+    def close_in_time(self, link: twinlink.Link) -> None:
+        """Close, and hold it to the contract."""
+        began = time.monotonic()
+        link.close()
+        took_s = time.monotonic() - began
+        assert took_s < patience(CLOSE_S * GENEROUS), f"close took {took_s:.1f} s"
+        assert link.closed
+
+    def plain(self, link: twinlink.Link) -> dict[str, Any]:
+        """The link's counters, proven to be plain data."""
+        stats: dict[str, Any] = json.loads(json.dumps(link.stats()))
+        return stats
+
+
+def other(role: str) -> str:
+    """The opposite role."""
+    return "connect" if role == "listen" else "listen"
+
+
+def in_thread(act: Callable[[], object]) -> "Running":
+    """Do something in a thread of its own."""
+    return Running(act)
+
+
+class Running:
+    """A thread that keeps what its function returned or raised."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+        self._result: object = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._act()
+        except BaseException as error:  # raised again in `result`
+            self._error = error
+
+    def result(self, seconds: float = 10.0) -> Any:
+        """What the function returned; fails when it does not end in time."""
+        self._thread.join(patience(seconds))
+        assert not self._thread.is_alive(), "hangs"
+        if self._error is not None:
+            raise self._error
+        return self._result

@@ -1,0 +1,235 @@
+"""Close from every state within a second, with nothing left behind."""
+
+# ruff: noqa: D102  (a test's name is its sentence)
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import twinlink
+from twinlink.transports import transport_class
+
+from .base import Conformance, MakeForeign, Open, drain, in_thread, other, patience, receive_all, wait_until
+
+LEAVES_WITHOUT_CLOSE = """
+import sys, threading, twinlink
+transport, endpoint, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+listener = twinlink.open(transport, listen=endpoint, **options)
+connector = twinlink.open(transport, connect=endpoint, **options)
+connector.wait_ready(30)
+listener.receiver("handled", handler=lambda message: None)
+threading.Thread(target=lambda: list(listener.receiver("iterated")), daemon=True).start()
+for _ in range(100):
+    connector.sender("handled").send(b"")
+"""
+
+
+class Closing(Conformance):
+    """From any state, in about a second, and nothing is left."""
+
+    def test_with_nobody_there_and_twice(self, opening: Open, role: str) -> None:
+        link = opening(role)
+        link.sender("flow").send(b"")
+        self.close_in_time(link)
+        self.close_in_time(link)
+        for use in (
+            lambda: link.sender("flow"),
+            lambda: link.receiver("flow"),
+            lambda: link.wait_ready(1),
+        ):
+            with pytest.raises(twinlink.LinkClosed):
+                use()
+
+    def test_with_messages_unread_and_unacknowledged(self, opening: Open, foreign: MakeForeign) -> None:
+        link = opening("listen")
+        peer = foreign()
+        peer.meet(link)
+        outbox, inbox = link.sender("out"), link.receiver("in")
+        for number in range(100):
+            peer.data("in", number, bytes(1000))
+            outbox.send(bytes(1000))
+        wait_until(lambda: link.stats()["received"]["in"]["queued"] == 100)
+        self.close_in_time(link)
+        assert [message.sequence for message in inbox] == list(range(100))  # what had come can still be read
+        assert inbox.receive() is None
+        assert len(drain(link, twinlink.PeerUp)) == 1
+        assert list(link.events()) == []
+        with pytest.raises(twinlink.LinkClosed):
+            outbox.send(b"")
+
+    @pytest.mark.parametrize("waiting_in", ["receive", "iteration", "events", "flush", "wait_ready", "send"])
+    def test_while_another_thread_waits(self, opening: Open, foreign: MakeForeign, waiting_in: str) -> None:
+        link = opening("listen", window=1024 * 1024, send_timeout=60.0)
+        if waiting_in != "wait_ready":
+            foreign().meet(link)
+            link.sender("flow").send(bytes(1024 * 1024))
+        entered = threading.Event()
+        waits: dict[str, Callable[[], Any]] = {
+            "receive": lambda: link.receiver("flow").receive(),
+            "iteration": lambda: list(link.receiver("flow")),
+            "events": lambda: list(link.events())[:0],
+            "flush": lambda: link.sender("flow").flush(60),
+            "wait_ready": lambda: link.wait_ready(60),
+            "send": lambda: link.sender("flow").send(bytes(1000)),
+        }
+
+        def wait() -> Any:
+            entered.set()
+            return waits[waiting_in]()
+
+        waiting = in_thread(wait)
+        assert entered.wait(patience(10))
+        time.sleep(0.05)  # most likely inside by now; if not, what follows must hold all the same
+        self.close_in_time(link)
+        try:
+            assert waiting.result(4) in (None, [])
+        except (twinlink.LinkClosed, twinlink.AckTimeout):
+            assert waiting_in in ("flush", "wait_ready", "send")
+
+    @pytest.mark.parametrize("thread", ["own", "waiting"])
+    def test_from_a_handler_in_the_middle_of_a_burst(self, opening: Open, thread: str) -> None:
+        first, second = self.ready_pair(opening)
+        closed = threading.Event()
+
+        def close(message: twinlink.Message) -> None:
+            if message.sequence == 20:
+                self.close_in_time(second)
+                closed.set()
+
+        second.receiver("flow", handler=close)
+        if thread == "waiting":
+            waiting = in_thread(second.receiver("other").receive)
+            time.sleep(0.05)  # as above
+        for _ in range(500):
+            first.sender("flow").send(b"")
+        assert closed.wait(patience(10))
+        self.close_in_time(second)
+        if thread == "waiting":
+            assert waiting.result() is None
+        wait_until(lambda: first.peers() == [])
+
+    def test_from_on_ack(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        second.receiver("flow")
+        closed = threading.Event()
+
+        def close(_: twinlink.Ack) -> None:
+            self.close_in_time(first)
+            closed.set()
+
+        first.sender("flow", on_ack=close).send(b"")
+        assert closed.wait(patience(10))
+
+    @pytest.mark.parametrize("how", ["closes", "falls silent"])
+    def test_from_an_event_handler_when_the_peer_goes(self, opening: Open, foreign: MakeForeign, how: str) -> None:
+        link = opening("listen")
+        problems: list[BaseException] = []
+        closed = threading.Event()
+
+        def close(event: twinlink.Event) -> None:
+            if isinstance(event, twinlink.PeerDown):
+                try:
+                    self.close_in_time(link)
+                except BaseException as error:
+                    problems.append(error)
+                closed.set()
+
+        link.events(handler=close)
+        if how == "closes":
+            with opening("connect") as peer:
+                peer.wait_ready(patience(10))
+                wait_until(link.peers)
+        else:
+            foreign().meet(link)
+        assert closed.wait(patience(10))
+        assert problems == []
+
+    def test_while_a_handler_blocks(self, opening: Open, role: str) -> None:
+        first, second = self.ready_pair(opening, other(role))
+        inside, release = threading.Event(), threading.Event()
+
+        def block(_: twinlink.Message) -> None:
+            inside.set()
+            release.wait(patience(30))
+
+        second.receiver("flow", handler=block)
+        first.sender("flow").send(b"")
+        assert inside.wait(patience(10))
+        try:
+            self.close_in_time(second)
+        finally:
+            release.set()
+        wait_until(lambda: not [t for t in threading.enumerate() if t.name == f"twinlink-{second.node}"])
+        opening(role).wait_ready(patience(10))  # what the blocked link held is free again
+
+    def test_while_threads_send(self, opening: Open, role: str) -> None:
+        for _ in range(5):
+            first, second = self.ready_pair(opening, role)
+            second.receiver("flow", handler=lambda message: None)
+
+            def send(link: twinlink.Link = first) -> None:
+                outbox = link.sender("flow")
+                while True:
+                    outbox.send(bytes(1000))
+
+            sending = [in_thread(send) for _ in range(2)]
+            wait_until(lambda link=first: link.sender("flow").stats()["acknowledged"] > 100)  # type: ignore[misc]
+            self.close_in_time(first)
+            for thread in sending:
+                with pytest.raises(twinlink.LinkClosed):
+                    thread.result()
+            second.close()
+
+    def test_the_endpoint_can_be_used_again_at_once(self, endpoint: str) -> None:
+        for number in range(5):
+            with self.open("listen", endpoint, node=f"l{number}") as listener:
+                with self.open("connect", endpoint, node=f"c{number}") as connector:
+                    connector.wait_ready(patience(10))
+                    connector.sender("flow").send(b"")
+                    connector.sender("flow").flush(patience(10))
+                assert [m.node for m in receive_all(listener.receiver("flow"), 1)] == [f"c{number}"]
+
+    def test_nothing_is_left_behind(self, endpoint: str) -> None:
+        def use() -> None:
+            with (
+                self.open("listen", endpoint) as listener,
+                self.open("connect", endpoint) as connector,
+            ):
+                connector.wait_ready(patience(10))
+                connector.sender("flow").send(bytes(100_000))
+                receive_all(listener.receiver("flow"), 1)
+            with pytest.raises(twinlink.TransportError):  # nor by a link that never came to be
+                self._open_twice(endpoint)
+
+        use()  # what a driver keeps for the whole process is there from now on
+        threads, descriptors = set(threading.enumerate()), open_descriptors()
+        for _ in range(3):
+            use()
+        gc.collect()
+        wait_until(lambda: set(threading.enumerate()) <= threads)
+        wait_until(lambda: len(open_descriptors()) <= len(descriptors))
+
+    def _open_twice(self, endpoint: str) -> None:
+        if self.shares_endpoint:
+            raise twinlink.TransportError("two listeners are welcome here")
+        with self.open("listen", endpoint):
+            self.open("listen", endpoint)
+
+    def test_an_interpreter_that_leaves_without_close_does_not_hang(self, endpoint: str) -> None:
+        transport_class(self.transport)
+        command = [sys.executable, "-c", LEAVES_WITHOUT_CLOSE, self.transport, endpoint, repr(self.options)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "Traceback" not in done.stderr
+
+
+def open_descriptors() -> list[str]:
+    """This process's open files, sockets and pipes."""
+    return [entry.name for entry in Path("/proc/self/fd").iterdir()]

@@ -1,0 +1,284 @@
+"""Messages arrive as they were sent, and the sender knows it."""
+
+# ruff: noqa: D102  (a test's name is its sentence)
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import twinlink
+from twinlink.wire import MAX_PAYLOAD
+
+from .base import Conformance, MakeForeign, Open, Pair, drain, in_thread, patience, receive_all, wait_until
+
+ORDER_EVENTS = (twinlink.Gap, twinlink.Duplicate, twinlink.Reordered, twinlink.Lost, twinlink.Malformed)
+SIZES = (0, 1, 31, 32, 33, 1023, 8191, 8192, 65503, 65504, 65536, 1_000_003, MAX_PAYLOAD - 1, MAX_PAYLOAD)
+
+
+class Delivery(Conformance):
+    """Payloads, limits, flows, order, both directions, bursts, handlers."""
+
+    def test_payloads_of_every_size_arrive_identical(self, pair: Pair) -> None:
+        first, second = pair
+        inbox, outbox = second.receiver("sizes"), first.sender("sizes")
+        sent = [random.Random(size).randbytes(size) for size in SIZES]
+        for number, payload in enumerate(sent):
+            assert outbox.send(payload) == number
+        outbox.flush(patience(30))
+        messages = receive_all(inbox, len(SIZES))
+        assert [len(message.payload) for message in messages] == list(SIZES)
+        assert all(bytes(message.payload) == payload for message, payload in zip(messages, sent, strict=True))
+        assert [message.sequence for message in messages] == list(range(len(SIZES)))
+        assert {(message.flow, message.node, message.epoch) for message in messages} == {
+            ("sizes", "first", first.epoch)
+        }
+
+    def test_payloads_of_every_type_arrive_identical(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        inbox, outbox = second.receiver("types"), first.sender("types")
+        samples = (np.arange(24) * (1 + 1j)).astype(np.complex64).reshape(2, 3, 4)
+        payloads: list[Any] = [
+            b"octets",
+            bytearray(b"octets"),
+            memoryview(b"octets")[1:4],
+            memoryview(bytes(8)).cast("H"),
+            samples,
+            samples.data,
+            samples[:0],
+            np.array(7, dtype=">i2"),
+            np.zeros(3, dtype=[("re", "<i2"), ("im", "<i2")]),
+        ]
+        for payload in payloads:
+            outbox.send(payload)
+        received = [bytes(message.payload) for message in receive_all(inbox, len(payloads))]
+        assert received == [memoryview(payload).tobytes() for payload in payloads]
+
+    def test_a_payload_may_be_changed_after_send(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        inbox, outbox = second.receiver("reused"), first.sender("reused")
+        buffer = bytearray(100_000)
+        for value in range(20):
+            buffer[:] = bytes([value]) * len(buffer)
+            outbox.send(buffer)
+        assert [set(bytes(message.payload)) for message in receive_all(inbox, 20)] == [{value} for value in range(20)]
+
+    def test_what_cannot_be_sent_is_refused_and_the_link_goes_on(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening, max_payload=100_000)
+        inbox, outbox = second.receiver("flow"), first.sender("flow")
+        with pytest.raises(twinlink.PayloadTooLarge, match="100001 octets"):
+            outbox.send(bytes(100_001))
+        with pytest.raises(twinlink.ConfigurationError, match="contiguous"):
+            outbox.send(np.zeros((4, 4))[:, ::2])
+        with pytest.raises(TypeError):
+            outbox.send("text")
+        assert outbox.send(bytes(100_000)) == 0
+        outbox.flush(patience(10))
+        assert len(receive_all(inbox, 1)[0].payload) == 100_000
+
+    def test_a_small_limit_still_lets_hellos_and_acks_through(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening, max_payload=10)
+        inbox, outbox = second.receiver("flow"), first.sender("flow")
+        for _ in range(500):
+            outbox.send(bytes(10))
+        outbox.flush(patience(10))
+        receive_all(inbox, 500)
+
+    def test_flows_never_mix(self, pair: Pair) -> None:
+        first, second = pair
+        names = ["a", "ab", "a.b", "a-b", "abc", "A", "a_", "0", "x" * 63]
+        inboxes = {name: second.receiver(name) for name in names}
+        outboxes = {name: first.sender(name) for name in names}
+        for number in range(50):
+            for name in names:
+                outboxes[name].send(f"{name} {number}".encode())
+        for name in names:
+            messages = receive_all(inboxes[name], 50)
+            assert [bytes(m.payload).decode() for m in messages] == [f"{name} {number}" for number in range(50)]
+            assert {message.flow for message in messages} == {name}
+            outboxes[name].flush(patience(10))
+        assert drain(second, *ORDER_EVENTS) == []
+
+    def test_a_flow_nobody_has_asked_for_yet_is_held(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        for number in range(100):
+            first.sender("later").send(bytes([number]))
+        first.sender("later").flush(patience(10))
+        assert [message.payload[0] for message in receive_all(second.receiver("later"), 100)] == list(range(100))
+
+    def test_both_directions_at_once(self, pair: Pair) -> None:
+        count = 3000
+        sizes = [random.Random(number).choice((0, 10, 1000, 20_000)) for number in range(count)]
+
+        def send(link: twinlink.Link) -> None:
+            for number, size in enumerate(sizes):
+                link.sender("traffic").send(number.to_bytes(4) + bytes(size))
+            link.sender("traffic").flush(patience(30))
+
+        def receive(link: twinlink.Link) -> list[int]:
+            return [int.from_bytes(m.payload[:4]) for m in receive_all(link.receiver("traffic"), count)]
+
+        senders = [in_thread(lambda link=link: send(link)) for link in pair]  # type: ignore[misc]
+        receivers = [in_thread(lambda link=link: receive(link)) for link in pair]  # type: ignore[misc]
+        assert [receiver.result(60) for receiver in receivers] == [list(range(count))] * 2
+        for sender in senders:
+            sender.result(60)
+        for link in pair:
+            assert drain(link, *ORDER_EVENTS) == []
+            sent, received = self.plain(link)["sent"]["traffic"], self.plain(link)["received"]["traffic"]
+            assert (sent["sent"], sent["acknowledged"], sent["lost"], sent["outstanding"]) == (count, count, 0, 0)
+            assert (received["received"], received["missing"], received["duplicates"]) == (count, 0, 0)
+
+    def test_a_burst_of_1000_times_100_kb_loses_nothing(self, pair: Pair) -> None:
+        if available_octets() < 2 * 1024**3:
+            pytest.skip("less than 2 GiB of memory available")
+        first, second = pair
+        inbox, outbox = second.receiver("burst"), first.sender("burst")
+        payload = random.Random(0).randbytes(100_000)
+        for number in range(1000):
+            outbox.send(number.to_bytes(4) + payload[4:])
+        outbox.flush(patience(30))
+        messages = receive_all(inbox, 1000)
+        assert [int.from_bytes(message.payload[:4]) for message in messages] == list(range(1000))
+        assert all(message.payload[4:] == payload[4:] for message in messages)
+        assert drain(first, *ORDER_EVENTS) + drain(second, *ORDER_EVENTS) == []
+
+    def test_a_handler_that_raises_is_reported_and_delivery_goes_on(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        seen = []
+
+        def handle(message: twinlink.Message) -> None:
+            seen.append(message.sequence)
+            if message.sequence % 2:
+                raise ValueError(f"odd {message.sequence}")
+
+        second.receiver("flow", handler=handle)
+        for _ in range(100):
+            first.sender("flow").send(b"")
+        first.sender("flow").flush(patience(10))
+        wait_until(lambda: len(seen) == 100)
+        assert seen == list(range(100))
+        wait_until(lambda: second.stats()["handler_errors"] == 50)
+        errors = drain(second, twinlink.HandlerError)
+        assert len(errors) == 50
+        assert "odd 1" in errors[0].error
+
+    def test_a_handler_may_send_and_wait(self, pair: Pair) -> None:
+        first, second = pair
+        back = second.sender("back")
+
+        def handle(message: twinlink.Message) -> None:
+            back.send(message.payload)
+            if message.sequence == 0:
+                back.flush(patience(10))
+
+        second.receiver("forth", handler=handle)
+        inbox = first.receiver("back")
+        for number in range(3000):  # more than Python's recursion limit
+            first.sender("forth").send(number.to_bytes(2))
+        assert [int.from_bytes(message.payload) for message in receive_all(inbox, 3000)] == list(range(3000))
+        back.flush(patience(10))
+        assert second.stats()["handler_errors"] == 0
+
+    def test_a_handler_that_waits_does_not_stop_what_comes_meanwhile(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        seen: list[int] = []
+        release = second.receiver("release")
+
+        def handle(message: twinlink.Message) -> None:
+            if message.sequence == 0:
+                assert release.receive(timeout=patience(10)) is not None
+            seen.append(message.sequence)
+
+        second.receiver("flow", handler=handle)
+        for _ in range(3000):
+            first.sender("flow").send(b"")
+        first.sender("release").send(b"")
+        wait_until(lambda: len(seen) == 3000)
+        assert seen == list(range(3000))
+
+    def test_a_handler_can_be_given_while_another_thread_waits(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        waiting = in_thread(lambda: second.receiver("quiet").receive(timeout=patience(60)))
+        seen = threading.Event()
+        first.sender("flow").send(b"held from before the handler came")
+        in_thread(lambda: second.receiver("flow", handler=lambda message: seen.set())).result()
+        assert seen.wait(patience(10))
+        first.sender("quiet").send(b"")
+        assert waiting.result() is not None
+
+
+class Acks(Conformance):
+    """Every message acknowledged; what is missing is named."""
+
+    def test_every_message_is_acknowledged_with_four_timestamps(self, pair: Pair) -> None:
+        first, second = pair
+        acks: list[twinlink.Ack] = []
+        outbox, inbox = first.sender("flow", on_ack=acks.append), second.receiver("flow")
+        for number in range(1000):
+            outbox.send(bytes(number))
+        outbox.flush(patience(30))
+        assert [ack.sequence for ack in acks] == list(range(1000))
+        messages = receive_all(inbox, 1000)
+        for ack, message in zip(acks, messages, strict=True):
+            assert (ack.sent_ns, ack.peer_received_ns) == (message.sent_ns, message.received_ns)
+            assert ack.sent_ns <= ack.peer_received_ns <= ack.peer_sent_ns <= ack.received_ns  # one host, one clock
+            assert ack.rtt_ns > 0
+            assert (ack.epoch, ack.flow) == (second.epoch, "flow")
+        stats = self.plain(first)["sent"]["flow"]
+        delays = stats["peers"][f"{second.epoch:016x}"]
+        assert (stats["sent"], stats["acknowledged"], stats["lost"]) == (1000, 1000, 0)
+        assert delays["rtt_ns"]["n"] == 1000
+        assert delays["rtt_ns"]["min"] == min(ack.rtt_ns for ack in acks)
+        assert delays["rtt_ns"]["max"] == max(ack.rtt_ns for ack in acks)
+        assert abs(delays["clock_offset_ns"]["offset"]) <= delays["clock_offset_ns"]["bound"]
+
+    def test_one_at_a_time(self, pair: Pair) -> None:
+        first, second = pair
+        outbox, inbox = first.sender("flow"), second.receiver("flow")
+        for number in range(300):
+            outbox.send(b"x")
+            outbox.flush(patience(10))
+            message = inbox.receive(timeout=patience(10))
+            assert message is not None
+            assert message.sequence == number
+
+    def test_flush_names_what_nobody_was_there_for(self, opening: Open, role: str) -> None:
+        outbox = opening(role).sender("flow")
+        for _ in range(3):
+            outbox.send(b"")
+        with pytest.raises(twinlink.AckTimeout, match="0-2") as caught:
+            outbox.flush(0.01)
+        assert caught.value.missing == ((0, 3),)
+        outbox.flush(0.01)  # said once
+        assert outbox.stats()["lost"] == 3
+
+    def test_flush_names_the_ranges_that_are_outstanding(self, opening: Open, foreign: MakeForeign) -> None:
+        link = opening("listen")
+        peer = foreign()
+        peer.meet(link)
+        outbox = link.sender("flow")
+        for _ in range(6):
+            outbox.send(b"")
+        peer.ack(link, "flow", 0, 1, 2, 4)
+        wait_until(lambda: outbox.stats()["acknowledged"] == 3)
+        with pytest.raises(twinlink.AckTimeout) as caught:
+            outbox.flush(0.05)
+        assert caught.value.missing == ((0, 1), (3, 4), (5, 6))
+        peer.ack(link, "flow", 5, 5)  # past 0 and 3 without having had them
+        wait_until(lambda: outbox.stats()["outstanding"] == 0)
+        assert [(lost.first, lost.end) for lost in drain(link, twinlink.Lost)] == [(0, 1), (3, 4)]
+        with pytest.raises(twinlink.AckTimeout) as caught:
+            outbox.flush(0.05)
+        assert caught.value.missing == ((0, 1), (3, 4))
+
+
+def available_octets() -> int:
+    """Memory that can be had without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

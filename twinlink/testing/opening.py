@@ -1,0 +1,94 @@
+"""What cannot be opened says why."""
+
+# ruff: noqa: D102  (a test's name is its sentence)
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import twinlink
+from twinlink.transports import names, transport_class
+
+from .base import Conformance, Open, patience
+
+WITHOUT_DRIVER = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == sys.argv[2]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+import twinlink  # needs no driver
+
+try:
+    twinlink.open(sys.argv[1], listen="tcp/127.0.0.1:7447")
+except twinlink.TransportMissing as error:
+    assert isinstance(error, ImportError)
+    print(error)
+"""
+
+
+class Opening(Conformance):
+    """Wrong arguments, endpoints in use, a missing driver."""
+
+    def test_its_name_is_known(self) -> None:
+        assert self.transport in names()
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            ({}, "exactly one of listen= and connect="),
+            ({"listen": "tcp/127.0.0.1:7447", "connect": "tcp/127.0.0.1:7447"}, "exactly one"),
+            ({"listen": "127.0.0.1:7447"}, "tcp/host:port"),
+            ({"listen": "tcp/127.0.0.1"}, "tcp/host:port"),
+            ({"listen": "tcp/127.0.0.1:0"}, "tcp/host:port"),
+            ({"connect": "tcp/127.0.0.1:65536"}, "tcp/host:port"),
+            ({"connect": "udp/127.0.0.1:7447"}, "tcp/host:port"),
+            ({"connect": "tcp/127.0.0.1:7447\n"}, "tcp/host:port"),
+            ({"connect": 7447}, "tcp/host:port"),
+            ({"connect": "tcp/127.0.0.1:7447", "no_such_option": 1}, "no_such_option"),
+            ({"connect": "tcp/127.0.0.1:7447", "node": ""}, "node"),
+            ({"connect": "tcp/127.0.0.1:7447", "node": "x" * 256}, "node"),
+            ({"connect": "tcp/127.0.0.1:7447", "window": 1000}, "window"),
+            ({"connect": "tcp/127.0.0.1:7447", "send_timeout": -1}, "send_timeout"),
+            ({"connect": "tcp/127.0.0.1:7447", "max_payload": 2**24 + 1}, "max_payload"),
+            ({"connect": "tcp/127.0.0.1:7447", "max_payload": -1}, "max_payload"),
+        ],
+    )
+    def test_wrong_arguments_say_what_is_right(self, arguments: dict[str, Any], says: str) -> None:
+        with pytest.raises(twinlink.ConfigurationError, match=says):
+            twinlink.open(self.transport, **arguments)
+
+    def test_the_last_port_must_exist(self) -> None:
+        ports = transport_class(self.transport).ports
+        if ports > 1:
+            with pytest.raises(twinlink.ConfigurationError, match=f"{ports} ports"):
+                twinlink.open(self.transport, connect=f"tcp/127.0.0.1:{65536 - ports + 1}", **self.options)
+
+    @pytest.mark.parametrize("flow", ["", "_link", "a/b", "a*", ".a", "-a", "a b", "ä", "x" * 64, "a\n", b"a", None])
+    def test_flow_names_that_cannot_be(self, opening: Open, flow: Any) -> None:
+        link = opening("listen")
+        for make in (link.sender, link.receiver):
+            with pytest.raises(twinlink.ConfigurationError, match="flow"):
+                make(flow)
+
+    def test_an_endpoint_in_use_is_an_error_that_names_it(self, opening: Open, endpoint: str) -> None:
+        if self.shares_endpoint:
+            pytest.skip("this transport lets listeners share an endpoint")
+        opening("listen")
+        with pytest.raises(twinlink.TransportError, match=endpoint) as caught:
+            opening("listen")
+        assert isinstance(caught.value, OSError)
+
+    def test_a_missing_driver_is_named(self) -> None:
+        if self.driver is None:
+            pytest.skip("this transport needs no driver")
+        command = [sys.executable, "-c", WITHOUT_DRIVER, self.transport, self.driver]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=False)
+        assert done.returncode == 0, done.stderr
+        assert "pip install" in done.stdout
+        assert (self.package or self.driver) in done.stdout
