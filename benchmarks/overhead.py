@@ -4,8 +4,8 @@
 
 Each round starts fresh processes, a reflector and a sender for each side of the comparison, and lets them work in turn,
 in blocks of 200 exchanges, so that a machine whose speed drifts is the same to both.  What is printed is the median
-over pairs of blocks of the ratio twinlink / raw, and the quartiles.  The raw side sends ``[topic, header + payload]`` and gets an ack of the same size back,
-with the socket options that twinlink sets; it neither tracks nor checks anything.
+over pairs of blocks of the ratio twinlink / raw, and the quartiles.  The raw side sends ``[topic, header + payload]``
+and gets an ack of the same size back; it neither tracks nor checks anything.
 
 ``rtt`` is what ``on_ack`` reports; ``flush`` is the time of ``send`` and ``flush`` together, both against the raw
 send-to-receive time.
@@ -67,26 +67,27 @@ class RawZenoh:
 
         from twinlink.transports.zenoh import ZenohOptions, ZenohTransport
 
+        self._zenoh = zenoh
         transport = ZenohTransport(Endpoint("127.0.0.1", port), listening, 1 << 24, ZenohOptions())
-        self.session = zenoh.open(transport._config())
+        self.session = zenoh.open(transport.config())
         self.subscriber = self.session.declare_subscriber(subscribe.decode() + "*")
         self.publishers: dict[bytes, zenoh.Publisher] = {}
-        self.policy = {
-            "congestion_control": zenoh.CongestionControl.BLOCK,
-            "reliability": zenoh.Reliability.RELIABLE,
-            "express": True,
-        }
 
     def send(self, topic: bytes, frame: bytes) -> None:
         if topic not in self.publishers:
-            self.publishers[topic] = self.session.declare_publisher(topic.decode(), **self.policy)
+            self.publishers[topic] = self.session.declare_publisher(
+                topic.decode(),
+                congestion_control=self._zenoh.CongestionControl.BLOCK,
+                reliability=self._zenoh.Reliability.RELIABLE,
+                express=True,
+            )
         self.publishers[topic].put(frame)
 
     def receive(self) -> bytes:
         return bytes(self.subscriber.recv().payload.to_bytes())
 
 
-RAW = {"zeromq": RawZeromq, "zenoh": RawZenoh}
+RAW: dict[str, type[RawZeromq] | type[RawZenoh]] = {"zeromq": RawZeromq, "zenoh": RawZenoh}
 
 
 Exchange = Callable[[], tuple[int, int]]  # one message and its ack: ns of the round trip, ns until flushed

@@ -54,7 +54,7 @@ class ZenohTransport(Transport):
         if self.options.one_io_thread:
             os.environ.setdefault("ZENOH_RUNTIME", ONE_IO_THREAD)
         try:
-            self._session = zenoh.open(self._config())
+            self._session = zenoh.open(self.config())
             # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
             self._subscriber = self._session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
             self._waker = self._session.declare_publisher(
@@ -75,7 +75,8 @@ class ZenohTransport(Transport):
                 if not self._patience:
                     self._waker.put(b"")
 
-    def _config(self) -> zenoh.Config:
+    def config(self) -> zenoh.Config:
+        """The session's configuration, every choice explicit."""
         options = self.options
         endpoints = [str(self.endpoint)]
         retry = {
