@@ -27,7 +27,7 @@ from .wire import FLOW_NAME, MAX_ACK_RECORDS, Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 LINGER_S = 0.5  # close waits this long for acks that are still outstanding
-CLOSE_S = 0.25  # and then this long for the thread that leads
+CLOSE_S = 0.4  # and then this long for the thread that leads
 
 _monotonic_ns = time.monotonic_ns
 
@@ -66,6 +66,7 @@ class Link:
         self._flows_lock = threading.Lock()
         self._last_frame_ns = 0
         self._next_hello_ns = 0
+        self._emptied_ns = 0  # when the transport was last found with nothing to read
 
         transport.open()
         self.reception.say(Kind.HELLO)
@@ -182,7 +183,9 @@ class Link:
         if self.reception.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
         if not self.lead.close(CLOSE_S) and not self.lead.held_here:
-            logger.warning("link to %s: a handler is running; the link ends when it returns", self.endpoint)
+            logger.warning(
+                "link to %s: a handler is running; its thread ends the link afterwards", self.endpoint
+            )
         _open_links.discard(self)
 
     def _give_back(self) -> None:
@@ -218,14 +221,17 @@ class Link:
                     received = self._transport.receive(0)
                     now = _monotonic_ns()
                     if received is None:
+                        self._emptied_ns = now
                         break
                 else:
                     reception.handle(received[0], received[1], now, False)
                 reception.send_batch()
             self._last_frame_ns = now
             self.lead.notify()
+        else:
+            self._emptied_ns = now
         if now >= self._next_hello_ns:
-            reception.keep_time(now)
+            reception.keep_time(now, self._emptied_ns)
             self._next_hello_ns = now + (HELLO_NS if reception.up else SEARCH_NS)
 
     def _check_flow(self, flow: str) -> None:

@@ -103,30 +103,31 @@ class Outgoing:
     def consume(self, epoch: int, consumed: int) -> RangeSet | None:
         """Peer ``epoch`` is done with every sequence below ``consumed``; what it thereby turned out to have lost."""
         known = self._consumed.get(epoch)
-        if known is None or not known < consumed <= self.next:
+        if known is not None and known < consumed <= self.next:
+            self._consumed[epoch] = consumed
+            self._free_window()
+        elif len(self._peers) < 2:
             return None
-        self._consumed[epoch] = consumed
-        return self._advance(epoch, consumed)
+        return self._skipped()
 
-    def _advance(self, epoch: int, consumed: int) -> RangeSet | None:
-        """Everything below ``consumed`` is done with at ``epoch``: free the window, see what it skipped."""
-        done = consumed if len(self._consumed) == 1 else min(self._consumed.values())
+    def _free_window(self) -> None:
+        """Take out of flight what every peer is done with."""
+        done = min(self._consumed.values())
         in_flight, first = self._in_flight, self._in_flight_first
         while first < done and in_flight:
             self.in_flight_octets -= in_flight.popleft()
             first += 1
         self._in_flight_first = first
-        awaited = self.awaited
-        if not awaited:
-            return None
+
+    def _skipped(self) -> RangeSet | None:
+        """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
         lost = None
+        awaited, consumed = self.awaited, self._consumed
         while awaited:
             sequence = next(iter(awaited))
-            if sequence >= consumed:
-                break
-            _, waiting = awaited[sequence]
-            if epoch not in waiting or len(waiting) > 1:
-                break  # somebody else has still to answer for it; looked at again when they do
+            for epoch in awaited[sequence][1]:
+                if consumed[epoch] <= sequence:
+                    return lost
             del awaited[sequence]
             lost = lost or RangeSet()
             lost.add(sequence, sequence + 1)
@@ -156,7 +157,7 @@ class Outgoing:
             lost.add(sequence, sequence + 1)
             self._lose(sequence, sequence + 1)
         if self._consumed:
-            self._advance(epoch, min(self._consumed.values()))
+            self._free_window()
         else:
             self._in_flight.clear()
             self._in_flight_first = self.next

@@ -25,7 +25,6 @@ class Peer:
 
     node: str
     epoch: int
-    heard_mono_ns: int
     flows: dict[str, int]
     up: bool = False
 
@@ -44,8 +43,8 @@ class PeerTable:
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
+        self.heard: dict[int, int] = {}  # epoch -> monotonic ns; whoever reads a frame of a known peer sets it
         self._peers: dict[int, Peer] = {}
-        self.up: frozenset[int] = frozenset()  # replaced, never changed: other threads read it
 
     def get(self, epoch: int) -> Peer | None:
         """The peer with this epoch, if it has said hello."""
@@ -64,15 +63,14 @@ class PeerTable:
             if len(self._peers) >= MAX_PEERS:
                 return False, []
             for other in self.all():
-                if other.node == hello.node and now_mono_ns - other.heard_mono_ns > RESTART_NS:
+                if other.node == hello.node and now_mono_ns - self.heard[other.epoch] > RESTART_NS:
                     changes += self._remove(other, "restarted")
                     replaced = other
-            peer = self._peers[epoch] = Peer(hello.node, epoch, now_mono_ns, hello.flows)
-        peer.heard_mono_ns = now_mono_ns
+            peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows)
+        self.heard[epoch] = now_mono_ns
         hears_us = self._epoch in hello.heard
         if hears_us and not peer.up:
             peer.up = True
-            self._renew()
             changes.append(Change(peer, None, replaced))
             return True, changes  # so that they learn at once that we hear them
         return not hears_us, changes
@@ -82,21 +80,22 @@ class PeerTable:
         peer = self._peers.get(epoch)
         return self._remove(peer, "closed") if peer else []
 
-    def expire(self, now_mono_ns: int) -> list[Change]:
-        """Take out whoever has been silent for too long."""
+    def expire(self, emptied_mono_ns: int) -> list[Change]:
+        """Take out whoever was silent for too long when the transport had last been read to its end.
+
+        Not whoever is silent now: hellos may wait behind data that nobody has got to yet.
+        """
         changes = []
         for peer in self.all():
-            if now_mono_ns - peer.heard_mono_ns > SILENT_NS:
+            if emptied_mono_ns - self.heard[peer.epoch] > SILENT_NS:
                 changes += self._remove(peer, "silent")
         return changes
 
-    def _remove(self, peer: Peer, reason: str) -> list[Change]:
-        del self._peers[peer.epoch]
-        if not peer.up:
-            return []
-        peer.up = False
-        self._renew()
-        return [Change(peer, reason)]
+    def excuse(self, now_mono_ns: int) -> None:
+        """This side was not listening (stopped, or in a long handler): nobody's silence counts so far."""
+        for epoch in self.heard:
+            self.heard[epoch] = now_mono_ns
 
-    def _renew(self) -> None:
-        self.up = frozenset(peer.epoch for peer in self._peers.values() if peer.up)
+    def _remove(self, peer: Peer, reason: str) -> list[Change]:
+        del self._peers[peer.epoch], self.heard[peer.epoch]
+        return [Change(peer, reason)] if peer.up else []

@@ -44,6 +44,7 @@ from .wire import (
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
+AWAY_NS = 1_200_000_000  # time is kept every half second; after such a pause this side was away, not the others
 
 _time_ns, _unpack_header, _pack_ack_one = time.time_ns, HEADER.unpack_from, ACK_ONE.pack
 
@@ -64,6 +65,7 @@ class Reception:
         self, transport: Transport, node: str, epoch: int, window: int, report: Callable[[Event], None]
     ) -> None:
         self.peers = PeerTable(epoch)
+        self._heard = self.peers.heard
         self.up: frozenset[int] = frozenset()
         self._peers_lock = threading.Lock()
         self.senders: dict[str, Sender] = {}
@@ -83,6 +85,7 @@ class Reception:
         self._batch_for: tuple[bytes, Stream] | None = None
         self._calls: deque[tuple[Callable[[Any], None], Any, str]] = deque()
         self._calling = False
+        self._kept_mono_ns = 0
 
     # The path of a message
 
@@ -92,6 +95,8 @@ class Reception:
             word, length, epoch, sequence, sent_ns = _unpack_header(frame)
             if length != len(frame) - HEADER_OCTETS:
                 check(frame)
+            if epoch in self._heard:
+                self._heard[epoch] = mono_ns
             if word == DATA_WORD:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
                 self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once)
@@ -304,9 +309,15 @@ class Reception:
         if answer:
             self.say(Kind.HELLO)
 
-    def keep_time(self, mono_ns: int) -> None:
-        """To be called when a hello is due: greet, and take out peers that have been silent for too long."""
-        self._changed(self.peers.expire(mono_ns))
+    def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
+        """To be called when a hello is due: greet, and take out peers that have been silent for too long.
+
+        ``emptied_mono_ns`` is when the transport was last found with nothing to read.
+        """
+        if now_mono_ns - self._kept_mono_ns > AWAY_NS:
+            self.peers.excuse(now_mono_ns)
+        self._kept_mono_ns = now_mono_ns
+        self._changed(self.peers.expire(emptied_mono_ns))
         self.say(Kind.HELLO)
         self._run_calls()
 
