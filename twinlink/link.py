@@ -56,6 +56,7 @@ class Link:
         self.epoch = secrets.randbits(64)
         self.max_payload = max_payload
         self.send_timeout = send_timeout
+        self.sending_ends = False
         self._window = window
         self._transport = transport
         self.lead = Lead(f"twinlink-{self.node}", self._pump, self._give_back)
@@ -179,13 +180,12 @@ class Link:
         """
         if self.closed:
             return
+        self.sending_ends = True  # first: acks could not settle, nor get through, while others go on sending
         senders = list(self.reception.senders.values())
         if self.reception.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
         if not self.lead.close(CLOSE_S) and not self.lead.held_here:
-            logger.warning(
-                "link to %s: a handler is running; its thread ends the link afterwards", self.endpoint
-            )
+            logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
         _open_links.discard(self)
 
     def _give_back(self) -> None:

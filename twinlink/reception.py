@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import events as ev
+from .errors import LinkClosed
 from .events import Event
 from .incoming import Incoming, Stream
 from .message import Message
@@ -214,6 +215,8 @@ class Reception:
         self._calling = True
         try:
             handler(argument)
+        except LinkClosed:
+            self.handler_errors += 1  # it wanted to send while the link is being closed: no news
         except Exception as error:  # whatever an application does must not stop delivery
             self.handler_errors += 1
             logger.exception("a handler of %s raised; delivery goes on", flow or "events")

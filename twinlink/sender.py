@@ -65,7 +65,7 @@ class Sender:
         core = self._core
         while True:
             with self._order:
-                if link.lead.closed:
+                if link.sending_ends:
                     raise LinkClosed(f"the link to {link.endpoint} is closed")
                 if core.fits(size):
                     frame = _pack(DATA_WORD, size, link.epoch, core.next, _time_ns()) + payload
@@ -77,8 +77,8 @@ class Sender:
 
     def _wait_for_room(self, size: int) -> None:
         link = self._link
-        link.wait(lambda: self._core.fits(size), link.send_timeout)
-        if not self._core.fits(size) and not link.closed:
+        link.wait(lambda: self._core.fits(size) or link.sending_ends, link.send_timeout)
+        if not self._core.fits(size) and not link.sending_ends:
             raise SendTimeout(
                 f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
                 f" ({self._core.in_flight_octets} octets not consumed): the peer is stalled or too slow; this message "
