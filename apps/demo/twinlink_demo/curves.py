@@ -1,0 +1,94 @@
+"""Figures of times: age of information, one-way delay, round-trip time."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from . import freshness
+from .evidence import Heard, Rebuilt
+
+WIDTH = 7.2
+COLOURS = ("#1c7ed6", "#e8590c", "#2b8a3e", "#862e9c")
+ZOOM_S = 0.12
+BINS = 400  # of the envelope
+
+Both = dict[str, tuple[Heard, Rebuilt]]
+
+
+def age(path: Path, found: Both) -> None:
+    """Per transport: the envelope over the run, and a few records close up."""
+    figure, grid = plt.subplots(
+        len(found), 2, squeeze=False, figsize=(WIDTH, 0.7 + 2.4 * len(found)), width_ratios=(2, 1)
+    )
+    for row, (name, (heard, rebuilt)), colour in zip(grid, found.items(), COLOURS, strict=False):
+        times, before, after = freshness.age(heard, rebuilt)
+        seconds = (times - heard.played_ns[0]) / 1e9
+        bins = np.minimum((seconds / max(seconds[-1], 1e-9) * BINS).astype(int), BINS - 1)
+        order = np.unique(bins)
+        top = np.array([before[bins == each].max() for each in order]) / 1e6
+        bottom = np.array([after[bins == each].min() for each in order]) / 1e6
+        centre = (order + 0.5) / BINS * seconds[-1]
+        row[0].fill_between(centre, bottom, top, color=colour, alpha=0.35, lw=0)
+        row[0].plot(centre, top, color=colour, lw=0.8)
+        row[0].set(ylabel="age (ms)", xlim=(0, seconds[-1]), ylim=(0, 1.08 * top.max()))
+        row[0].set_title(f"{name}: lowest to highest, over the run")
+
+        middle = seconds[len(seconds) // 2]
+        near = (seconds >= middle - ZOOM_S) & (seconds <= middle + 2 * ZOOM_S)
+        at = np.repeat((seconds[near] - middle) * 1000, 2)
+        row[1].plot(at, np.column_stack((before[near], after[near])).ravel() / 1e6, color=colour, lw=1.2)
+        row[1].set(xlim=(0, 1000 * ZOOM_S), ylim=(0, None))
+        row[1].set_title("close up")
+        for axis in row:
+            axis.grid(alpha=0.25)
+    grid[-1][0].set_xlabel("time (s)")
+    grid[-1][1].set_xlabel("time (ms)")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
+    """Per transport: one-way delay of each message, percentiles of the round-trip time, the clock's bound."""
+    figure, grid = plt.subplots(
+        len(found), 1, sharex=True, sharey=True, squeeze=False, figsize=(WIDTH, 0.7 + 2.6 * len(found))
+    )
+    for axis, (name, (heard, rebuilt)), colour in zip(grid[:, 0], found.items(), COLOURS, strict=False):
+        facts = summary["transports"][name]
+        seconds = (rebuilt.sent_ns - heard.played_ns[0]) / 1e9
+        values = np.maximum(freshness.one_way_ns(rebuilt), 1) / 1e6
+        axis.semilogy(seconds, values, ".", ms=2.2, color=colour, alpha=0.5, label=_label(facts))
+        rtt = facts["rtt_ns"]
+        if rtt:
+            for key, style in (("p50", "-"), ("p99", "--")):
+                value = rtt[key] / 1e6
+                axis.axhline(value, color="#222222", lw=1, ls=style, label=f"RTT {key} {value:.2f} ms")
+        axis.set(ylabel="time (ms)", xlim=(0, max(seconds[-1], 1e-9)))
+        axis.set_title(name)
+        axis.set_title(_clock(facts), loc="right", fontsize=8.5, fontweight="normal")
+        axis.grid(alpha=0.25, which="both", lw=0.4)
+        axis.legend(loc="upper right", ncols=3, markerscale=3, frameon=True, framealpha=0.9, edgecolor="none")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    top = max(float(freshness.one_way_ns(rebuilt).max()) for _, rebuilt in found.values()) / 1e6
+    rtts = [facts["rtt_ns"]["p99"] / 1e6 for facts in summary["transports"].values() if facts["rtt_ns"]]
+    grid[0, 0].set_ylim(top=3 * max([top, *rtts]))
+    grid[-1, 0].set_xlabel("time (s)")
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def _label(facts: dict[str, Any]) -> str:
+    one_way = facts["one_way_ns"]
+    return f"one-way delay, p50 {one_way['p50'] / 1e6:.2f} ms, p99 {one_way['p99'] / 1e6:.2f} ms"
+
+
+def _clock(facts: dict[str, Any]) -> str:
+    """What the link, which does not know that both ends read one clock, makes of the other end's."""
+    clock = facts["clock_offset_ns"]
+    if not clock:
+        return ""
+    return f"clock offset from acks: {clock['offset'] / 1e6:+.3f} ms, known to ±{clock['bound'] / 1e6:.3f} ms"

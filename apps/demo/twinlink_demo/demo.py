@@ -1,0 +1,162 @@
+"""The demo: each transport in turn, then the report.  What ran and how it ended is kept in run.json."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import twinlink_ran_emulator.recording
+from numpy.typing import NDArray
+from twinlink_ran_emulator.recording import Recording
+
+import twinlink
+from twinlink.transports import transport_class
+
+from .folder import Folder, write_json
+from .part import PartFailed
+from .progress import Progress
+from .session import Plan, Session, Stop
+
+RUN_FORMAT, RUN_VERSION = "twinlink-demo-run", 1
+SECONDS = 22.0
+EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"
+PACKAGES = ("pyzmq", "eclipse-zenoh", "numpy", "dapps", "asn1tools", "sigmf", "matplotlib", "rich")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for.
+
+    Attributes:
+        out: folder of the results.
+        transports: in the order to run.
+        seconds: least time to play for each transport; whole loops of the recording are played.
+        recording: what to play.
+    """
+
+    out: Path
+    transports: tuple[str, ...]
+    seconds: float
+    recording: Path
+
+
+def example() -> Path:
+    """The committed recording: of the checkout that this file belongs to, or else of the current directory."""
+    in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
+    return in_checkout if in_checkout.exists() else Path(EXAMPLE)
+
+
+def run(settings: Settings, stop: Stop) -> dict[str, Any]:
+    """Run everything and write the report; returns the summary (docs/demo.md).
+
+    Raises ConfigurationError, TransportMissing, RecordingError, OSError before anything has started.
+    """
+    recording = twinlink_ran_emulator.recording.read(settings.recording)
+    for name in settings.transports:
+        transport_class(name)
+        if name == "memory":
+            raise twinlink.ConfigurationError("transport 'memory' joins the two ends of one process, not processes")
+    folder = Folder(settings.out)
+    folder.prepare(list(settings.transports))
+    try:
+        with Progress(len(settings.transports)) as progress:
+            _run_transports(settings, recording, folder, stop, progress)
+            progress.phase("drawing the report")
+            from . import report  # only now: matplotlib is heavy, and must not be loaded while something is measured
+
+            return report.write(folder.path)
+    finally:
+        folder.release()
+
+
+def _run_transports(settings: Settings, recording: Recording, folder: Folder, stop: Stop, progress: Progress) -> None:
+    period_s = recording.grid.n_records * recording.period_ns / 1e9
+    loops = max(1, -int(-settings.seconds // period_s))
+    facts: dict[str, Any] = {
+        "format": RUN_FORMAT,
+        "format_version": RUN_VERSION,
+        "started_ns": time.time_ns(),
+        "ended_ns": None,
+        "interrupted": False,
+        "configuration": {
+            "transports": list(settings.transports),
+            "seconds": settings.seconds,
+            "recording": settings.recording.name,
+            "records": recording.grid.n_records,
+            "record_period_ns": recording.period_ns,
+            "loops": loops,
+            "n_prbs": recording.grid.n_prbs,
+            "scs_hz": recording.grid.scs_hz,
+            "centre_hz": recording.grid.centre_hz,
+        },
+        "versions": _versions(),
+        "system": _system(),
+        "transports": {},
+    }
+    np.savez_compressed(folder.truth, ue=recording.ue)
+    for name in settings.transports:
+        plan = Plan(name, recording, loops)
+        session = Session(plan, folder.transport(name), stop, progress)
+        progress.begin(name, plan.seconds)
+        failure = None
+        try:
+            session.run()
+        except PartFailed as error:
+            failure = {"part": error.part, "reason": error.reason, "last_lines": error.last_lines}
+            progress.result(f"{name}: {error}")
+        finally:
+            facts["transports"][name] = {"exit_codes": session.ended, "failure": failure,
+                                         "interrupted": session.interrupted}  # fmt: skip
+            facts["interrupted"] = stop.requested
+            facts["ended_ns"] = time.time_ns()
+            write_json(folder.run, facts)
+        if failure or stop.requested:
+            return
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"twinlink": twinlink.__version__, "python": platform.python_version()}
+    script = "from gnuradio import gr; print(gr.version())"  # in a process of its own: a wrong numpy may abort it
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    found["gnuradio"] = done.stdout.strip() if done.returncode == 0 else None
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _system() -> dict[str, Any]:
+    try:
+        names = platform.freedesktop_os_release()
+    except OSError:
+        names = {}
+    return {
+        "os": names.get("PRETTY_NAME", platform.system()),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
+
+
+def load(path: Path) -> tuple[dict[str, Any], NDArray[np.bool_]]:
+    """The facts of a run, and the UEs of its recording.  Raises ConfigurationError when there are none."""
+    folder = Folder(path)
+    file = folder.run
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        if facts["format"] != RUN_FORMAT or facts["format_version"] != RUN_VERSION:
+            raise ValueError(f"format {facts['format']} {facts['format_version']}")
+        with np.load(folder.truth) as arrays:
+            ue = arrays["ue"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise twinlink.ConfigurationError(f"{path} is no result of `twinlink demo`: {file.name}: {error}") from error
+    return facts, ue

@@ -1,0 +1,148 @@
+"""What one transport's run left behind, read back; whatever is missing, because a part died, is None or empty."""
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from twinlink_ran_emulator.recording import Recording, read
+from twinlink_ran_emulator.schema import RecordingError
+
+from .folder import PARTS, TransportFolder
+from .part import parse_events
+
+SUBCARRIERS_PER_PRB = 12
+PIECE = 512  # records
+
+Times = NDArray[np.int64]
+Cells = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the gNB played, with its truth.
+
+    Attributes:
+        samples: int16, ``(records, subcarriers, 2)``.
+        ue, interferer, blocked: bool, ``(records, n_prbs)``; ``ue`` without what the block took away.
+        freed: likewise: a UE would transmit there, had it not been for the block.
+        played_ns: Unix time of each record.
+    """
+
+    samples: NDArray[np.int16]
+    ue: Cells
+    interferer: Cells
+    blocked: Cells
+    freed: Cells
+    played_ns: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What the twin rebuilt, in the order of arrival.
+
+    Attributes:
+        samples: int16, ``(messages, subcarriers, 2)``; may end early when the twin was killed.
+        record: index of the record as played (E3 timestamp - 1), -1 where the RAN gave none.
+        sequence, epoch: of the message.
+        sent_ns, received_ns, analysed_ns: Unix time.
+        power_dbfs: float32, ``(messages, n_prbs)``.
+        occupied, interfered, prompt: bool, ``(messages, n_prbs)``: somebody transmits; an interferer does, settled
+            with hindsight, and as decided at the time.
+    """
+
+    samples: NDArray[np.int16]
+    record: Times
+    sequence: Times
+    epoch: NDArray[np.uint64]
+    sent_ns: Times
+    received_ns: Times
+    analysed_ns: Times
+    power_dbfs: NDArray[np.float32]
+    occupied: Cells
+    interfered: Cells
+    prompt: Cells
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One transport's run.
+
+    Attributes:
+        events: what each part logged.
+        exporter: the exporter's summary; empty when it left none.
+        n_prbs: of the carrier.
+    """
+
+    heard: Heard | None
+    rebuilt: Rebuilt | None
+    events: dict[str, list[dict[str, Any]]]
+    exporter: dict[str, Any]
+    n_prbs: int
+
+    def named(self, part: str, *names: str) -> list[dict[str, Any]]:
+        """Events of a part with one of these names."""
+        return [event for event in self.events[part] if event["event"] in names]
+
+    @property
+    def begin_ns(self) -> int | None:
+        """Time of the first record."""
+        if self.heard is not None and len(self.heard.played_ns):
+            return int(self.heard.played_ns[0])
+        if self.rebuilt is not None and len(self.rebuilt.sent_ns):
+            return int(self.rebuilt.sent_ns[0])
+        return None
+
+
+def load(folder: TransportFolder, ue: Cells) -> Evidence:
+    """Read a transport's folder; ``ue``, ``(records, n_prbs)``, is the truth of the recording that was played."""
+    events = {}
+    for part in PARTS:
+        log = folder.log(part)
+        events[part] = parse_events(log.read_bytes()) if log.exists() else []
+    exporter: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        exporter = json.loads(folder.exporter_summary.read_text(encoding="utf-8"))
+    n_prbs = ue.shape[1]
+    return Evidence(_heard(folder.heard, ue), _rebuilt(folder.rebuilt, n_prbs), events, exporter, n_prbs)
+
+
+def _heard(folder: Path, ue: Cells) -> Heard | None:
+    try:
+        played: Recording = read(folder / "heard.sigmf-meta")
+        with np.load(folder / "heard.npz") as arrays:
+            played_ns, blocked = arrays["played_ns"], arrays["blocked"]
+    except (RecordingError, OSError, ValueError, KeyError):
+        return None
+    freed = blocked & ue[np.arange(len(blocked)) % len(ue)]
+    return Heard(played.samples, played.ue, played.interferer > 0, blocked, freed, played_ns)
+
+
+def _rebuilt(folder: Path, n_prbs: int) -> Rebuilt | None:
+    try:
+        data = (folder / "rebuilt.sigmf-data").read_bytes()
+        with np.load(folder / "observations.npz") as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+        octets = n_prbs * SUBCARRIERS_PER_PRB * 4
+        whole = len(data) // octets * octets
+        return Rebuilt(
+            samples=np.frombuffer(data[:whole], "<i2").reshape(-1, n_prbs * SUBCARRIERS_PER_PRB, 2),
+            record=np.where(found["e3_timestamp"] > 0, found["e3_timestamp"] - 1, -1),
+            **{name: found[name] for name in ("sequence", "epoch", "sent_ns", "received_ns", "analysed_ns")},
+            **{name: found[name] for name in ("power_dbfs", "occupied", "interfered")},
+            prompt=found["interfered_prompt"],
+        )
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def prb_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Mean ``|x|^2`` of each PRB of each record in LSB^2, ``(records, n_prbs)``; a piece at a time, to save memory."""
+    pieces = [np.zeros((0, samples.shape[1] // SUBCARRIERS_PER_PRB), np.float32)]
+    for start in range(0, len(samples), PIECE):
+        values = np.square(samples[start : start + PIECE].astype(np.float32)).sum(axis=-1)
+        pieces.append(values.reshape(len(values), -1, SUBCARRIERS_PER_PRB).mean(axis=-1))
+    return np.concatenate(pieces)

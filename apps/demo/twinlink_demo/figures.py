@@ -1,0 +1,132 @@
+"""The figures of a demo.  matplotlib's Agg, after the run: nothing is drawn while something is measured."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from . import curves, waterfalls  # they import pyplot, which takes the backend
+from .evidence import Evidence
+from .folder import Folder
+
+STYLE: Any = {
+    "figure.dpi": 150,
+    "savefig.dpi": 150,
+    "figure.constrained_layout.use": True,
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure in the report.
+
+    Attributes:
+        transport: that it belongs to, None where it shows all of them.
+        path: the PNG.
+        title, caption: for the page.
+    """
+
+    transport: str | None
+    path: Path
+    title: str
+    caption: str
+
+
+def draw(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) -> list[Drawn]:
+    """Draw what the evidence allows.  Raises OSError."""
+    with mpl.rc_context(STYLE):
+        drawn = [figure for name in found for figure in _transport(folder, name, found[name], summary)]
+        drawn += _all(folder, found, summary)
+    return drawn
+
+
+def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str, Any]) -> list[Drawn]:
+    heard, rebuilt = evidence.heard, evidence.rebuilt
+    if heard is None or rebuilt is None or not len(heard.samples) or not len(rebuilt.samples):
+        return []
+    figures = folder.transport(name).figure
+    facts = summary["transports"][name]
+    samples = facts["samples"]
+    path = figures("spectrogram.png")
+    waterfalls.spectrogram(path, heard, rebuilt, name)
+    drawn = [
+        Drawn(
+            name,
+            path,
+            "What the gNB heard, and what the twin rebuilt",
+            f"Mean power of each PRB. {samples['compared']:,} complex samples compared, {samples['different']:,} "
+            "differ. The broad patches are UEs, the steady bars the interferer.",
+        )
+    ]
+    path = figures("prbs.png")
+    waterfalls.prbs(path, heard, rebuilt, name)
+    drawn.append(
+        Drawn(
+            name,
+            path,
+            "PRBs over time: occupancy, interferer, detection, block",
+            "Top: what the twin made of each PRB. Middle: the interferer as it was (outlined), what the twin found of "
+            "it, and the PRBs that the gNB kept free of UEs. Bottom: the share of PRBs in use.",
+        )
+    )
+    shown = _telling(facts["episodes"])
+    if shown is not None:
+        path = figures("block.png")
+        waterfalls.block(path, heard, rebuilt, shown, name)
+        drawn.append(
+            Drawn(
+                name,
+                path,
+                "One interferer, from on to off",
+                "As the twin saw it. Above, it comes on and the loop closes; below, it goes, the twin notices and "
+                "gives the PRBs back.",
+            )
+        )
+    return drawn
+
+
+def _telling(episodes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The episode that shows most: closed, and with most cells freed after its end."""
+    closed = [each for each in episodes if each["closed"]]
+    return max(closed, key=lambda each: each["freed_cells"], default=None)
+
+
+def _all(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) -> list[Drawn]:
+    whole = {
+        name: (evidence.heard, evidence.rebuilt)
+        for name, evidence in found.items()
+        if evidence.heard is not None and evidence.rebuilt is not None and len(evidence.rebuilt.sent_ns) > 1
+    }
+    if not whole:
+        return []
+    age, delay = folder.figure("age.png"), folder.figure("delay.png")
+    curves.age(age, whole)
+    curves.delay(delay, whole, summary)
+    return [
+        Drawn(
+            None,
+            age,
+            "Age of information",
+            "How long ago the gNB played the newest record that the twin has analysed. It grows by itself and drops "
+            "with each record; a record comes every "
+            f"{summary['configuration']['record_period_ns'] / 1e6:g} ms.",
+        ),
+        Drawn(
+            None,
+            delay,
+            "One-way delay and round-trip time",
+            "Each dot is one message: from the sender's stamp to the receiver's. Both ends read one clock here; "
+            "between two hosts it is known only to within the bound that is given, which the link takes from its acks.",
+        ),
+    ]

@@ -1,0 +1,157 @@
+"""Where a demo leaves its files, and how an earlier one gives way: only files that a demo has written are removed."""
+
+import fcntl
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from twinlink.errors import ConfigurationError
+
+MARK = ".twinlink-demo"
+RUN, TRUTH, SUMMARY, REPORT = "run.json", "truth.npz", "summary.json", "report.html"
+FIGURES = ("age.png", "delay.png")
+TRANSPORT_FIGURES = ("spectrogram.png", "prbs.png", "block.png")
+PARTS = ("emulator", "exporter", "replay")
+
+
+@dataclass(frozen=True, slots=True)
+class TransportFolder:
+    """Raw files and figures of one transport's run."""
+
+    path: Path
+
+    def log(self, part: str) -> Path:
+        """The events of a part, JSON Lines."""
+        return self.path / f"{part}.jsonl"
+
+    def said(self, part: str) -> Path:
+        """What a part said on stderr."""
+        return self.path / f"{part}.txt"
+
+    @property
+    def heard(self) -> Path:
+        """Folder of what the gNB played, with its truth."""
+        return self.path / "heard"
+
+    @property
+    def rebuilt(self) -> Path:
+        """Folder of what the twin rebuilt."""
+        return self.path / "twin"
+
+    @property
+    def exporter_summary(self) -> Path:
+        """Counters and delays of the exporter."""
+        return self.path / "exporter-summary.json"
+
+    def figure(self, name: str) -> Path:
+        """One of `TRANSPORT_FIGURES`."""
+        return self.path / name
+
+    def _files(self) -> list[Path]:
+        files = [self.exporter_summary, *map(self.figure, TRANSPORT_FIGURES)]
+        files += [name(part) for part in PARTS for name in (self.log, self.said)]
+        files += [self.heard / f"heard.{suffix}" for suffix in ("sigmf-data", "sigmf-meta", "npz")]
+        files += [self.rebuilt / name for name in ("rebuilt.sigmf-data", "rebuilt.sigmf-meta", "observations.npz")]
+        return files
+
+    def clear(self) -> None:
+        """Remove what a run leaves here, and the folders that are empty then."""
+        for file in self._files():
+            file.unlink(missing_ok=True)
+        for folder in (self.heard, self.rebuilt, self.path):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+class Folder:
+    """A demo-out.
+
+    Args:
+        path: the folder; need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    @property
+    def run(self) -> Path:
+        """What was run, with which outcome: the raw facts beside the transports' files."""
+        return self.path / RUN
+
+    @property
+    def truth(self) -> Path:
+        """``ue``, bool, ``(records, n_prbs)``: the recording's UEs before any block."""
+        return self.path / TRUTH
+
+    @property
+    def summary(self) -> Path:
+        """Every figure, and the verdict."""
+        return self.path / SUMMARY
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / REPORT
+
+    def figure(self, name: str) -> Path:
+        """One of `FIGURES`."""
+        return self.path / name
+
+    def transport(self, name: str) -> TransportFolder:
+        """The files of one transport."""
+        return TransportFolder(self.path / name)
+
+    def prepare(self, transports: list[str]) -> None:
+        """Make the folder ready for a run, in place of an earlier one.
+
+        Raises ConfigurationError when something else is in it, or another demo is at work there; OSError.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        mark = self.path / MARK
+        if not mark.is_file() and any(self.path.iterdir()):
+            raise ConfigurationError(
+                f"{self.path} holds files that are not of an earlier demo; name another folder with --out"
+            )
+        self._lock = mark.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"another demo is writing to {self.path}; name another folder with --out"
+            ) from None
+        self._lock.seek(0)
+        for name in _names(self._lock.read()):
+            self.transport(name).clear()
+        for file in (self.run, self.truth, self.summary, self.report, *map(self.figure, FIGURES)):
+            file.unlink(missing_ok=True)
+        self._lock.seek(0)
+        self._lock.truncate()
+        json.dump({"what": "written by twinlink demo, which replaces its own files here", "transports": transports},
+                  self._lock)  # fmt: skip
+        self._lock.flush()
+        for name in transports:
+            self.transport(name).path.mkdir(exist_ok=True)
+
+    def release(self) -> None:
+        """Let another demo write here."""
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+
+def _names(text: str) -> list[str]:
+    """The transports of the earlier run; a name never leads out of the folder."""
+    try:
+        names = json.loads(text)["transports"]
+    except (ValueError, TypeError, KeyError):
+        return []
+    return [name for name in names if isinstance(name, str) and name not in ("", ".", "..") and "/" not in name]
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file whole or not at all.  Raises OSError."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    part.replace(path)

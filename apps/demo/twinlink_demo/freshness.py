@@ -1,0 +1,50 @@
+"""How old the twin's knowledge is, and how long messages took.  All parts of the demo read one host's clock."""
+
+from typing import Any
+
+import numpy as np
+
+from .evidence import Heard, Rebuilt, Times
+
+
+def spread(values: Times) -> dict[str, int] | None:
+    """Number, minimum, nearest-rank percentiles and maximum; None without values."""
+    if not len(values):
+        return None
+    ordered = np.sort(values)
+    last = len(ordered) - 1
+    rank = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+    return {"n": len(ordered), "min": int(ordered[0])} | {
+        name: int(ordered[round(share * last)]) for name, share in rank.items()
+    } | {"max": int(ordered[-1])}  # fmt: skip
+
+
+def one_way_ns(rebuilt: Rebuilt) -> Times:
+    """Header stamped by the sender to message taken in by the receiver, one for each message (RFC 7679)."""
+    return np.asarray(rebuilt.received_ns - rebuilt.sent_ns)
+
+
+def age(heard: Heard, rebuilt: Rebuilt) -> tuple[Times, Times, Times]:
+    """Age of information of the twin: time since the newest analysed record was played by the gNB.
+
+    Returns the times at which it drops (Unix ns), and the age just before (a peak; from the second drop on, the first
+    one repeats its value after) and just after.
+    """
+    valid = (rebuilt.record >= 0) & (rebuilt.record < len(heard.played_ns))
+    analysed, played = rebuilt.analysed_ns[valid], heard.played_ns[rebuilt.record[valid]]
+    order = np.argsort(analysed, kind="stable")
+    analysed, newest = analysed[order], np.maximum.accumulate(played[order]) if len(order) else played
+    last = np.flatnonzero(np.diff(analysed, append=-1) != 0)  # of records analysed at once, what counts is the newest
+    analysed, newest = analysed[last], newest[last]
+    before = analysed - np.concatenate((newest[:1], newest[:-1]))
+    return analysed, before, analysed - newest
+
+
+def age_summary(heard: Heard, rebuilt: Rebuilt) -> dict[str, Any] | None:
+    """Mean over time and the spread of the peaks; None without two records."""
+    analysed, before, after = age(heard, rebuilt)
+    if len(analysed) < 2:
+        return None
+    width = np.diff(analysed)
+    mean = float(((after[:-1] + before[1:]) / 2 * width).sum() / width.sum())
+    return {"mean": round(mean), "peak": spread(before[1:])}

@@ -1,0 +1,164 @@
+"""The control loop, one episode of the interferer at a time: on, seen, asked, installed, obeyed, seen to work."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .evidence import Evidence, Heard, prb_power
+from .score import on_air
+
+STRONG_DB = 6.0  # an interferer that much above the floor, and ...
+LONG_NS = 1_000_000_000  # ... that long on the air has to be blocked, ...
+STALL_NS = 250_000_000  # ... unless the machine was too busy to play it: longer than that between two records
+FREE_SHARE = 0.05  # of the cells freed by the block in which the twin may see energy all the same
+FREE_CELLS = 20  # fewer say nothing
+AFTER_RECORDS = 200  # in which a block may outlast the interferer
+SOON_NS = 3_000_000_000  # the end of an interferer is seen within that time, or not at all
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An interferer that came on.
+
+    Attributes:
+        prbs: that it covers.
+        first_record, end_record: as played, half open.
+        on_ns: time at which its first record was played.
+        duration_ns: up to its last record.
+        inr_db: its power above the floor where no UE is, None where it is never seen alone.
+        required: strong and long enough that it has to be blocked, and played without a stall.
+        proposed_ns: when the twin first asked for a block of all its PRBs; None when it never did.
+        installed_ns: when the gNB acknowledged that all of them are blocked; likewise.
+        applied_record: the first record that was played with all of them blocked; likewise.
+        freed_cells: PRBs of records after its end from which the block kept UEs away.
+        freed_busy: of these, those in which the twin saw energy.
+        end_seen_ns: when the twin said that it is gone from all of them; None when it did not before the run ended.
+        closed: installed, applied, and seen to work: the freed cells are free, or the twin saw its end.
+    """
+
+    prbs: tuple[int, ...]
+    first_record: int
+    end_record: int
+    on_ns: int
+    duration_ns: int
+    inr_db: float | None
+    required: bool
+    proposed_ns: int | None
+    installed_ns: int | None
+    applied_record: int | None
+    freed_cells: int
+    freed_busy: int
+    end_seen_ns: int | None
+    closed: bool
+
+    @property
+    def time_to_block_ns(self) -> int | None:
+        """From interferer on to block installed."""
+        return None if self.installed_ns is None else self.installed_ns - self.on_ns
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the summary."""
+        return asdict(self) | {"prbs": list(self.prbs), "time_to_block_ns": self.time_to_block_ns}
+
+
+def episodes(evidence: Evidence) -> list[Episode]:
+    """Every episode that was played; empty when the gNB's record is missing."""
+    heard = evidence.heard
+    if heard is None or not len(heard.played_ns):
+        return []
+    power = prb_power(heard.samples)
+    return [_episode(evidence, heard, power, *which) for which in _rectangles(heard)]
+
+
+def _rectangles(heard: Heard) -> list[tuple[tuple[int, ...], int, int]]:
+    """PRBs that come on together, first record, and the record in which the first of them is gone."""
+    truth = heard.interferer
+    before = np.vstack([np.zeros((1, truth.shape[1]), bool), truth[:-1]])
+    came = truth & ~before
+    found = []
+    for first in np.flatnonzero(came.any(axis=1)):
+        prbs = np.flatnonzero(came[first])
+        gone = ~truth[first:, prbs].all(axis=1)
+        end = int(first + gone.argmax()) if gone.any() else len(truth)
+        found.append((tuple(map(int, prbs)), int(first), end))
+    return found
+
+
+def _episode(
+    evidence: Evidence, heard: Heard, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int
+) -> Episode:
+    on_ns = int(heard.played_ns[first])
+    over_ns = int(heard.played_ns[end]) if end < len(heard.played_ns) else None
+    last_ns = int(heard.played_ns[end - 1]) if over_ns is None else over_ns
+    wanted = set(prbs)
+    covering = [event for event in evidence.named("exporter", "block-installed") if wanted <= set(event["prbs"])]
+    installed_ns = _first(covering, "installed_ns", on_ns, last_ns)
+    asked = [event for event in evidence.named("replay", "proposed") if wanted <= set(event["prbs"])]
+    proposed_ns = _first(asked, "time_ns", on_ns, last_ns)
+    obeyed = np.flatnonzero(heard.blocked[first:end, list(prbs)].all(axis=1))
+    applied = int(first + obeyed[0]) if len(obeyed) else None
+    inr_db = _inr_db(heard, power, prbs, first, end)
+    cells, busy = _freed(evidence, heard, prbs, first, end)
+    end_seen_ns = None if over_ns is None else _end_seen(evidence, wanted, over_ns)
+    works = end_seen_ns is not None or (cells >= FREE_CELLS and busy <= FREE_SHARE * cells)
+    steady = int(np.diff(heard.played_ns[first : end + 1]).max(initial=0)) <= STALL_NS
+    # An interferer hides what lies under it, and the twin waits a while before it calls it gone: at the end of a run
+    # neither can be seen.
+    unseen = over_ns is None or int(heard.played_ns[-1]) - over_ns < LONG_NS
+    closed = installed_ns is not None and applied is not None and (works or unseen)
+    return Episode(
+        prbs=prbs,
+        first_record=first,
+        end_record=end,
+        on_ns=on_ns,
+        duration_ns=last_ns - on_ns,
+        inr_db=inr_db,
+        required=(inr_db is None or inr_db >= STRONG_DB) and last_ns - on_ns >= LONG_NS and steady,
+        proposed_ns=proposed_ns,
+        installed_ns=installed_ns,
+        applied_record=applied,
+        freed_cells=cells,
+        freed_busy=busy,
+        end_seen_ns=end_seen_ns,
+        closed=closed,
+    )
+
+
+def _first(events: list[dict[str, Any]], key: str, begin_ns: int, end_ns: int) -> int | None:
+    times = [int(event[key]) for event in events if begin_ns <= event[key] <= end_ns]
+    return min(times, default=None)
+
+
+def _inr_db(heard: Heard, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int) -> float | None:
+    """Mean power over the floor, in dB; the floor is the mean power of the cells without anybody."""
+    alone = np.zeros_like(heard.ue)
+    alone[first:end, list(prbs)] = True
+    alone &= heard.interferer & ~heard.ue
+    nobody = ~heard.ue & ~heard.interferer
+    if not alone.any() or not nobody.any():
+        return None
+    floor = max(float(power[nobody].mean()), 1e-9)
+    return round(float(10 * np.log10(max(float(power[alone].mean()), 1e-9) / floor)), 2)
+
+
+def _freed(evidence: Evidence, heard: Heard, prbs: tuple[int, ...], first: int, end: int) -> tuple[int, int]:
+    """Cells that the block took from a UE after the interferer's end, and those in which the twin saw energy."""
+    rebuilt = evidence.rebuilt
+    if rebuilt is None:
+        return 0, 0
+    n_records = len(heard.freed)
+    rows, index = slice(end, end + AFTER_RECORDS), list(prbs)
+    came = on_air(np.ones(len(rebuilt.record), bool), rebuilt, n_records, False)[rows]
+    free = heard.freed[rows, index] & ~heard.interferer[rows, index] & came[:, None]
+    seen = on_air(rebuilt.occupied, rebuilt, n_records, False)[rows, index]
+    return int(free.sum()), int((free & seen).sum())
+
+
+def _end_seen(evidence: Evidence, wanted: set[int], over_ns: int) -> int | None:
+    """When the twin first said, soon after the end, that none of these PRBs is interfered with."""
+    for event in evidence.named("replay", "interference", "interference-ended"):
+        if over_ns <= event["time_ns"] <= over_ns + SOON_NS and not wanted & set(event.get("prbs", ())):
+            return int(event["time_ns"])
+    return None

@@ -1,0 +1,227 @@
+"""The summary of a demo: every figure, the requirements, and the verdict."""
+
+import signal
+from typing import Any
+
+import numpy as np
+
+from . import freshness, loop, score
+from .evidence import Evidence
+from .folder import PARTS
+from .part import how_it_ended
+from .progress import prbs_text
+
+FORMAT, VERSION = "twinlink-demo-summary", 1
+MET, NOT_MET, PART_FAILED = 0, 1, 2
+ON_ITS_WAY_NS = 1_000_000_000
+LATE_MS = 100.0
+
+
+def summarise(facts: dict[str, Any], evidence: dict[str, Evidence]) -> dict[str, Any]:
+    """The summary (docs/demo.md) of a run's facts and each transport's evidence."""
+    transports = {name: _transport(found, facts["transports"][name]) for name, found in evidence.items()}
+    failed = [f"{name}: {text}" for name, found in transports.items() for text in found["failed"]]
+    broken = any(facts["transports"][name]["failure"] for name in facts["transports"])
+    left_out = [name for name in facts["configuration"]["transports"] if name not in transports]
+    failed += [f"{name}: did not run" for name in left_out]
+    if facts["interrupted"]:
+        failed.append("interrupted before the end")
+    code = PART_FAILED if broken else NOT_MET if failed else MET
+    return {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "verdict": {MET: "passed", NOT_MET: "failed", PART_FAILED: "broken off"}[code],
+        "exit_code": code,
+        "failed": failed,
+        "notes": [note for name in evidence for note in _notes(name, evidence[name])],
+        **{key: facts[key] for key in ("started_ns", "ended_ns", "configuration", "versions", "system")},
+        "transports": transports,
+    }
+
+
+def _transport(evidence: Evidence, fact: dict[str, Any]) -> dict[str, Any]:
+    heard, rebuilt = evidence.heard, evidence.rebuilt
+    messages = score.counts(heard, rebuilt, evidence.exporter)
+    samples = {"compared": 0, "different": 0, "records_not_played": 0, "bit_identical": None}
+    detection = occupancy = prompt = one_way = age = None
+    if rebuilt is not None:
+        one_way = freshness.spread(freshness.one_way_ns(rebuilt))
+        if heard is not None:
+            samples = score.samples(heard, rebuilt)
+            detection = score.detection(heard, rebuilt, rebuilt.interfered).as_dict()
+            prompt = score.detection(heard, rebuilt, rebuilt.prompt).as_dict()
+            occupancy = score.occupancy(heard, rebuilt).as_dict()
+            age = freshness.age_summary(heard, rebuilt)
+    rtt, clock = _delays(evidence.exporter)
+    episodes = loop.episodes(evidence)
+    blocking = np.array([time for each in episodes if (time := each.time_to_block_ns) is not None], np.int64)
+    to_block = freshness.spread(blocking)
+    decisions = _decisions(evidence)
+    found: dict[str, Any] = {
+        **messages,
+        "bit_identical": samples["bit_identical"],
+        "detection_precision": detection and detection["precision"],
+        "detection_recall": detection and detection["recall"],
+        "loop_closed": any(each.closed for each in episodes) and all(each.closed for each in episodes if each.required),
+        "interferer_on_to_block_ns": to_block and to_block["p50"],
+        "rtt_p50_ns": rtt and rtt["p50"],
+        "rtt_p99_ns": rtt and rtt["p99"],
+        "samples": samples,
+        "detection": detection,
+        "detection_prompt": prompt,
+        "occupancy": occupancy,
+        "decisions": decisions,
+        "time_to_block_ns": to_block,
+        "rtt_ns": rtt,
+        "one_way_ns": one_way,
+        "clock_offset_ns": clock,
+        "age_ns": age,
+        "episodes": [each.as_dict() for each in episodes],
+        "parts": {"exit_codes": fact["exit_codes"], "failure": fact["failure"], "interrupted": fact["interrupted"]},
+    }
+    return {**found, "failed": _unmet(found, episodes)}
+
+
+def _delays(exporter: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Round-trip times and clock offset as the exporter's end of the link saw them, towards the one twin."""
+    for peer in exporter.get("spectrum", {}).get("peers", {}).values():
+        if peer["rtt_ns"]:
+            return peer["rtt_ns"], peer["clock_offset_ns"]
+    return None, None
+
+
+def _decisions(evidence: Evidence) -> dict[str, int]:
+    """Decisions of the twin, renewals included, and what became of them; the very last may still be on their way."""
+    proposed = evidence.named("replay", "proposed")
+    results = evidence.named("replay", "block-result")
+    end_ns = max((event["time_ns"] for event in evidence.events["replay"]), default=0)
+    open_ns = [
+        event["time_ns"]
+        for event in proposed
+        if not any(result["id"] == event["id"] and result["time_ns"] >= event["time_ns"] for result in results)
+    ]
+    return {
+        "proposed": len(proposed),
+        "answered": len(proposed) - len(open_ns),
+        "unanswered": sum(time_ns < end_ns - ON_ITS_WAY_NS for time_ns in open_ns),
+        "rejected": sum(result["status"] == "rejected" for result in results),
+    }
+
+
+def _notes(name: str, evidence: Evidence) -> list[str]:
+    """What a reader of the figures should know."""
+    late_ms = max((event["late_max_ms"] or 0 for event in evidence.named("emulator", "done")), default=0)
+    if late_ms < LATE_MS:
+        return []
+    return [
+        f"{name}: records were played up to {late_ms:.0f} ms late: this machine was busy, which shows in every time"
+    ]
+
+
+def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
+    """What is not as it must be, in words."""
+    failed = []
+    failure = found["parts"]["failure"]
+    if found["parts"]["interrupted"] and not found["played"]:
+        return ["nothing was played"]
+    if failure:
+        failed.append(f"the {failure['part']} {failure['reason']}")
+    expected = {("replay", 1)}  # records are missing: counted below
+    if failure or found["parts"]["interrupted"]:  # stopped before it could listen to the signal
+        expected |= {(part, -signal.SIGTERM) for part in PARTS}
+    for part, code in found["parts"]["exit_codes"].items():
+        if code and not (failure and failure["part"] == part) and (part, code) not in expected:
+            failed.append(f"the {part} did not end cleanly: {how_it_ended(code)}")
+    for what in ("lost", "duplicated"):
+        if found[what] is None:
+            failed.append(f"it is not known how many messages were {what}: a part left no record")
+        elif found[what]:
+            failed.append(f"{found[what]} of {found['sent'] or found['played']} messages {what}")
+    samples = found["samples"]
+    if samples["bit_identical"] is None:
+        failed.append("the rebuilt samples could not be compared: there are none")
+    elif not samples["bit_identical"]:
+        text = f"{samples['different']} of {samples['compared']} rebuilt samples differ from what the gNB heard"
+        if samples["records_not_played"]:
+            text += f", {samples['records_not_played']} records were never played"
+        failed.append(text)
+    decisions = found["decisions"]
+    if decisions["unanswered"]:
+        failed.append(f"{decisions['unanswered']} of {decisions['proposed']} decisions were not answered")
+    if not found["loop_closed"]:
+        failed.append(_open(episodes))
+    return failed
+
+
+def _open(episodes: list[loop.Episode]) -> str:
+    if not episodes:
+        return "the loop did not close: no interferer was played"
+    for each in episodes:
+        if each.required and not each.closed:
+            where = f"the loop did not close for the interferer on PRBs {prbs_text(list(each.prbs))}"
+            where += f" from record {each.first_record}"
+            if each.proposed_ns is None:
+                return f"{where}: the twin asked for no block"
+            if each.installed_ns is None:
+                return f"{where}: the block was not installed"
+            if each.applied_record is None:
+                return f"{where}: the gNB did not apply the block"
+            return f"{where}: the twin saw neither free PRBs nor the interferer's end"
+    return "the loop did not close: no interferer was blocked, and none was strong and long enough to have to be"
+
+
+def text(summary: dict[str, Any]) -> str:
+    """The summary for a person at a terminal."""
+    names = list(summary["transports"])
+    lines = ["".join([f"{'':34}", *(f"{name:>14}" for name in names)])] if names else []
+    for title, cell in ROWS:
+        lines.append("".join([f"{title:34}", *(f"{cell(summary['transports'][name]):>14}" for name in names)]))
+    if not names:
+        lines = []
+    lines.append(f"{summary['verdict']}" + "".join(f"\n  {text}" for text in summary["failed"]))
+    lines += [f"note: {text}" for text in summary["notes"]]
+    return "\n".join(lines)
+
+
+def number(value: float | None, form: str = "{:,}") -> str:
+    """A value for a table, or a dash."""
+    return "-" if value is None else form.format(value)
+
+
+def ms(value: float | None) -> str:
+    """Nanoseconds as milliseconds, or a dash."""
+    return "-" if value is None else f"{value / 1e6:.3f} ms" if value < 10e6 else f"{value / 1e6:.1f} ms"
+
+
+def yes(value: bool | None) -> str:
+    """For a table."""
+    return "-" if value is None else "yes" if value else "NO"
+
+
+def part_of(found: dict[str, Any], *path: str) -> Any:
+    """A nested value, None where a step is missing."""
+    value: Any = found
+    for key in path:
+        value = value[key] if value is not None else None
+    return value
+
+
+ROWS: tuple[tuple[str, Any], ...] = (
+    ("messages sent", lambda found: number(found["sent"])),
+    ("messages received", lambda found: number(found["received"])),
+    ("lost / duplicated", lambda found: f"{number(found['lost'])} / {number(found['duplicated'])}"),
+    ("rebuilt samples bit-identical", lambda found: yes(found["bit_identical"])),
+    ("interferer found: precision", lambda found: number(found["detection_precision"], "{:.4f}")),
+    ("interferer found: recall", lambda found: number(found["detection_recall"], "{:.4f}")),
+    ("occupied PRBs: precision", lambda found: number(part_of(found, "occupancy", "precision"), "{:.4f}")),
+    ("occupied PRBs: recall", lambda found: number(part_of(found, "occupancy", "recall"), "{:.4f}")),
+    ("loop closed", lambda found: yes(found["loop_closed"])),
+    ("interferer on to block (median)", lambda found: ms(found["interferer_on_to_block_ns"])),
+    ("interferer on to block (worst)", lambda found: ms(part_of(found, "time_to_block_ns", "max"))),
+    ("round-trip time p50", lambda found: ms(found["rtt_p50_ns"])),
+    ("round-trip time p99", lambda found: ms(found["rtt_p99_ns"])),
+    ("one-way delay p50", lambda found: ms(part_of(found, "one_way_ns", "p50"))),
+    ("one-way delay p99", lambda found: ms(part_of(found, "one_way_ns", "p99"))),
+    ("age of information, mean", lambda found: ms(part_of(found, "age_ns", "mean"))),
+    ("age of information, peak p99", lambda found: ms(part_of(found, "age_ns", "peak", "p99"))),
+)

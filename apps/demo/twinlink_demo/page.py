@@ -1,0 +1,138 @@
+"""report.html: one file with everything in it, for a desk or a phone."""
+
+import base64
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from .figures import Drawn
+from .folder import Folder
+from .outcome import ROWS, ms, yes
+from .progress import prbs_text
+
+CSS = """
+:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 62rem; padding: 1rem; color: var(--ink); background: #fff;
+       font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
+h3 { margin: 1.4rem 0 .3rem; font-size: 1.05rem; }
+.verdict { display: inline-block; padding: .2rem .8rem; border-radius: 1rem; color: #fff; font-weight: 600; }
+.passed { background: var(--good); } .failed { background: var(--bad); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; }
+figure { margin: .6rem 0 1.4rem; }
+img { width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
+figcaption, .soft { color: var(--soft); font-size: .9rem; }
+pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
+"""
+
+
+def html(summary: dict[str, Any], folder: Folder, drawn: list[Drawn]) -> str:
+    """The page."""
+    when = datetime.fromtimestamp(summary["started_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    passed = summary["verdict"] == "passed"
+    body = [
+        "<h1>A network and its twin, in sync</h1>",
+        f'<p><span class="verdict {"passed" if passed else "failed"}">{escape(summary["verdict"])}</span> '
+        f'<span class="soft">twinlink demo, {when}</span></p>',
+        _told(summary),
+        "<p>A RAN emulator plays a recorded uplink on its E3 interface; the exporter sends each symbol over the link "
+        "to a GNU Radio flowgraph, which rebuilds the spectrum, finds the interferer and has its PRBs blocked at "
+        "the gNB. Every part is a process of its own.</p>",
+        _table(summary),
+    ]
+    for name, facts in summary["transports"].items():
+        body.append(f"<h2>{escape(name)}</h2>")
+        body += [_figure(each) for each in drawn if each.transport == name]
+        body.append(_part_failure(facts))
+        body.append(_episodes(facts["episodes"]))
+    if any(each.transport is None for each in drawn):
+        body.append("<h2>Freshness and delay</h2>")
+        body += [_figure(each) for each in drawn if each.transport is None]
+    body.append(_about(summary, folder))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>twinlink demo: {escape(summary['verdict'])}</title><style>{CSS}</style></head>\n"
+        f"<body>\n{chr(10).join(filter(None, body))}\n</body></html>\n"
+    )
+
+
+def _told(summary: dict[str, Any]) -> str:
+    told = summary["failed"] + summary["notes"]
+    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
+
+
+def _table(summary: dict[str, Any]) -> str:
+    transports = summary["transports"]
+    if not transports:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in transports)
+    rows = [
+        f"<tr><td>{escape(title)}</td>" + "".join(f"<td>{escape(cell(transports[name]))}</td>" for name in transports)
+        + "</tr>" for title, cell in ROWS
+    ]  # fmt: skip
+    return f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
+
+
+def _figure(drawn: Drawn) -> str:
+    data = base64.b64encode(drawn.path.read_bytes()).decode("ascii")
+    return (
+        f'<h3>{escape(drawn.title)}</h3>\n<figure><img alt="{escape(drawn.title)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{escape(drawn.caption)}</figcaption></figure>"
+    )
+
+
+def _part_failure(facts: dict[str, Any]) -> str:
+    failure = facts["parts"]["failure"]
+    if not failure:
+        return ""
+    said = escape("\n".join(failure["last_lines"]))
+    return f"<p>The {escape(failure['part'])} {escape(failure['reason'])}. It said last:</p><pre>{said}</pre>"
+
+
+def _episodes(episodes: list[dict[str, Any]]) -> str:
+    if not episodes:
+        return ""
+    titles = ("PRBs", "from record", "lasts", "over the floor", "twin asks", "block installed", "applied from record",
+              "freed cells with energy", "closed")  # fmt: skip
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    rows = []
+    for each in episodes:
+        cells = (
+            prbs_text(each["prbs"]),
+            f"{each['first_record']}",
+            f"{each['duration_ns'] / 1e9:.2f} s",
+            "-" if each["inr_db"] is None else f"{each['inr_db']:.1f} dB",
+            "-" if each["proposed_ns"] is None else f"+{ms(each['proposed_ns'] - each['on_ns'])}",
+            "-" if each["installed_ns"] is None else f"+{ms(each['installed_ns'] - each['on_ns'])}",
+            "-" if each["applied_record"] is None else f"{each['applied_record']}",
+            f"{each['freed_busy']} of {each['freed_cells']}",
+            yes(each["closed"]),
+        )
+        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+    return (
+        f'<h3>Every interferer</h3>\n<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
+        '<p class="soft">Times count from the record with which the interferer came on, to a block that covers all its '
+        "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away.</p>"
+    )
+
+
+def _about(summary: dict[str, Any], folder: Folder) -> str:
+    rows = {**summary["configuration"], **summary["versions"], **summary["system"]}
+    cells = "".join(f"<tr><td>{escape(key)}</td><td>{escape(_value(value))}</td></tr>" for key, value in rows.items())
+    return (
+        f'<h2>Configuration and versions</h2>\n<div class="scroll"><table>{cells}</table></div>\n'
+        '<p class="soft">The raw records lie beside this page, in one folder for each transport; '
+        f"<code>python -m twinlink_demo.report {escape(folder.path.name)}</code> derives summary, figures and page "
+        "from them again.</p>"
+    )
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

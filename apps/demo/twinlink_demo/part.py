@@ -1,0 +1,132 @@
+"""A part of the demo: one process, what it says, and the events that it logs."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from twinlink.errors import TwinlinkError
+
+KILL_AFTER_S = 10.0  # a part ends within 2 s of SIGTERM by contract; a busy machine gets more
+LAST_LINES = 8
+
+
+class PartFailed(TwinlinkError):
+    """A part could not be started, died, or does not go on; ``part`` is its name, ``last_lines`` what it said last."""
+
+    def __init__(self, part: str, reason: str, last_lines: list[str]) -> None:
+        said = "".join(f"\n    {line}" for line in last_lines) or " nothing"
+        super().__init__(f"the {part} {reason}; it said last:{said}")
+        self.part = part
+        self.reason = reason
+        self.last_lines = last_lines
+
+
+class Part:
+    """A process of the demo.  Started at once; raises PartFailed.
+
+    Args:
+        name: as a person calls it.
+        module: run as ``python -m module``.
+        arguments: of the command.
+        log: where it logs events (``--log`` is added).
+        said: takes its stderr.
+    """
+
+    def __init__(self, name: str, module: str, arguments: list[str], log: Path, said: Path) -> None:
+        self.name = name
+        self.log, self.said = log, said
+        self._taken = 0
+        command = [sys.executable, "-m", module, *arguments, "--log", str(log)]
+        leash = [sys.executable, "-m", "twinlink_demo.leash", str(os.getpid())]
+        try:
+            with said.open("wb") as stderr:
+                # In a group of its own: Ctrl-C is the runner's, which stops the parts in order.
+                self._process = subprocess.Popen(
+                    [*leash, *command], stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, process_group=0
+                )
+        except OSError as error:
+            raise PartFailed(name, f"could not be started ({error})", []) from error
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal's number when one ended it."""
+        return self._process.poll()
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events that were logged since the last call."""
+        if not self.log.exists():
+            return []
+        with self.log.open("rb") as file:
+            file.seek(self._taken)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._taken += len(whole) + len(newline)
+        return parse_events(whole)
+
+    def failed(self, reason: str) -> PartFailed:
+        """The error that says so, with what the part said last."""
+        return PartFailed(self.name, reason, last_lines(self.said))
+
+    def check(self) -> None:
+        """Raise PartFailed when it has ended."""
+        if (code := self.exit_code) is not None:
+            raise self.failed(f"ended ({how_it_ended(code)}) while it was needed")
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended, after that long at most."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, seconds))
+        return self.exit_code is not None
+
+    def stop(self, patience_s: float = KILL_AFTER_S) -> int:
+        """Ask it to end, kill it if it does not; returns its exit code."""
+        if self.exit_code is None:
+            self._process.send_signal(signal.SIGTERM)
+            if not self.wait(patience_s):
+                self.kill()
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.exit_code is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def parse_events(octets: bytes) -> list[dict[str, Any]]:
+    """JSON Lines; a line that a kill has cut off is left out."""
+    found = []
+    for line in octets.splitlines():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event and "time_ns" in event:
+                found.append(event)
+    return found
+
+
+def last_lines(path: Path, count: int = LAST_LINES) -> list[str]:
+    """The end of a text file; empty when there is none."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return [line.rstrip() for line in deque(file, count)]
+    except OSError:
+        return []
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"

@@ -1,0 +1,159 @@
+"""What a person sees while the demo runs: a live view on a terminal, plain lines elsewhere.  All of it on stderr."""
+
+import contextlib
+import sys
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+PARTS = (
+    ("emulator", "gNB: RAN emulator"),
+    ("exporter", "gNB: exporter"),
+    ("replay", "twin: GNU Radio replay"),
+)
+STORY = 8  # lines of what happened last
+COLOURS = {"running": "green", "ended": "dim", "-": "dim"}
+TITLES = dict(PARTS)
+
+
+class Progress:
+    """Told by the demo and its sessions; a context manager.
+
+    Args:
+        total: transports to run.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._live: Live | None = None
+        self._total = total
+        self._number = 0
+        self._head, self._now = "", ""
+        self._seconds, self._played = 0.0, 0.0
+        self._states: dict[str, str] = {}
+        self._story: deque[Text] = deque(maxlen=STORY)
+        self._last: dict[str, tuple[str, str]] = {}
+        self._begin_ns: int | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._live = Live(self._view(), console=self._console, refresh_per_second=8, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            with contextlib.suppress(OSError):
+                self._live.stop()
+            self._live = None
+
+    def begin(self, transport: str, seconds: float) -> None:
+        """A transport's run begins; it plays for that long."""
+        self._number += 1
+        self._head = f"{transport} ({self._number} of {self._total})"
+        self._seconds, self._played, self._begin_ns = seconds, 0.0, None
+        self._states, self._last = {}, {}
+        self._story.clear()
+        self._say(f"{self._head}: {seconds:.0f} s of uplink spectrum")
+
+    def phase(self, text: str) -> None:
+        """What is being done now."""
+        self._now = text
+        self._say(f"{self._head}: {text}" if self._head else text)
+        self._draw()
+
+    def parts(self, states: dict[str, str]) -> None:
+        """State of each part."""
+        self._states = states
+        self._draw()
+
+    def played(self, seconds: float) -> None:
+        """How long the recording has been playing."""
+        self._played = seconds
+        self._draw()
+
+    def event(self, part: str, event: dict[str, Any]) -> None:
+        """A part logged an event: tell what belongs to the story."""
+        if event["event"] == "playing" and part == "emulator":
+            self._begin_ns = event["time_ns"]
+        told = _told(part, event)
+        if told is None or told == self._last.get(part):  # a block that is renewed is no news
+            return
+        self._last[part] = told
+        text, style = told
+        when = "" if self._begin_ns is None else f"{(event['time_ns'] - self._begin_ns) / 1e9:7.2f} s  "
+        self._story.append(Text(when + text, style=style))
+        self._say(when + text)
+
+    def result(self, text: str) -> None:
+        """A line that stays."""
+        if self._live:
+            self._live.console.print(Text(f"twinlink demo: {text}"))
+        else:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        if self._live is None:
+            with contextlib.suppress(OSError, AttributeError):
+                sys.stderr.write(f"twinlink demo: {text}\n")
+                sys.stderr.flush()
+
+    def _draw(self) -> None:
+        if self._live:
+            with contextlib.suppress(OSError):
+                self._live.update(self._view())
+
+    def _view(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        for name, title in PARTS:
+            state = self._states.get(name, "-")
+            table.add_row(title, Text(state, style=COLOURS.get(state, "red")))
+        bar = Table.grid(padding=(0, 2))
+        share = ProgressBar(total=max(self._seconds, 1e-9), completed=self._played, width=40)
+        bar.add_row(share, f"{self._played:.1f} of {self._seconds:.1f} s played")
+        head = Text(f"twinlink demo  {self._head}", style="bold")
+        return Group(head, table, bar, Text(self._now, style="cyan"), *self._story)
+
+
+def _told(part: str, event: dict[str, Any]) -> tuple[str, str] | None:
+    """An event in words, and its style; None where it is not worth a line."""
+    name, prbs = event["event"], prbs_text(event.get("prbs") or [])
+    if name == "process":
+        return f"{TITLES[part]} is process {event['pid']}", "dim"
+    match part, name:
+        case "emulator", "interferer_on":
+            return f"interferer on PRBs {prbs} (record {event.get('record')})", "red"
+        case "emulator", "interferer_off":
+            return f"interferer gone from PRBs {prbs} (record {event.get('record')})", "yellow"
+        case "emulator", "control":
+            return f"gNB keeps UEs out of PRBs {prbs}" if prbs else "gNB blocks no PRBs any more", "green"
+        case "replay", "interference":
+            return f"twin sees interference on PRBs {prbs}", "magenta"
+        case "replay", "interference-ended":
+            return "twin sees no interference any more", "magenta"
+        case "replay", "gap":
+            return f"twin misses messages {event.get('first')} to {event.get('end', 0) - 1}", "bold red"
+        case "replay" | "exporter", "peer-down":
+            return f"the {part} says: {event.get('node')} is gone ({event.get('reason')})", "yellow"
+        case "exporter", "block-rejected":
+            return f"the exporter refused a block: {event.get('reason')}", "bold red"
+    return None
+
+
+def prbs_text(prbs: list[int]) -> str:
+    """PRBs as a person writes them: ``0-3,50``."""
+    runs: list[list[int]] = []
+    for prb in sorted(prbs):
+        if runs and prb == runs[-1][1] + 1:
+            runs[-1][1] = prb
+        else:
+            runs.append([prb, prb])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

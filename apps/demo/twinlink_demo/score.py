@@ -1,0 +1,99 @@
+"""What the twin rebuilt and found, held against what the gNB played.
+
+Message and record belong together by the E3 timestamp, which is the record's index as played + 1.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .evidence import Cells, Heard, Rebuilt
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Cells (a PRB of a record) by truth and answer."""
+
+    hits: int
+    false: int
+    missed: int
+
+    @property
+    def precision(self) -> float | None:
+        """``hits / (hits + false)``: how much of what was found is true; None when nothing was found."""
+        return self.hits / (self.hits + self.false) if self.hits + self.false else None
+
+    @property
+    def recall(self) -> float | None:
+        """``hits / (hits + missed)``: how much of the truth was found; None when there was nothing to find."""
+        return self.hits / (self.hits + self.missed) if self.hits + self.missed else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the summary."""
+        return {"precision": self.precision, "recall": self.recall,
+                "hits": self.hits, "false": self.false, "missed": self.missed}  # fmt: skip
+
+
+def score(truth: Cells, found: Cells) -> Score:
+    """Compare two arrays of shape ``(records, n_prbs)``."""
+    return Score(int((truth & found).sum()), int((~truth & found).sum()), int((truth & ~found).sum()))
+
+
+def on_air(values: NDArray[Any], rebuilt: Rebuilt, n_records: int, missing: Any = 0) -> NDArray[Any]:
+    """Rows per message, put where their record was played; records that never came get ``missing``.
+
+    Of a record that came twice the first one counts.
+    """
+    placed = np.full((n_records, *values.shape[1:]), missing, values.dtype)
+    valid = (rebuilt.record >= 0) & (rebuilt.record < n_records)
+    rows = np.flatnonzero(valid)[::-1]
+    placed[rebuilt.record[rows]] = values[rows]
+    return placed
+
+
+def detection(heard: Heard, rebuilt: Rebuilt, found: Cells) -> Score:
+    """Of the interferer; a record that never came counts as one in which nothing was found."""
+    return score(heard.interferer, on_air(found, rebuilt, len(heard.interferer), False))
+
+
+def occupancy(heard: Heard, rebuilt: Rebuilt) -> Score:
+    """Of any transmission, UE or interferer."""
+    return score(heard.ue | heard.interferer, on_air(rebuilt.occupied, rebuilt, len(heard.ue), False))
+
+
+def samples(heard: Heard, rebuilt: Rebuilt) -> dict[str, Any]:
+    """How many samples were compared and how many differ in I or Q; ``bit_identical`` is None without any."""
+    rows = min(len(rebuilt.samples), len(rebuilt.record))
+    record = rebuilt.record[:rows]
+    valid = (record >= 0) & (record < len(heard.samples))
+    foreign = int(rows - valid.sum())
+    different = compared = 0
+    if valid.any():
+        unequal = (heard.samples[record[valid]] != rebuilt.samples[:rows][valid]).any(axis=-1)
+        different, compared = int(unequal.sum()), unequal.size
+    identical = None if not rows else bool(compared and not different and not foreign)
+    return {"compared": compared, "different": different, "records_not_played": foreign, "bit_identical": identical}
+
+
+def counts(heard: Heard | None, rebuilt: Rebuilt | None, exporter: dict[str, Any]) -> dict[str, int | None]:
+    """Messages of flow ``spectrum``.
+
+    ``lost``: sent and never seen by the twin, or played and never exported; None when one side left no record.
+    """
+    sent = exporter.get("spectrum", {}).get("sent")
+    unique = received = None
+    if rebuilt is not None:
+        received = len(rebuilt.sequence)
+        unique = len(set(zip(rebuilt.epoch.tolist(), rebuilt.sequence.tolist(), strict=True)))
+    played = None if heard is None else len(heard.samples)
+    ends = [number for number in (played, sent) if number is not None]
+    return {
+        "played": played,
+        "sent": sent,
+        "received": received,
+        "lost": max(ends) - unique if ends and unique is not None else None,
+        "duplicated": None if received is None or unique is None else received - unique,
+        "acknowledged": exporter.get("spectrum", {}).get("acknowledged"),
+    }

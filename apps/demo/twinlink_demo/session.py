@@ -1,0 +1,206 @@
+"""One transport's run: emulator, exporter and replay as processes on private endpoints, from start to clean end."""
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from twinlink_ran_emulator.recording import Recording
+
+from .folder import TransportFolder
+from .part import Part
+
+START_S = 60.0  # GNU Radio's first import from a cold disk
+LATE_S = 30.0  # how far behind its schedule playing may be before it counts as stuck
+IDLE_S = 5.0  # the twin ends when it has every record, or after that long without one
+LOOK_S = 0.1
+DRAIN_S = 0.5  # after an interrupted play, for what is on its way
+PORTS = 2  # zeromq takes the endpoint's port and the next
+
+
+class Stop(Protocol):
+    """Asked for by Ctrl-C; `twinlink.cli.console.Stop` is one."""
+
+    requested: bool
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep up to ``seconds``; returns at once, and True, when the end is asked for."""
+
+
+class Observer(Protocol):
+    """Watches a session; `progress.Progress` is one."""
+
+    def phase(self, text: str) -> None:
+        """What is being done now."""
+
+    def parts(self, states: dict[str, str]) -> None:
+        """State of each part."""
+
+    def event(self, part: str, event: dict[str, Any]) -> None:
+        """A part logged an event."""
+
+    def played(self, seconds: float) -> None:
+        """How long the recording has been playing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        transport: name of the link's transport.
+        recording: what the emulator plays.
+        loops: how often.
+    """
+
+    transport: str
+    recording: Recording
+    loops: int
+
+    @property
+    def records(self) -> int:
+        """Records to be played."""
+        return self.recording.grid.n_records * self.loops
+
+    @property
+    def seconds(self) -> float:
+        """Time to play them."""
+        return self.records * self.recording.period_ns / 1e9
+
+
+class Session:
+    """Runs a plan and leaves the parts' files in a folder.
+
+    Attributes:
+        ended: exit code of each part, once all have ended.
+        interrupted: whether Ctrl-C ended the playing early.
+    """
+
+    def __init__(self, plan: Plan, folder: TransportFolder, stop: Stop, observer: Observer) -> None:
+        self.ended: dict[str, int] = {}
+        self.interrupted = False
+        self._plan, self._folder, self._stop, self._observer = plan, folder, stop, observer
+        self._parts: dict[str, Part] = {}
+        self._seen: dict[str, set[str]] = {}
+        self._playing_since: float | None = None
+
+    def run(self) -> None:
+        """From start to end.  Raises PartFailed; the other parts have ended cleanly then."""
+        sockets = Path(tempfile.mkdtemp(prefix="twinlink-", dir="/tmp"))  # a UNIX socket's path has 107 octets at most
+        try:
+            try:
+                self._play(sockets)
+            finally:
+                self._end()
+        finally:
+            shutil.rmtree(sockets, ignore_errors=True)
+
+    def _play(self, sockets: Path) -> None:
+        plan, folder = self._plan, self._folder
+        endpoint = f"tcp/127.0.0.1:{free_ports(PORTS)}"
+        e3 = [f"--{name}=ipc://{sockets}/{name}" for name in ("setup", "to-dapp", "from-dapp")]
+        grid = plan.recording.grid
+        carrier = [f"--n-prbs={grid.n_prbs}", f"--scs-khz={grid.scs_hz / 1e3:.0f}", f"--centre-hz={grid.centre_hz}"]
+        ends = [f"--count={plan.records}", f"--idle={IDLE_S}"]
+        link = ["--transport", plan.transport]
+
+        self._observer.phase("starting the twin's replay and the exporter")
+        self._start("replay", "twinlink_replay", [*link, "--listen", endpoint, "--out", str(folder.rebuilt), *ends])
+        summary = ["--summary", str(folder.exporter_summary)]
+        self._start("exporter", "twinlink_exporter", [*link, "--connect", endpoint, *e3, *carrier, *summary])
+        if not self._wait(lambda: "peer-up" in self._seen["exporter"] and "peer-up" in self._seen["replay"],
+                          "replay", "did not meet the exporter"):  # fmt: skip
+            return
+        self._observer.phase("starting the RAN emulator")
+        play = ["--recording", str(plan.recording.path), f"--loop={plan.loops}", "--heard", str(folder.heard)]
+        self._start("emulator", "twinlink_ran_emulator", [*play, *e3])
+        if not self._wait(lambda: "playing" in self._seen["emulator"], "exporter", "did not subscribe"):
+            return
+        self._observer.phase("playing")
+        self._playing_since = time.monotonic()
+        if not self._wait(lambda: "done" in self._seen["emulator"], "emulator", "did not play everything",
+                          plan.seconds + LATE_S):  # fmt: skip
+            return
+        self._observer.phase("waiting for the twin to have everything")
+        self._playing_since = None
+        replay = self._parts["replay"]
+        self._wait(lambda: replay.exit_code is not None, "replay", "did not end", LATE_S + IDLE_S, may_end="replay")
+        if replay.exit_code not in (None, 0, 1):  # 1 says that records are missing: for the verdict to say
+            raise replay.failed(f"failed (exit code {replay.exit_code})")
+
+    def _start(self, name: str, module: str, arguments: list[str]) -> None:
+        self._seen[name] = set()
+        part = Part(name, module, arguments, self._folder.log(name), self._folder.said(name))
+        self._parts[name] = part
+        self._observer.event(name, {"time_ns": time.time_ns(), "event": "process", "pid": part.pid})
+
+    def _wait(
+        self, done: Callable[[], bool], part: str, problem: str, seconds: float = START_S, may_end: str | None = None
+    ) -> bool:
+        """Until ``done``; False when Ctrl-C came first.
+
+        Raises PartFailed when a part other than ``may_end`` ends, or, naming ``part``, when it takes too long.
+        """
+        end = time.monotonic() + seconds
+        while not done():
+            if self._stop.wait(LOOK_S):
+                self.interrupted = True
+                return False
+            self._look()
+            for name, each in self._parts.items():
+                if name != may_end:
+                    each.check()
+            if time.monotonic() > end and not done():
+                raise self._parts[part].failed(f"{problem} within {seconds:.0f} s")
+        return True
+
+    def _look(self) -> None:
+        news = [(event["time_ns"], name, event) for name, part in self._parts.items() for event in part.events()]
+        for _, name, event in sorted(news, key=lambda item: item[0]):
+            self._seen[name].add(event["event"])
+            self._observer.event(name, event)
+        self._observer.parts({name: _state(part) for name, part in self._parts.items()})
+        if self._playing_since is not None:
+            self._observer.played(min(time.monotonic() - self._playing_since, self._plan.seconds))
+
+    def _end(self) -> None:
+        """Stop what runs, in the direction of the data; an emulator that has played everything takes the last word."""
+        order = ["replay", "exporter", "emulator"]
+        if "emulator" in self._parts and "done" not in self._seen["emulator"]:
+            order = ["emulator", "replay", "exporter"]
+        try:
+            for name in order:
+                if name in self._parts:
+                    self._observer.phase(f"stopping the {name}")
+                    self._parts[name].stop()
+                    self._look()
+                    if name == "emulator" and order[0] == "emulator":
+                        time.sleep(DRAIN_S)
+        finally:
+            for part in self._parts.values():  # a second Ctrl-C comes here
+                part.kill()
+            self.ended = {name: code for name, part in self._parts.items() if (code := part.exit_code) is not None}
+
+
+def _state(part: Part) -> str:
+    code = part.exit_code
+    return "running" if code is None else "ended" if code == 0 else f"ended ({code})"
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` neighbouring free ports on loopback."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = int(probe.getsockname()[1])
+            try:
+                for port in range(first + 1, first + count):
+                    with socket.socket() as neighbour:
+                        neighbour.bind(("127.0.0.1", port))
+            except (OSError, OverflowError):
+                continue
+            return first

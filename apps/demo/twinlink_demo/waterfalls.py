@@ -1,0 +1,226 @@
+"""Figures with PRBs on one axis and time on the other."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from numpy.typing import NDArray
+from twinlink_ran_emulator.truth import areas_of
+
+from .evidence import Cells, Heard, Rebuilt, Times, prb_power
+from .score import on_air
+
+FULL_SCALE = 32768.0**2  # 0 dBFS: a complex sample of magnitude 32768
+QUANTISATION = 1 / 6  # LSB^2, of rounding I and Q
+ROWS = 900  # of a picture; more records are averaged
+WIDTH = 7.2
+SPECTRUM = "magma"
+FREE, UE, FOUND, MISSED, FALSE = "#f4f4f2", "#8db4d8", "#e8590c", "#111111", "#9c36b5"
+BLOCK, TRUTH = "#2b8a3e", "#000000"
+
+Image = NDArray[np.float32]
+
+
+def spectrogram(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
+    """Two waterfalls on one colour scale: heard and rebuilt."""
+    left, right = _dbfs(heard.samples), _rebuilt_dbfs(heard, rebuilt)
+    low, high = np.nanpercentile(left, [2, 99.8])
+    figure, axes = plt.subplots(1, 2, sharey=True, figsize=(WIDTH, 6.6))
+    shown = ScalarMappable()
+    for axis, power, title in zip(axes, (left, right), ("Real World: heard by the gNB", "Digital Twin: rebuilt"),
+                                  strict=True):  # fmt: skip
+        axis.set_facecolor("#9a9a9a")  # records that never came
+        extent = (-0.5, power.shape[1] - 0.5, _seconds(heard), 0)
+        shown = axis.imshow(_thin(power), aspect="auto", extent=extent, cmap=SPECTRUM, vmin=low, vmax=high)
+        axis.set_title(title)
+        axis.set_xlabel("PRB")
+    axes[0].set_ylabel("time (s)")
+    bar = figure.colorbar(shown, ax=axes, orientation="horizontal", shrink=0.7, aspect=40, pad=0.02)
+    bar.set_label(f"mean power per subcarrier (dBFS); transport: {name}")
+    _save(figure, path)
+
+
+def prbs(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
+    """Occupancy as seen, interferer as it was and as found, the block, and the share of PRBs in use."""
+    n_records = len(heard.ue)
+    found = on_air(rebuilt.interfered, rebuilt, n_records, False)
+    seen = on_air(rebuilt.occupied, rebuilt, n_records, False)
+    figure, axes = plt.subplots(3, 1, sharex=True, figsize=(WIDTH, 8.4), height_ratios=(3, 3, 1.3))
+
+    _classes(axes[0], heard, np.where(found, 2, np.where(seen, 1, 0)), [FREE, UE, FOUND])
+    axes[0].set_title(f"What the twin made of each PRB ({name})")
+    _legend(axes[0], [Patch(fc=FREE, ec="#bbbbbb", label="free"), Patch(fc=UE, label="UE traffic"),
+                      Patch(fc=FOUND, label="interferer")])  # fmt: skip
+
+    truth = heard.interferer
+    kinds = np.select([truth & found, truth & ~found, ~truth & found], [1, 2, 3], 0)
+    _classes(axes[1], heard, kinds, ["#ffffff", FOUND, MISSED, FALSE])
+    _outline(axes[1], heard, truth, TRUTH, "-", 0.9)
+    _outline(axes[1], heard, heard.blocked, BLOCK, "-", 1.3, hatch="////")
+    axes[1].set_title("Interferer and block")
+    _legend(
+        axes[1],
+        [
+            Patch(fc="none", ec=TRUTH, label="interferer"),
+            Patch(fc=FOUND, label="found"),
+            Patch(fc=MISSED, label="missed"),
+            Patch(fc=FALSE, label="false"),
+            Patch(fc="none", ec=BLOCK, hatch="////", label="blocked"),
+        ],
+    )
+    times = _times(heard)
+    for mask, colour, label in ((heard.ue | truth, "#333333", "truth"), (seen, UE, "as the twin saw it")):
+        axes[2].plot(times, 100 * _smooth(mask.mean(axis=1)), color=colour, lw=2.4 if colour == UE else 0.9,
+                     label=label, zorder=1 if colour == UE else 2)  # fmt: skip
+    axes[2].set(ylabel="PRBs in use (%)", xlabel="time (s)", ylim=(0, None), xlim=(0, _seconds(heard)))
+    axes[2].set_title("Occupancy, mean of 0.1 s")
+    axes[2].grid(alpha=0.25)
+    _legend(axes[2], axes[2].get_legend_handles_labels()[0])
+    _save(figure, path)
+
+
+def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], name: str) -> None:
+    """One episode of the interferer: its beginning and its end, with the steps of the loop."""
+    power = _rebuilt_dbfs(heard, rebuilt)
+    low, high = np.nanpercentile(power, [2, 99.8])
+    begin_ns = int(heard.played_ns[0])
+    prbs = episode["prbs"]
+    over = min(episode["end_record"], len(heard.played_ns) - 1)
+    lifted = _lifted(heard, prbs, over)
+    steps = (
+        (
+            episode["first_record"],
+            (-0.1, 0.3),
+            (
+                (episode["on_ns"], "on", "white"),
+                (episode["proposed_ns"], "twin asks", "#ffd43b"),
+                (episode["installed_ns"], "installed", "#69db7c"),
+            ),
+        ),
+        (
+            over,
+            (-0.2, 0.8),
+            (
+                (int(heard.played_ns[over]), "off", "white"),
+                (episode["end_seen_ns"], "twin sees the end", "#ffd43b"),
+                (lifted, "last PRB given back", "#69db7c"),
+            ),
+        ),
+    )
+    figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 6.0))
+    shown = ScalarMappable()
+    for axis, (record, span, marks) in zip(axes, steps, strict=True):
+        zero_ns = int(heard.played_ns[record])
+        first, end = np.searchsorted(heard.played_ns, zero_ns + np.array(span) * 1.1e9)
+        first = max(int(first) - 1, 0)
+        edges_ms = (_edges_ns(heard)[first : end + 1] - zero_ns) / 1e6
+        rows = power[first : len(edges_ms) + first - 1]
+        shown = axis.pcolormesh(edges_ms, np.arange(power.shape[1] + 1) - 0.5, rows.T, cmap=SPECTRUM, vmin=low,
+                                vmax=high, rasterized=True)  # fmt: skip
+        axis.set_xlim(1000 * max(span[0], (begin_ns - zero_ns) / 1e9), 1000 * span[1])
+        axis.set_ylim(max(-0.5, min(prbs) - 14.5), min(power.shape[1] - 0.5, max(prbs) + 14.5))
+        axis.add_patch(Rectangle((axis.get_xlim()[0], min(prbs) - 0.5), 2000, max(prbs) - min(prbs) + 1, fill=False,
+                                 ec="white", lw=0.8, ls=":"))  # fmt: skip
+        lines = []
+        for time_ns, label, colour in marks:
+            if time_ns is not None:
+                at_ms = (time_ns - zero_ns) / 1e6
+                axis.axvline(at_ms, color=colour, lw=1.5, ls="--")
+                lines.append(Line2D([], [], color=colour, lw=1.5, ls="--", label=f"{label} ({at_ms:+.0f} ms)"))
+        legend = axis.legend(handles=lines, loc="upper right", frameon=True, facecolor="#222222", framealpha=0.8,
+                             edgecolor="none", labelcolor="white")  # fmt: skip
+        legend.set_zorder(5)
+        axis.set_ylabel("PRB")
+    axes[0].set_title(f"The interferer comes on ({name}, {_seconds_at(heard, episode):.2f} s into the run)")
+    axes[1].set_title("It goes, and the PRBs are given back")
+    axes[0].set_xlabel("time since it came on (ms)")
+    axes[1].set_xlabel("time since it went (ms)")
+    figure.colorbar(shown, ax=axes, shrink=0.7, aspect=30, label="mean power per subcarrier (dBFS)")
+    _save(figure, path)
+
+
+def _edges_ns(heard: Heard) -> Times:
+    """When each record was played, and when one after the last would have been."""
+    last = 2 * heard.played_ns[-1:] - heard.played_ns[-2:-1] if len(heard.played_ns) > 1 else heard.played_ns + 1
+    return np.concatenate((heard.played_ns, last))
+
+
+def _lifted(heard: Heard, prbs: list[int], over: int) -> int | None:
+    """When the first record was played in which none of the PRBs is blocked any more."""
+    free = ~heard.blocked[over:, prbs].any(axis=1)
+    if not heard.blocked[over, prbs].any() or not free.any():
+        return None
+    return int(heard.played_ns[over + int(free.argmax())])
+
+
+def _seconds(heard: Heard) -> float:
+    """Length of the run."""
+    times = _times(heard)
+    return float(times[-1] * len(times) / max(len(times) - 1, 1))
+
+
+def _times(heard: Heard) -> Times:
+    return np.asarray((heard.played_ns - heard.played_ns[0]) / 1e9)
+
+
+def _seconds_at(heard: Heard, episode: dict[str, Any]) -> float:
+    return float((episode["on_ns"] - heard.played_ns[0]) / 1e9)
+
+
+def _dbfs(samples: NDArray[np.int16]) -> Image:
+    power = prb_power(samples)
+    return np.asarray(10 * np.log10(np.maximum(power, QUANTISATION) / FULL_SCALE), np.float32)
+
+
+def _rebuilt_dbfs(heard: Heard, rebuilt: Rebuilt) -> Image:
+    """Records where they were played; NaN where one never came."""
+    power = np.full((len(rebuilt.record), heard.ue.shape[1]), np.nan, np.float32)
+    power[: len(rebuilt.samples)] = _dbfs(rebuilt.samples)[: len(rebuilt.record)]
+    return on_air(power, rebuilt, len(heard.ue), np.nan)
+
+
+def _thin(power: Image) -> Image:
+    """At most `ROWS` rows; neighbours are averaged, missing ones left out."""
+    step = -(-len(power) // ROWS)
+    rest = len(power) % step
+    padded = np.vstack([power, np.full((step - rest if rest else 0, power.shape[1]), np.nan, np.float32)])
+    parts = padded.reshape(-1, step, power.shape[1])
+    number = np.isfinite(parts).sum(axis=1)
+    total = np.nansum(parts, axis=1)
+    return np.asarray(np.where(number > 0, total / np.maximum(number, 1), np.nan), np.float32)
+
+
+def _classes(axis: Axes, heard: Heard, kinds: NDArray[Any], colours: list[str]) -> None:
+    axis.imshow(kinds.T, aspect="auto", origin="lower", extent=(0, _seconds(heard), -0.5, kinds.shape[1] - 0.5),
+                cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5, interpolation="nearest")  # fmt: skip
+    axis.set_ylabel("PRB")
+
+
+def _outline(axis: Axes, heard: Heard, mask: Cells, colour: str, style: str, width: float, hatch: str = "") -> None:
+    period = _seconds(heard) / len(mask)
+    for area in areas_of("", mask):
+        corner = (area.first_record * period, area.first_prb - 0.5)
+        size = ((area.end_record - area.first_record) * period, area.end_prb - area.first_prb)
+        axis.add_patch(Rectangle(corner, *size, fill=False, ec=colour, lw=width, ls=style, hatch=hatch))
+
+
+def _smooth(values: NDArray[np.float64], width: int = 10) -> NDArray[np.float64]:
+    kernel = np.ones(min(width, len(values)))
+    return np.asarray(np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same"))
+
+
+def _legend(axis: Axes, handles: list[Any]) -> None:
+    """Above the axes on the right, so that it hides nothing."""
+    axis.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.1,
+                columnspacing=1.0, handlelength=1.4)  # fmt: skip
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.savefig(path)
+    plt.close(figure)

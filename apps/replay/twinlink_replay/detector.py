@@ -1,0 +1,314 @@
+"""Which PRBs carry interference: a hidden Markov model of four states for each PRB.
+
+States: free, a UE, an interferer, both.  UE and interferer come and go independently; UEs move every few hundred ms,
+interferers stay.  `evidence` says how well a record fits each state.  A UE's traffic therefore does not look like
+interference (its roughness is low, and it leaves), and interference is remembered below a UE that covers it: nothing
+speaks against it there.  While an interferer is seen alone its level is learned; power that goes below that level
+says that it has ended, power well above it with the roughness of a UE says that it goes on below.
+
+Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
+`settle_records` that follow, and so puts the edges where the change was.
+
+Where no UE with few amplitudes is ever seen although PRBs come and go all the time (transform-precoded UEs are
+Gaussian like noise), roughness cannot help: the detector notices and goes by persistence alone: minimum statistics of
+each PRB's power since it was last free.  That is slower and misses short interferers.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .evidence import ELEVATED, MOST, NOISE_ROUGHNESS, Array, Evidence, expected_drop, weigh
+from .floor import NoiseFloor
+from .power import PrbFeatures
+
+FREE, UE, INTERFERER, BOTH = range(4)
+
+# Chances per record (10 ms in the recordings that we know): the mean stay is the inverse.
+UE_COMES, UE_GOES = 1 / 40, 1 / 30
+INTERFERER_COMES, INTERFERER_GOES = 1 / 800, 1 / 200
+
+PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
+COVERED_COST = 0.08  # nats a record for an unseen interferer below a UE
+SETTLED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
+ALIGN_REACH, ALIGN_ROUNDS = 3, 4  # PRBs looked at on either side, and how often
+LEVEL_GAIN = 0.4  # nats for staying on the learned level, and ...
+LEVEL_COST = 2.0  # ... at most this much against for leaving it
+LEVEL_SLACK = 0.4  # log power; a PRB's own scatter is 0.29
+LEVEL_RECORDS = 10.0  # the learned level follows over as many records
+UNKNOWN_LEVEL = math.log(5.0)  # before anything is learned: 6 dB above the floor
+
+PLAIN_GAIN = 0.2
+WORLD_RECORDS = 1000.0  # memory of what UEs look like here
+STRUCTURED_SHARE = 0.1  # of the elevated PRBs; where UEs are CP-OFDM it is 0.2 and more, else below 0.03
+BUSY_RATE = 0.004  # PRBs taken per PRB and record; UEs at work make 0.01, lone interferers below 0.001
+COLD_RECORDS = 100  # a few interferers that begin at the start are not yet a busy carrier
+STEP = 16  # records weighed with one floor
+BLOCK = 64  # records settled at once
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Answers from the past alone, shape ``(records, n_prbs)``."""
+
+    interfered: NDArray[np.bool_]
+    occupied: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Final answers for records ``first`` to ``first + len(interfered) - 1``, counted from the detector's start.
+
+    ``interfered``: an interferer is on the PRB, alone or below a UE.  ``occupied``: somebody transmits there.
+    """
+
+    first: int
+    interfered: NDArray[np.bool_]
+    occupied: NDArray[np.bool_]
+
+
+class Detector:
+    """Feed it the features of records in order.
+
+    Args:
+        n_prbs: PRBs in a record.
+        settle_records: how many later records the settled answer may use.  Its lag is at most that plus 64.
+
+    Attributes:
+        floor: the noise floor in LSB^2, None before the first record.
+    """
+
+    def __init__(self, n_prbs: int, settle_records: int = 96) -> None:
+        self.n_prbs = n_prbs
+        self.settle_records = settle_records
+        self.records = 0
+        self._floor = NoiseFloor(n_prbs)
+        self._world = _World(n_prbs)
+        self._level = _Level(n_prbs)
+        self._posterior = np.repeat(np.array([[0.6], [0.38], [0.01], [0.01]], np.float32), n_prbs, axis=1)
+        self._settled_posterior = self._posterior  # the state before the first record that waits
+        self._on = np.zeros(n_prbs, bool)
+        self._carried = np.zeros(n_prbs, bool)  # see `align`
+        self._evidence: deque[tuple[Evidence, int]] = deque()  # of the records not yet settled
+        self._likelihoods: deque[Array] = deque()  # of those records, each (4, n_prbs)
+        self._posteriors: deque[Array] = deque()
+        self._settled: deque[Settled] = deque()
+
+    @property
+    def floor(self) -> float | None:
+        """The noise floor in LSB^2."""
+        return self._floor.level
+
+    def add(self, features: PrbFeatures) -> Prompt:
+        """Take in records; returns the prompt answers for them."""
+        count = len(features.power)
+        interfered = np.zeros((count, self.n_prbs), bool)
+        occupied = np.zeros((count, self.n_prbs), bool)
+        for start in range(0, count, STEP):
+            part = slice(start, start + STEP)
+            power = features.power[part]
+            evidence = weigh(PrbFeatures(power, features.roughness[part]), self._floor.add(power))
+            for k in range(len(power)):
+                self._evidence.append((evidence, k))
+                self._filter(evidence, k)
+                if self._world.note(evidence.power[k], evidence.structure[k], self._posterior[FREE]):
+                    self._filter_again()
+                p = self._posterior[INTERFERER] + self._posterior[BOTH]
+                self._on = np.where(self._on, p > PROMPT_OFF, p > PROMPT_ON)
+                interfered[start + k] = self._on
+                occupied[start + k] = self._posterior[FREE] < 0.5
+        self.records += count
+        while len(self._likelihoods) >= self.settle_records + BLOCK:
+            self._settle(BLOCK)
+        return Prompt(interfered, occupied)
+
+    def settled(self) -> list[Settled]:
+        """What has settled since the last call, in order."""
+        done = list(self._settled)
+        self._settled.clear()
+        return done
+
+    def finish(self) -> list[Settled]:
+        """Settle what is left; no record follows."""
+        if self._likelihoods:
+            self._settle(len(self._likelihoods))
+        return self.settled()
+
+    def _filter(self, evidence: Evidence, k: int) -> None:
+        """One step forward in time (Bayes)."""
+        log_power = evidence.log_power[k]
+        present, ue = evidence.present[k], evidence.ue[k]
+        plain = self._world.plain
+        level = self._level
+        above, sure = level.against(log_power, plain)
+        off_level = sure * np.minimum(2 * np.square(np.maximum(np.abs(above) - LEVEL_SLACK, 0)), LEVEL_COST)
+        below_level = np.where(above < 0, off_level, 0)
+        if plain:
+            ue = evidence.ue_plain[k]
+            alone = present + PLAIN_GAIN * sure - off_level
+            both = present - below_level
+        else:
+            alone = present + LEVEL_GAIN * sure - off_level
+            both = present - below_level + self._below_ue(evidence, k, above, sure)
+        logs = np.stack([evidence.free[k], ue, alone, both])
+        likelihood = np.exp(logs - logs.max(axis=0))
+        posterior = _step_forward(self._posterior) * likelihood
+        posterior /= posterior.sum(axis=0)
+        self._posterior = posterior
+        level.learn(log_power, posterior, plain)
+        self._likelihoods.append(likelihood)
+        self._posteriors.append(posterior)
+
+    def _filter_again(self) -> None:
+        """What roughness has called interference is open again: judge anew all that has not settled."""
+        waiting = list(self._evidence)
+        self._posterior = self._settled_posterior
+        self._level = _Level(self.n_prbs)
+        self._likelihoods.clear()
+        self._posteriors.clear()
+        for evidence, k in waiting:
+            self._filter(evidence, k)
+
+    def _below_ue(self, evidence: Evidence, k: int, above: Array, sure: Array) -> Array:
+        """How well the roughness fits a UE with an interferer of the learned level below it."""
+        share = np.maximum(1 - np.exp(-above), 0)  # of the UE in the power
+        drop = expected_drop(share)
+        fit = -evidence.weight[k] * (evidence.roughness[k] - (NOISE_ROUGHNESS - drop / 2)) * drop
+        known = 0.9 * sure * (above > 1.1)
+        # With the level unknown the UE may be any part of the power: not below 0, at a price.
+        fit = np.clip(fit, -MOST * known, MOST) - COVERED_COST * (1 - known)
+        return np.asarray(np.minimum(fit, np.maximum(evidence.structure[k], 0)), np.float32)
+
+    def _settle(self, count: int) -> None:
+        """Smooth over all that waits, and let go of the first `count` records."""
+        waiting = len(self._likelihoods)
+        after = np.ones((4, self.n_prbs), np.float32)
+        interfered = np.zeros((waiting, self.n_prbs), bool)
+        occupied = np.zeros((waiting, self.n_prbs), bool)
+        for k in range(waiting - 1, -1, -1):
+            joint = self._posteriors[k] * after
+            joint /= joint.sum(axis=0)
+            interfered[k] = joint[INTERFERER] + joint[BOTH] > SETTLED_AT
+            occupied[k] = joint[FREE] < 0.5
+            after = _step_back(self._likelihoods[k] * after)
+            after /= after.sum(axis=0)
+        interfered, carried = align(interfered, occupied, self._carried)
+        self._carried = carried[count - 1]
+        for _ in range(count):
+            self._likelihoods.popleft()
+            self._settled_posterior = self._posteriors.popleft()
+            self._evidence.popleft()
+        self._settled.append(Settled(self.records - waiting, interfered[:count], occupied[:count]))
+
+
+def align(
+    interfered: NDArray[np.bool_], occupied: NDArray[np.bool_], carried: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The PRBs of one interferer begin and end together, also where a UE covers the edge in time.
+
+    A PRB that was occupied without a break since (or until) it was seen to be interfered is taken to be interfered
+    whenever its neighbours are.
+
+    Args:
+        interfered, occupied: what each PRB said for itself, shape ``(records, n_prbs)``.
+        carried: PRBs, shape ``(n_prbs,)``, that were interfered before the first record and occupied since.
+
+    Returns:
+        ``interfered`` with that added, and ``carried`` as it stands after each record.
+    """
+    since = np.empty_like(interfered)
+    until = np.empty_like(interfered)
+    state = carried
+    for k in range(len(interfered)):
+        state = occupied[k] & (state | interfered[k])
+        since[k] = state
+    state = np.zeros_like(carried)
+    for k in range(len(interfered) - 1, -1, -1):
+        state = occupied[k] & (state | interfered[k])
+        until[k] = state
+    candidates = since | until
+    for _ in range(ALIGN_ROUNDS):
+        near = np.pad(interfered, ((0, 0), (ALIGN_REACH, ALIGN_REACH)))
+        width = interfered.shape[1]
+        beside = np.logical_or.reduce([near[:, shift : shift + width] for shift in range(2 * ALIGN_REACH + 1)])
+        interfered = interfered | (candidates & beside)
+    return interfered, since
+
+
+def _step_forward(state: Array) -> Array:
+    """Where the states go within one record; rows FREE, UE, INTERFERER, BOTH."""
+    return np.asarray(_TRANSITION_T @ state, np.float32)
+
+
+def _step_back(state: Array) -> Array:
+    return np.asarray(_TRANSITION @ state, np.float32)
+
+
+def _transition() -> Array:
+    ue = np.array([[1 - UE_COMES, UE_COMES], [UE_GOES, 1 - UE_GOES]])
+    interferer = np.array([[1 - INTERFERER_COMES, INTERFERER_COMES], [INTERFERER_GOES, 1 - INTERFERER_GOES]])
+    return np.kron(interferer, ue).astype(np.float32)  # states in the order of FREE, UE, INTERFERER, BOTH
+
+
+_TRANSITION = _transition()
+_TRANSITION_T = np.ascontiguousarray(_TRANSITION.T)
+
+
+class _Level:
+    """The interferer's level in each PRB, as log power against the floor."""
+
+    def __init__(self, n_prbs: int) -> None:
+        self._level = np.full(n_prbs, UNKNOWN_LEVEL, np.float32)
+        self._seen = np.zeros(n_prbs, np.float32)  # records, weighted with the chance that it was seen alone
+        self._age = np.zeros(n_prbs, np.float32)  # records since the PRB was last free
+
+    def against(self, log_power: Array, plain: bool) -> tuple[Array, Array]:
+        """How far the power is above the level, and how sure the level is (0 to 1)."""
+        sure = self._age / (self._age + 10) if plain else self._seen / (self._seen + 1)
+        return log_power - self._level, sure
+
+    def learn(self, log_power: Array, posterior: Array, plain: bool) -> None:
+        above = log_power - self._level
+        alone = posterior[INTERFERER]
+        self._seen = np.minimum(self._seen + alone, 20)
+        self._age = np.where(posterior[FREE] > 0.5, 0, np.minimum(self._age + 1, 60))
+        if plain:  # the lowest power since the PRB was last free
+            tracked = self._level + 0.3 * np.minimum(above, 0) + 0.03 * np.clip(above, 0, 1)
+            self._level = np.where(self._age <= 1, log_power, tracked)
+        else:
+            rate = alone / np.maximum(np.minimum(self._seen, LEVEL_RECORDS), 1e-6)
+            self._level = self._level + np.minimum(rate, 1) * above
+        gone = alone + posterior[BOTH] < 0.03
+        self._seen[gone] = 0
+        if not plain:
+            self._level[gone] = UNKNOWN_LEVEL
+
+
+class _World:
+    """Whether UEs here can be told from noise by roughness (``plain`` is False) or not."""
+
+    def __init__(self, n_prbs: int) -> None:
+        self.plain = False
+        self._n_prbs = n_prbs
+        self._structured = self._elevated = self._taken = self._records = 0.0
+        self._free = np.zeros(n_prbs, bool)
+
+    def note(self, power: Array, structure: Array, free: Array) -> bool:
+        """Take in a record; says whether UEs have just become plain."""
+        keep = 1 - 1 / WORLD_RECORDS
+        elevated = power > ELEVATED
+        now_free = free > 0.5
+        self._structured = keep * self._structured + np.count_nonzero(elevated & (structure > 2))
+        self._elevated = keep * self._elevated + np.count_nonzero(elevated)
+        self._taken = keep * self._taken + np.count_nonzero(self._free & ~now_free)
+        self._records = keep * self._records + 1
+        self._free = now_free
+        before = self.plain
+        self.plain = bool(
+            self._structured < STRUCTURED_SHARE * self._elevated
+            and self._taken > BUSY_RATE * (self._records + COLD_RECORDS) * self._n_prbs
+        )
+        return self.plain and not before

@@ -1,0 +1,86 @@
+"""What the source block adds: ``python -m twinlink_replay.latency [--transport zenoh] [--n-prbs 106] [--json]``.
+
+A sender in the same process sends symbols at a steady rate over loopback; the delay is from the message coming out of
+the transport (``received_ns``) to the ``work`` of the next block, for the last sample of the message.
+"""
+
+import argparse
+import json
+import socket
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import twinlink
+from twinlink.spectrum import Spectrum
+
+from .assembler import PacketAssembler
+from .radio import gr, keep, pmt
+from .source import Source
+
+WARM_UP = 50
+
+
+class _Probe(gr.sync_block):  # type: ignore[misc]
+    def __init__(self) -> None:
+        gr.sync_block.__init__(self, name="Latency Probe", in_sig=[np.complex64], out_sig=None)
+        keep(self)
+        self.delays_ns: list[int] = []
+        self._packets = PacketAssembler()
+
+    def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        now_ns = time.time_ns()
+        for _, tags in self._packets.add(self, input_items[0]):
+            self.delays_ns.append(now_ns - pmt.to_uint64(tags["received_ns"]))
+        return len(input_items[0])
+
+
+def main() -> int:
+    """The command; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--transport", default="zeromq")
+    parser.add_argument("--n-prbs", type=int, default=106)
+    parser.add_argument("--rate", type=float, default=100.0, help="messages a second")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    endpoint = f"tcp/127.0.0.1:{_free_port()}"
+    source, probe = Source(arguments.transport, listen=endpoint), _Probe()
+    top = gr.top_block()
+    top.connect(source, probe)
+    top.start()
+    values = np.zeros((arguments.n_prbs * 12, 2), np.int16)
+    payload = Spectrum(values, arguments.n_prbs, 30_000, 3.6192e9, time.time_ns(), e3={"timestamp": 1}).encode()
+    with twinlink.open(arguments.transport, connect=endpoint) as gnb:
+        gnb.wait_ready(10)
+        sender, begin = gnb.sender("spectrum"), time.monotonic()
+        for k in range(arguments.count + WARM_UP):
+            time.sleep(max(0.0, begin + k / arguments.rate - time.monotonic()))
+            sender.send(payload)
+        sender.flush(10)
+        time.sleep(0.2)
+    top.stop()
+    top.wait()
+    delays_us = np.array(probe.delays_ns[WARM_UP:]) / 1e3
+    percentiles = {f"p{p}_us": round(float(np.percentile(delays_us, p)), 1) for p in (50, 90, 99)}
+    result = {"transport": arguments.transport, "n": len(delays_us), **percentiles, "max_us": float(delays_us.max())}
+    print(json.dumps(result) if arguments.json else ", ".join(f"{name} {value}" for name, value in result.items()))
+    return 0
+
+
+def _free_port() -> int:
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+        return port
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Power of uplink symbols: per subcarrier and per PRB, averaged and held; and the texture of a PRB's samples.
+
+Everything is an array in, an array out; a batch of records costs little more than one.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SUBCARRIERS_PER_PRB = 12  # 3GPP TS 38.211 clause 4.4.4.1
+FULL_SCALE = 32768.0**2  # 0 dBFS: a complex sample of magnitude 32768
+QUANTISATION = 1 / 6  # LSB^2: noise of rounding I and Q to integers; nothing is measured below it
+COMB_RATIO = 4.0  # Gaussian samples differ as much between their two combs once in fifty PRBs
+
+
+def to_dbfs(power: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Power in LSB^2 as dB relative to full scale; what is below the rounding noise is shown as that."""
+    return np.asarray(10 * np.log10(np.maximum(power, QUANTISATION) / FULL_SCALE), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class PrbFeatures:
+    """What the detector looks at, each of shape ``(records, n_prbs)``, float32.
+
+    Attributes:
+        power: mean power of a PRB's subcarriers in LSB^2.
+        roughness: how much the powers p of neighbouring subcarriers differ,
+            ``sqrt(sum (p[i] - p[i+1])^2 / sum (p[i] + p[i+1])^2)``: 0 for constant amplitude, 0.05-0.45 for QPSK to
+            256QAM through a channel that is smooth from one subcarrier to the next, 0.56 in the mean for Gaussian
+            samples (noise), 1 for a tone.  It depends neither on the level nor on the channel's slope.
+    """
+
+    power: NDArray[np.float32]
+    roughness: NDArray[np.float32]
+
+
+def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
+    """``|x|^2`` in LSB^2, shape ``(records, subcarriers)``, of int16 samples ``(records, subcarriers, 2)``."""
+    values = samples.astype(np.float32)
+    np.square(values, out=values)
+    return values[..., 0] + values[..., 1]
+
+
+def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
+    """Features of each PRB from the subcarriers' powers, shape ``(records, n_prbs * 12)``."""
+    cells = power.reshape(len(power), -1, SUBCARRIERS_PER_PRB)
+    rough = _roughness(cells, 1)
+    even, odd = cells[..., 0::2].sum(axis=-1), cells[..., 1::2].sum(axis=-1)
+    # A DM-RS symbol (type 1, TS 38.211 clause 6.4.1.1.3) fills every other subcarrier: there, each subcarrier is
+    # compared with the next of its own comb, or the empty comb would look like a tone.
+    comb = (even > COMB_RATIO * odd) | (odd > COMB_RATIO * even)
+    if comb.any():
+        rough[comb] = _roughness(cells[comb], 2)
+    return PrbFeatures((even + odd) / SUBCARRIERS_PER_PRB, rough)
+
+
+def _roughness(cells: NDArray[np.float32], distance: int) -> NDArray[np.float32]:
+    low, high = cells[..., :-distance], cells[..., distance:]
+    differences = np.square(high - low).sum(axis=-1)
+    return np.asarray(np.sqrt(differences / np.maximum(np.square(high + low).sum(axis=-1), 1e-9)), np.float32)
+
+
+class PowerTrace:
+    """Exponential average and peak hold of the power of each subcarrier.
+
+    Args:
+        n_subcarriers: width.
+        records: time constant of the average, in records.
+
+    Attributes:
+        average: LSB^2, shape ``(n_subcarriers,)``; zeros before the first record.
+        peak: the highest since the start or `reset_peak`, LSB^2.
+    """
+
+    def __init__(self, n_subcarriers: int, records: float = 50.0) -> None:
+        self.average = np.zeros(n_subcarriers, np.float32)
+        self.peak = np.zeros(n_subcarriers, np.float32)
+        self._records = records
+        self._count = 0
+
+    def add(self, power: NDArray[np.float32]) -> None:
+        """Take in powers of shape ``(records, n_subcarriers)``."""
+        for record in power:
+            self._count += 1
+            # The first records count equally, so that the average is right from the start.
+            weight = max(1 / self._count, 1 / self._records)
+            self.average += np.float32(weight) * (record - self.average)
+            np.maximum(self.peak, record, out=self.peak)
+
+    def reset_peak(self) -> None:
+        """Begin the peak hold anew."""
+        self.peak[:] = 0

@@ -1,0 +1,54 @@
+"""The way back, as the sink blocks share it."""
+
+import sys
+
+import twinlink
+
+from .session import Address, Lease
+
+
+class Sending:
+    """What both sinks share: a flow to send on, and counting instead of raising into the scheduler."""
+
+    def __init__(self, name: str, address: Address, flow: str, link: twinlink.Link | None) -> None:
+        self.sent = self.failed = 0
+        self.error: Exception | None = None
+        self._name, self._address, self._flow, self._given = name, address, flow, link
+        self._lease: Lease | None = None
+        self._sender: twinlink.Sender | None = None
+
+    def open(self) -> None:
+        """Open the link, or say why not."""
+        self.error = None
+        try:
+            if self._given is None:
+                self._lease = Lease(self._address, lambda event: None)
+            link = self._given or self._lease.link  # type: ignore[union-attr]
+            self._sender = link.sender(self._flow)
+        except (twinlink.TwinlinkError, ValueError) as error:
+            self.refuse(error)
+
+    def close(self) -> None:
+        """Give the link back."""
+        self._sender = None
+        if self._lease:
+            self._lease.release()
+            self._lease = None
+
+    def send(self, payload: bytes) -> None:
+        """Send, or count a failure."""
+        if self._sender is None:
+            self.failed += 1
+            return
+        try:
+            self._sender.send(payload)
+            self.sent += 1
+        except twinlink.TwinlinkError as error:
+            self.refuse(error)
+
+    def refuse(self, error: Exception) -> None:
+        """Count a failure; told on stderr when it is the first of its kind in a row."""
+        self.failed += 1
+        if self.error is None or type(error) is not type(self.error):
+            print(f"{self._name}: {error}", file=sys.stderr, flush=True)
+        self.error = error

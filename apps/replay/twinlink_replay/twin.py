@@ -1,0 +1,194 @@
+"""The twin: records in; files, log lines and PRB blocks out."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import twinlink
+from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted
+
+from .controller import Change, Controller
+from .detector import Detector
+from .journal import Journal, format_prbs
+from .observer import Record
+from .power import prb_features, subcarrier_power
+from .recording import Recording
+
+BATCH = 16  # records analysed at once; while they come one by one, each is analysed alone
+
+
+class Twin:
+    """Analyses records in the order of arrival and closes the loop.
+
+    Args:
+        journal: where events go.
+        send: hands a decision to the link; raises TwinlinkError.
+        recording: or None to keep nothing.
+        validity_ms, protected, control: of the `Controller`.
+        count: take no more records than this.
+
+    Attributes:
+        records: analysed so far.
+        last_ns: monotonic time of the last one, None before the first.
+        done: set when ``count`` is reached.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        send: Callable[[bytes], object],
+        recording: Recording | None = None,
+        validity_ms: int = 2000,
+        protected: frozenset[int] = frozenset(),
+        control: bool = True,
+        count: int | None = None,
+    ) -> None:
+        self.records = 0
+        self.foreign = 0
+        self.proposed = self.installed = self.rejected = 0
+        self.last_ns: int | None = None
+        self.done = threading.Event()
+        self._journal, self._send, self._recording = journal, send, recording
+        self._settings = (validity_ms, protected, control)
+        self._count = count
+        self._n_prbs = 0
+        self._detector: Detector | None = None
+        self._controller: Controller | None = None
+        self._lock = threading.Lock()  # results come on the link's thread
+
+    def add(self, records: list[Record]) -> None:
+        """Records that came out of the flowgraph."""
+        self.last_ns = time.monotonic_ns()
+        if self._count is not None:
+            records = records[: self._count - self.records]
+        for start in range(0, len(records), BATCH):
+            self._analyse(records[start : start + BATCH])
+        if self._count is not None and self.records >= self._count:
+            self.done.set()
+
+    def _analyse(self, records: list[Record]) -> None:
+        if self._detector is None:
+            self._begin(records[0])
+        assert self._detector
+        ours = [record for record in records if record.n_prbs == self._n_prbs]
+        if len(ours) < len(records):
+            self._refuse(records)
+        if not ours:
+            return
+        features = prb_features(subcarrier_power(np.stack([record.samples for record in ours])))
+        answer = self._detector.add(features)
+        settled = self._detector.settled()
+        analysed_ns = time.time_ns()
+        for k in range(len(ours)):
+            self._decide(self.records + k, answer.interfered[k])
+        if self._recording:
+            self._recording.add(ours, features.power, answer.interfered, analysed_ns)
+            self._recording.settle(settled)
+        self.records += len(ours)
+
+    def _begin(self, record: Record) -> None:
+        self._n_prbs = record.n_prbs
+        self._detector = Detector(record.n_prbs)
+        self._controller = Controller(record.n_prbs, *self._settings)
+        self._journal.event(
+            "first-record",
+            f"first record: {record.n_prbs} PRBs, {record.scs_hz / 1e3:g} kHz, centre {record.centre_hz / 1e6:g} MHz",
+            n_prbs=record.n_prbs,
+            scs_hz=record.scs_hz,
+            centre_hz=record.centre_hz,
+            sequence=record.sequence,
+        )
+
+    def _refuse(self, records: list[Record]) -> None:
+        if self.foreign == 0:
+            sizes = sorted({record.n_prbs for record in records} - {self._n_prbs})
+            self._journal.event(
+                "foreign",
+                f"records of {sizes} PRBs among those of {self._n_prbs} are passed over: one carrier at a time;"
+                " restart twinlink-replay to follow another one",
+                n_prbs=sizes,
+            )
+        self.foreign += sum(record.n_prbs != self._n_prbs for record in records)
+
+    def _decide(self, index: int, interfered: NDArray[np.bool_]) -> None:
+        assert self._controller
+        with self._lock:
+            todo = self._controller.observe(interfered, time.time_ns(), time.monotonic_ns())
+        for item in todo:
+            if isinstance(item, Change):
+                self._report(item, index)
+            else:
+                self._propose(item)
+
+    def _report(self, change: Change, index: int) -> None:
+        if change.prbs:
+            text = f"interference on PRBs {format_prbs(change.prbs)} (record {index})"
+            self._journal.event("interference", text, prbs=change.prbs, first_record=index)
+        else:
+            self._journal.event("interference-ended", f"interference has ended (record {index})", record=index)
+
+    def _propose(self, block: PrbBlock) -> None:
+        try:
+            self._send(block.encode())
+        except twinlink.TwinlinkError as error:
+            self._journal.event("control-not-sent", f"PRB block {block.id} was not sent: {error}", id=block.id)
+            return
+        self.proposed += 1
+        what = f"blocking PRBs {format_prbs(block.prbs)}" if block.prbs else "to block no PRB any more"
+        self._journal.event(
+            "proposed",
+            f"proposed {what} for {block.validity_ms} ms ({block.id})",
+            time_ns=block.issued_ns,
+            id=block.id,
+            prbs=block.prbs,
+            validity_ms=block.validity_ms,
+        )
+
+    def result(self, message: twinlink.Message) -> None:
+        """A message on flow ``control-result``."""
+        try:
+            result = PrbBlockResult.decode(message.payload)
+        except twinlink.MalformedPayload as error:
+            self._journal.event("malformed-result", f"an answer on flow {message.flow} cannot be read: {error}")
+            return
+        if self._controller:
+            with self._lock:
+                self._controller.result(result)
+        self.installed += result.status == "installed"
+        self.rejected += result.status == "rejected"
+        why = f": {result.reason}" if result.reason else ""
+        self._journal.event(
+            "block-result",
+            f"{result.id} {result.status}, PRBs {format_prbs(result.prbs)} stand{why}",
+            id=result.id,
+            status=result.status,
+            prbs=result.prbs,
+            installed_ns=result.time_ns,
+            received_ns=message.received_ns,
+            reason=result.reason,
+        )
+
+    def link_event(self, event: Event) -> None:
+        """An event of the link."""
+        if isinstance(event, PeerUp):
+            self._journal.event("peer-up", f"{event.node} is connected", time_ns=event.time_ns, node=event.node)
+        elif isinstance(event, PeerDown):
+            text = f"{event.node} is gone ({event.reason}): waiting for it to come back"
+            self._journal.event("peer-down", text, time_ns=event.time_ns, node=event.node, reason=event.reason)
+        elif isinstance(event, Restarted):
+            self._journal.event("restarted", f"{event.node} has restarted", time_ns=event.time_ns, node=event.node)
+        elif isinstance(event, Gap):
+            text = f"messages {event.first} to {event.end - 1} on flow {event.flow} did not arrive"
+            fields = {"flow": event.flow, "first": event.first, "end": event.end}
+            self._journal.event("gap", text, time_ns=event.time_ns, **fields)
+
+    def finish(self) -> None:
+        """Settle what waits, and write the files."""
+        if self._recording:
+            if self._detector:
+                self._recording.settle(self._detector.finish())
+            self._recording.close()

@@ -1,0 +1,35 @@
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Run, Start
+
+
+@pytest.fixture(scope="session")
+def start() -> Iterator[Start]:
+    """Starts the command with these arguments; what still runs at the end is interrupted, so that its parts end too."""
+    runs: list[Run] = []
+
+    def _start(*arguments: str, **kwargs: Any) -> Run:
+        run = Run(list(arguments), **kwargs)
+        runs.append(run)
+        return run
+
+    yield _start
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.send_signal(signal.SIGINT)
+            run.code()
+
+
+@pytest.fixture(scope="session")
+def played(start: Start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A demo over ZeroMQ that has passed: its folder, and the summary as it was printed."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    run = start("demo", "--out", str(out), "--transports", "zeromq", "--seconds", "5", "--json")
+    assert run.code() == 0, run.err
+    return out, json.loads(run.out[-1])

@@ -1,0 +1,126 @@
+"""When the loop counts as closed, and what the verdict is."""
+
+from typing import Any
+
+import pytest
+from twinlink_demo import outcome
+from twinlink_demo.evidence import Evidence
+from twinlink_demo.loop import episodes
+
+from tests.demo.synthetic import MS, N, evidence, heard, rebuilt
+
+
+def test_a_closed_loop() -> None:
+    truth = heard()
+    (episode,) = episodes(evidence(truth, rebuilt(truth)))
+    assert (episode.prbs, episode.first_record, episode.end_record) == ((3, 4), 100, 250)
+    assert episode.time_to_block_ns == 95 * MS
+    assert episode.applied_record == 110
+    assert (episode.freed_cells, episode.freed_busy) == (80, 0)
+    assert episode.end_seen_ns == 2900 * MS
+    assert episode.inr_db == pytest.approx(40, abs=1)
+    assert episode.required
+    assert episode.closed
+
+
+def test_a_loop_without_an_installed_block_is_open() -> None:
+    truth = heard()
+    found = evidence(truth, rebuilt(truth))
+    found.events["exporter"].clear()
+    (episode,) = episodes(found)
+    assert not episode.closed
+
+
+def test_a_block_that_the_gnb_does_not_apply_leaves_the_loop_open() -> None:
+    truth = heard()
+    truth.blocked[:] = False
+    (episode,) = episodes(evidence(truth, rebuilt(truth)))
+    assert not episode.closed
+
+
+def test_a_twin_that_sees_no_change_leaves_the_loop_open() -> None:
+    truth = heard()
+    found = evidence(truth, rebuilt(truth))
+    assert found.rebuilt is not None
+    found.rebuilt.occupied[:] = True
+    found.events["replay"].pop()
+    (episode,) = episodes(found)
+    assert episode.freed_busy == episode.freed_cells == 80
+    assert not episode.closed
+
+
+def verdict(found: Evidence, failure: dict[str, Any] | None = None, interrupted: bool = False) -> dict[str, Any]:
+    fact = {"exit_codes": {}, "failure": failure, "interrupted": interrupted}
+    facts = {
+        "started_ns": 0, "ended_ns": 1, "interrupted": interrupted, "configuration": {"transports": ["zeromq"]},
+        "versions": {}, "system": {}, "transports": {"zeromq": fact},
+    }  # fmt: skip
+    return outcome.summarise(facts, {"zeromq": found})
+
+
+def test_a_perfect_run_passes() -> None:
+    truth = heard()
+    found = evidence(truth, rebuilt(truth))
+    summary = verdict(found)
+    assert (summary["verdict"], summary["exit_code"], summary["failed"]) == ("passed", 0, [])
+    assert summary["transports"]["zeromq"]["interferer_on_to_block_ns"] == 95 * MS
+    assert "passed" in outcome.text(summary)
+
+
+def test_what_is_wrong_is_said() -> None:
+    truth = heard()
+    wrong = rebuilt(truth, [*range(N - 2), 5])
+    wrong.samples[3, 0, 0] ^= 1
+    summary = verdict(evidence(truth, wrong))
+    assert summary["exit_code"] == 1
+    assert summary["failed"] == [
+        "zeromq: 2 of 400 messages lost",
+        "zeromq: 1 of 400 messages duplicated",
+        f"zeromq: 1 of {(N - 1) * 144} rebuilt samples differ from what the gNB heard",
+    ]
+
+
+def test_a_decision_that_nobody_answered_is_said() -> None:
+    truth = heard()
+    found = evidence(truth, rebuilt(truth))
+    found.events["replay"] = [event for event in found.events["replay"] if event["event"] != "block-result"]
+    summary = verdict(found)
+    assert summary["failed"] == ["zeromq: 1 of 1 decisions were not answered"]
+
+
+def test_an_open_loop_is_not_passed() -> None:
+    truth = heard()
+    found = evidence(truth, rebuilt(truth))
+    found.events["exporter"].clear()
+    summary = verdict(found)
+    assert summary["exit_code"] == 1
+    assert summary["failed"] == [
+        "zeromq: the loop did not close for the interferer on PRBs 3-4 from record 100: the block was not installed"
+    ]
+
+
+def test_a_stalled_machine_is_noted_and_asks_no_block() -> None:
+    truth = heard()
+    truth.played_ns[150:] += 500 * MS
+    found = evidence(truth, rebuilt(truth))
+    found.events["emulator"].append({"event": "done", "time_ns": 0, "late_max_ms": 500.0})
+    (episode,) = episodes(found)
+    assert not episode.required
+    assert "500 ms late" in verdict(found)["notes"][0]
+
+
+def test_a_part_that_died_is_worse_than_what_is_missing_by_it() -> None:
+    failure = {"part": "replay", "reason": "ended (killed by SIGKILL) while it was needed", "last_lines": []}
+    nothing = Evidence(heard(), None, {"emulator": [], "exporter": [], "replay": []}, {}, 12)
+    summary = verdict(nothing, failure)
+    assert (summary["verdict"], summary["exit_code"]) == ("broken off", 2)
+    assert summary["failed"][0] == "zeromq: the replay ended (killed by SIGKILL) while it was needed"
+    assert summary["transports"]["zeromq"]["lost"] is None
+    assert "-" in outcome.text(summary)
+
+
+def test_an_interrupted_run_is_not_passed() -> None:
+    truth = heard()
+    summary = verdict(evidence(truth, rebuilt(truth)), interrupted=True)
+    assert summary["exit_code"] == 1
+    assert "interrupted before the end" in summary["failed"]

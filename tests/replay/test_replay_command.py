@@ -1,0 +1,204 @@
+"""``twinlink-replay`` as a process, fed over the real link by a gNB side in this one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import twinlink
+from tests.replay.evaluate import scores
+from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
+from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.spectrum import Spectrum
+
+HEARD = hear(Scene(n_prbs=51, n_records=400, interferers=(Interferer(100, 250, 30, 36, 15),)), 31)
+WHOLE = tuple(range(30, 36))
+
+
+class Replay:
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.out, self.log = folder / "out", folder / "replay.jsonl"
+        command = [sys.executable, "-m", "twinlink_replay", "--out", str(self.out), "--log", str(self.log), *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def wait_for(self, name: str, count: int = 1) -> None:
+        deadline = time.monotonic() + 30
+        while len(self.events(name)) < count and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(self.events(name)) >= count
+
+    def end(self) -> tuple[int, str]:
+        text = self.process.communicate(timeout=30)[1]
+        assert "Traceback" not in text
+        return self.process.returncode, text
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> Iterator[Any]:
+    started: list[Replay] = []
+
+    def start(*arguments: str) -> Replay:
+        started.append(Replay(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.communicate()
+
+
+def play(link: twinlink.Link, heard: Heard, slow: Callable[[int], bool] = lambda record: False) -> None:
+    """Send every record; where ``slow`` says so, a fifth of a second after the one before."""
+    sender = link.sender("spectrum")
+    for k, samples in enumerate(heard.samples):
+        time.sleep(0.2 if slow(k) else 0.002)
+        spectrum = Spectrum(samples, 51, 30_000, 3.6192e9, time.time_ns(), e3={"timestamp": k + 1})
+        sender.send(spectrum.encode())
+    sender.flush(20)
+
+
+def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, replay: Any) -> None:
+    twin = replay("--transport", transport, "--listen", endpoint, "--count", "400", "--validity-ms", "600")
+    asked: list[PrbBlock] = []
+    with twinlink.open(transport, connect=endpoint, node="gnb-1") as gnb:
+        results = gnb.sender("control-result")
+
+        def answer(message: twinlink.Message) -> None:
+            block = PrbBlock.decode(message.payload)
+            asked.append(block)
+            status = "installed" if block.prbs else "cleared"
+            results.send(PrbBlockResult(block.id, status, block.prbs, time.time_ns()).encode())  # type: ignore[arg-type]
+
+        gnb.receiver("control", handler=answer)
+        gnb.wait_ready(30)
+
+        def slow(record: int) -> bool:
+            """Blocks are renewed and given back by the clock: give it time, however fast or slow the machine is."""
+            if 150 <= record < 200:
+                return WHOLE not in [block.prbs for block in asked]
+            if 200 <= record < 240:
+                return len(asked) == len({block.id for block in asked})
+            return record > 350 and asked[-1].prbs != ()
+
+        play(gnb, HEARD, slow)
+        assert twin.end()[0] == 0
+
+    rebuilt = np.fromfile(twin.out / "rebuilt.sigmf-data", "<i2")
+    np.testing.assert_array_equal(rebuilt, HEARD.samples.ravel())
+    meta = json.loads((twin.out / "rebuilt.sigmf-meta").read_text())
+    assert meta["global"]["dapp:n_prbs"] == 51
+    assert meta["captures"][0]["core:frequency"] == 3.6192e9
+
+    found = np.load(twin.out / "observations.npz")
+    np.testing.assert_array_equal(found["sequence"], np.arange(400))
+    np.testing.assert_array_equal(found["e3_timestamp"], np.arange(1, 401))
+    for early, late in (("observed_ns", "sent_ns"), ("sent_ns", "received_ns"), ("received_ns", "analysed_ns")):
+        assert (found[early] <= found[late]).all()
+    assert found["power_dbfs"].shape == found["occupied"].shape == (400, 51)
+    score = scores(HEARD, found["interfered"])
+    assert score.precision >= 0.95
+    assert score.recall >= 0.95
+
+    assert set(asked[0].prbs) <= set(range(30, 36))
+    assert WHOLE in [block.prbs for block in asked]
+    assert asked[-1].prbs == ()
+    assert len(asked) > len({block.id for block in asked})  # renewed under its id
+    assert [event["id"] for event in twin.events("proposed")] == [block.id for block in asked]
+    assert {event["status"] for event in twin.events("block-result")} == {"installed", "cleared"}
+    assert twin.events("interference")[0]["first_record"] >= 100
+    assert twin.events("interference-ended")
+    assert twin.events("summary")[0]["records"] == 400
+
+
+def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
+    twin = replay("--listen", endpoint, "--no-control", "--idle", "0.5")
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.receiver("control")
+        gnb.wait_ready(30)
+        play(gnb, HEARD)
+        assert twin.end()[0] == 0
+        assert gnb.receiver("control").receive(0) is None
+    assert twin.events("interference")
+    assert not twin.events("proposed")
+
+
+def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: Any) -> None:
+    twin = replay("--listen", endpoint)
+    script = (
+        "import twinlink, sys, time\n"
+        f"link = twinlink.open('zeromq', connect={endpoint!r}, node='gnb-7')\n"
+        "link.wait_ready(30)\nprint('up', flush=True)\ntime.sleep(60)\n"
+    )
+    peer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert peer.stdout
+    assert peer.stdout.readline() == b"up\n"
+    twin.wait_for("peer-up")
+    os.kill(peer.pid, signal.SIGKILL)
+    peer.communicate()
+    twin.wait_for("peer-down")
+    assert twin.events("peer-down")[0]["node"] == "gnb-7"
+    assert twin.process.poll() is None
+    with twinlink.open("zeromq", connect=endpoint, node="gnb-7") as gnb:
+        gnb.wait_ready(30)
+        play(gnb, HEARD)
+        twin.wait_for("peer-up", 2)
+    twin.process.send_signal(signal.SIGTERM)
+    code, text = twin.end()
+    assert code == 0
+    assert "gnb-7 is gone" in text
+    assert len(np.load(twin.out / "observations.npz")["sequence"]) == 400
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number: signal.Signals) -> None:
+    twin = replay("--listen", endpoint)
+    twin.wait_for("started")
+    twin.process.send_signal(number)
+    assert twin.end()[0] == 0
+    assert len(np.load(twin.out / "observations.npz")["sequence"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--transport", "pigeon"], 3, "pigeon"),
+        (["--listen", "nowhere"], 3, "tcp/host:port"),
+        (["--validity-ms", "soon"], 3, "integer"),
+        (["--protect-prbs", "x"], 3, "0-3,50"),
+        (["--out", "/proc/none"], 2, "/proc/none"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments: list[str], code: int, text: str) -> None:
+    command = [sys.executable, "-m", "twinlink_replay", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == code, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_gnu_radio_missing_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "gnuradio").mkdir()
+    (tmp_path / "gnuradio" / "__init__.py").write_text("raise ImportError('no GNU Radio here')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "twinlink_replay"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "apt install gnuradio" in done.stderr
+    assert "Traceback" not in done.stderr

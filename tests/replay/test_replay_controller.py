@@ -1,0 +1,97 @@
+import numpy as np
+from twinlink_replay.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, Change, Controller
+
+from twinlink.control import PrbBlock, PrbBlockResult
+
+WALL = 1_700_000_000_000_000_000
+
+
+class Run:
+    """A controller over 10 PRBs, a record each 10 ms."""
+
+    def __init__(self, **options: object) -> None:
+        self.controller = Controller(10, 2000, **options)  # type: ignore[arg-type]
+        self.now = 0
+        self.blocks: list[tuple[int, PrbBlock]] = []
+        self.changes: list[tuple[int, ...]] = []
+
+    def records(self, count: int, *prbs: int) -> "Run":
+        row = np.zeros(10, bool)
+        row[list(prbs)] = True
+        for _ in range(count):
+            for item in self.controller.observe(row, WALL + self.now, self.now):
+                if isinstance(item, Change):
+                    self.changes.append(item.prbs)
+                else:
+                    self.blocks.append((self.now, item))
+            self.now += 10 * MS
+        return self
+
+    @property
+    def asked(self) -> list[tuple[int, ...]]:
+        return [block.prbs for _, block in self.blocks]
+
+
+def test_asks_at_once_renews_and_takes_back() -> None:
+    run = Run().records(20).records(250, 3, 4).records(60)
+    assert run.asked == [(3, 4), (3, 4), (3, 4), ()]
+    first, again, _, last = run.blocks
+    assert first[0] == 200 * MS
+    assert again[1].id == first[1].id
+    assert again[0] - first[0] == 1000 * MS
+    assert again[1].issued_ns == WALL + again[0]
+    assert last[1].id != first[1].id
+    assert last[0] == 2690 * MS + HOLD_NS
+    assert run.changes == [(3, 4), ()]
+
+
+def test_growing_lists_are_spaced() -> None:
+    run = Run().records(1, 3).records(1, 3, 4).records(20, 3, 4, 5)
+    assert run.asked == [(3,), (3, 4, 5)]
+    assert run.blocks[1][0] == SPACING_NS
+
+
+def test_flicker_gives_nothing_back() -> None:
+    run = Run()
+    for _ in range(5):
+        run.records(10, 3).records(10)
+    assert set(run.asked) == {(3,)}
+
+
+def test_protected_prbs_are_never_asked_for() -> None:
+    run = Run(protected=frozenset({3, 9})).records(10, 2, 3).records(100, 3)
+    assert run.asked == [(2,), ()]
+    assert run.changes == [(2, 3), (3,)]
+
+
+def test_without_control_it_only_observes() -> None:
+    run = Run(enabled=False).records(10, 2).records(60)
+    assert run.asked == []
+    assert run.changes == [(2,), ()]
+
+
+def result(block: PrbBlock, status: str) -> PrbBlockResult:
+    return PrbBlockResult(block.id, status, (), 0)  # type: ignore[arg-type]
+
+
+def test_a_rejected_list_waits_unless_it_changes() -> None:
+    run = Run().records(1, 3)
+    run.controller.result(result(run.blocks[0][1], "rejected"))
+    run.records(200, 3)
+    assert run.asked == [(3,)]
+    run.records(1, 3, 4)
+    assert run.asked == [(3,), (3, 4)]
+    run.controller.result(result(run.blocks[1][1], "rejected"))
+    run.records(RETRY_NS // (10 * MS) + 1, 3, 4)
+    assert run.asked == [(3,), (3, 4), (3, 4)]
+
+
+def test_what_the_other_side_cleared_is_asked_for_anew() -> None:
+    run = Run().records(1, 3)
+    run.controller.result(result(run.blocks[0][1], "cleared"))
+    run.records(1, 3)
+    assert run.asked == [(3,), (3,)]
+    assert run.blocks[0][1].id != run.blocks[1][1].id
+    run.controller.result(result(run.blocks[0][1], "cleared"))  # an old answer
+    run.records(5, 3)
+    assert len(run.asked) == 2

@@ -1,0 +1,104 @@
+"""gnuradio-companion's side: the blocks are found, the flowgraphs compile and run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from twinlink_replay import blocks, grc
+
+import twinlink
+from twinlink.spectrum import Spectrum
+
+
+def printed_path() -> str:
+    command = [sys.executable, "-m", "twinlink_replay", "--grc-path"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def compile_graph(graph: Path, folder: Path) -> Path:
+    done = subprocess.run(
+        ["grcc", "-o", str(folder), str(graph)],
+        env={**os.environ, "GRC_BLOCKS_PATH": printed_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = folder / f"{graph.stem}.py"
+    assert made.exists(), done.stdout + done.stderr
+    return made
+
+
+def test_the_module_prints_the_same_path() -> None:
+    command = [sys.executable, "-m", "twinlink_replay.grc"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == printed_path() == str(grc.PATH)
+
+
+def test_every_block_has_its_description() -> None:
+    described = "".join(path.read_text() for path in grc.PATH.glob("*.block.yml"))
+    for name in blocks.__all__:
+        assert f"twinlink_blocks.{name}(" in described
+
+
+@pytest.mark.parametrize("graph", sorted(grc.PATH.glob("*.grc")), ids=lambda path: path.stem)
+def test_flowgraphs_compile(graph: Path, tmp_path: Path) -> None:
+    source = compile_graph(graph, tmp_path).read_text()
+    compile(source, str(graph), "exec")
+    assert "twinlink_blocks.Source(transport='zeromq', listen='tcp/0.0.0.0:7447'" in source
+
+
+def every_block(endpoint: str) -> str:
+    link = f"transport: zenoh, role: connect, endpoint: {endpoint}, node: twin"
+    return f"""
+options:
+  parameters: {{id: every_block, generate_options: no_gui, output_language: python, run_options: prompt}}
+  states: {{state: enabled}}
+blocks:
+- {{name: stream, id: twinlink_source, parameters: {{{link}, flow: a, zero_fill: 'True'}}, states: {{state: enabled}}}}
+- {{name: pdus, id: twinlink_pdu_source, parameters: {{{link}, flow: b}}, states: {{state: enabled}}}}
+- {{name: back, id: twinlink_pdu_sink, parameters: {{{link}, flow: c}}, states: {{state: enabled}}}}
+- {{name: out, id: twinlink_stream_sink, parameters: {{{link}, flow: d}}, states: {{state: enabled}}}}
+connections:
+- [stream, '0', out, '0']
+- [pdus, pdus, back, pdus]
+metadata: {{file_format: 1}}
+"""
+
+
+def test_every_block_compiles_and_constructs(endpoint: str, tmp_path: Path) -> None:
+    graph = tmp_path / "every_block.grc"
+    graph.write_text(every_block(endpoint))
+    made = compile_graph(graph, tmp_path)
+    check = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import every_block; every_block.every_block()"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, made.read_text() + done.stderr
+
+
+def test_a_compiled_flowgraph_runs(endpoint: str, tmp_path: Path) -> None:
+    graph = tmp_path / "uplink_transmit.grc"
+    graph.write_text((grc.PATH / "uplink_transmit.grc").read_text().replace("tcp/0.0.0.0:7447", endpoint))
+    made = compile_graph(graph, tmp_path)
+    runs = subprocess.Popen([sys.executable, str(made)], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        with twinlink.open("zeromq", connect=endpoint) as gnb:
+            gnb.wait_ready(30)
+            for _ in range(28):
+                samples = np.full((1272, 2), 100, np.int16)
+                gnb.sender("spectrum").send(Spectrum(samples, 106, 30_000, 3.6e9, time.time_ns()).encode())
+            gnb.sender("spectrum").flush(10)
+            file, size = tmp_path / "uplink.cf32", 61440 * 8  # a subframe: 1 ms at 61.44 MHz
+            deadline = time.monotonic() + 20
+            while file.stat().st_size < size * 0.9 and time.monotonic() < deadline:
+                time.sleep(0.02)
+        runs.send_signal(signal.SIGINT)
+        runs.wait(20)
+        assert file.stat().st_size == size
+    finally:
+        runs.kill()
+        runs.communicate()

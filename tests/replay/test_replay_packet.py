@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+from twinlink_replay.packet import OVERHEAD, PacketQueue, complex_of, int16_of
+
+from twinlink import Message
+from twinlink.spectrum import Spectrum
+
+
+def message(sequence: int, payload: bytes = bytes(8), epoch: int = 1) -> Message:
+    return Message(payload, "spectrum", sequence, epoch, "gnb-1", 10, 20)
+
+
+def sequences(queue: PacketQueue) -> list[tuple[int, int, int, bool]]:
+    found = []
+    while (packet := queue.take()) is not None:
+        found.append((packet.sequence, packet.gap, packet.dropped, packet.filled))
+    return found
+
+
+def test_int16_survives_complex64() -> None:
+    every = np.arange(-32768, 32768, dtype=np.int16)
+    samples = np.stack([every, every[::-1]], axis=1)
+    np.testing.assert_array_equal(int16_of(complex_of(samples)), samples)
+
+
+def test_int16_of_rounds_and_clips() -> None:
+    np.testing.assert_array_equal(int16_of(np.array([1.6 - 1e9j], np.complex64)), [[2, -32768]])
+
+
+def test_gaps_are_counted_per_session_and_late_messages_do_not_count_twice() -> None:
+    queue = PacketQueue("ci16", 10**6)
+    for sequence, epoch in ((5, 1), (6, 1), (9, 1), (7, 1), (10, 1), (3, 2), (4, 2), (11, 1)):
+        queue.put(message(sequence, epoch=epoch))
+    assert [gap for _, gap, _, _ in sequences(queue)] == [0, 0, 2, 0, 0, 0, 0, 0]
+    assert queue.missing == 2
+
+
+def test_zero_fill_has_the_length_of_the_last_packet() -> None:
+    queue = PacketQueue("ci16", 10**6, zero_fill=True)
+    queue.put(message(0, bytes(range(12))))
+    queue.put(message(3, bytes(4)))
+    packets = [queue.take() for _ in range(4)]
+    assert queue.take() is None
+    assert [p.sequence for p in packets if p] == [0, 1, 2, 3]
+    assert [p.filled for p in packets if p] == [False, True, True, False]
+    assert [len(p.samples) for p in packets if p] == [3, 3, 3, 1]
+    assert not packets[1].samples.any()  # type: ignore[union-attr]
+    assert packets[3].gap == 2  # type: ignore[union-attr]
+
+
+def test_a_full_buffer_drops_the_oldest_and_says_so() -> None:
+    queue = PacketQueue("ci16", 3 * (8 + OVERHEAD))
+    for sequence in range(10):
+        queue.put(message(sequence))
+    assert sequences(queue) == [(7, 7, 7, False), (8, 0, 0, False), (9, 0, 0, False)]
+    assert queue.dropped == 7
+    for sequence in range(10, 15):
+        queue.put(message(sequence))
+    assert sequences(queue)[0] == (12, 2, 2, False)
+
+
+def test_malformed_payloads_are_counted_and_passed_over() -> None:
+    queue = PacketQueue("spectrum", 10**6)
+    good = Spectrum(np.ones((12, 2), np.int16), 1, 30_000, 3.6e9, 123, e3={"timestamp": 7})
+    for sequence, payload in enumerate((b"", b"\x00\x02{}", good.encode())):
+        queue.put(message(sequence, payload))
+    packet = queue.take()
+    assert packet is not None
+    assert (packet.sequence, packet.time_ns, packet.freq_hz, packet.rate_hz) == (2, 123, 3.6e9, 360_000.0)
+    assert packet.e3 == {"timestamp": 7}
+    np.testing.assert_array_equal(packet.samples, np.full(12, 1 + 1j))
+    assert queue.malformed == 2
+    assert queue.complaint
+
+
+@pytest.mark.parametrize(("payload", "octets"), [("ci16", 6), ("cf32", 12)])
+def test_half_a_sample_is_malformed(payload: str, octets: int) -> None:
+    queue = PacketQueue(payload, 10**6)
+    queue.put(message(0, bytes(octets)))
+    assert queue.take() is None
+    assert queue.malformed == 1
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="spectrum, ci16, cf32"):
+        PacketQueue("wav", 1)
+    with pytest.raises(ValueError, match="at least 1"):
+        PacketQueue("ci16", 0)

@@ -1,0 +1,125 @@
+"""PDU blocks and sinks in real flowgraphs over the real link."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pmt
+from gnuradio import blocks, gr
+from twinlink_replay.blocks import PduSink, PduSource, Source, StreamSink
+from twinlink_replay.radio import keep
+
+import twinlink
+from twinlink.control import PrbBlock
+from twinlink.spectrum import Spectrum
+
+RNG = np.random.default_rng(7)
+
+
+class Catch(gr.basic_block):  # type: ignore[misc]
+    def __init__(self) -> None:
+        gr.basic_block.__init__(self, "catch", None, None)
+        keep(self)
+        self.pdus: list[Any] = []
+        self.message_port_register_in(pmt.intern("pdus"))
+        self.set_msg_handler(pmt.intern("pdus"), self.catch)
+
+    def catch(self, pdu: Any) -> None:
+        self.pdus.append(pdu)
+
+
+class Emit(gr.basic_block):  # type: ignore[misc]
+    def __init__(self) -> None:
+        gr.basic_block.__init__(self, "emit", None, None)
+        keep(self)
+        self.message_port_register_out(pmt.intern("pdus"))
+
+    def emit(self, vector: Any) -> None:
+        self.message_port_pub(pmt.intern("pdus"), pmt.cons(pmt.PMT_NIL, vector))
+
+
+def wait_until(done: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert done()
+
+
+def test_pdu_source(transport: str, endpoint: str) -> None:
+    samples = RNG.integers(-32768, 32768, (3, 24, 2)).astype(np.int16)
+    caught = {vector: Catch() for vector in ("complex", "s16")}
+    top = gr.top_block()
+    # Two blocks of one flowgraph share the link; each flow has one reader, so they read different flows.
+    for flow, (vector, catch) in zip(("a", "b"), caught.items(), strict=True):
+        source = PduSource(transport, listen=endpoint, flow=flow, vector=vector)
+        top.msg_connect(source, "pdus", catch, "pdus")
+    top.start()
+    with twinlink.open(transport, connect=endpoint) as gnb:
+        gnb.wait_ready(20)
+        for flow in ("a", "b"):
+            for value in samples:
+                gnb.sender(flow).send(Spectrum(value, 2, 30_000, 3.6e9, 5_000_000_007, e3={"timestamp": 3}).encode())
+        wait_until(lambda: all(len(catch.pdus) == 3 for catch in caught.values()))
+    top.stop()
+    top.wait()
+    meta = pmt.to_python(pmt.car(caught["complex"].pdus[2]))
+    expected = {"packet_len": 24, "sequence": 2, "gap": 0, "flow": "a", "rx_freq": 3.6e9, "e3": {"timestamp": 3}}
+    assert {name: meta[name] for name in expected} == expected
+    assert meta["rx_time"] == (5, 7e-9)
+    vector = pmt.to_python(pmt.cdr(caught["complex"].pdus[1]))
+    np.testing.assert_array_equal(vector, samples[1] @ [1, 1j])
+    assert pmt.is_s16vector(pmt.cdr(caught["s16"].pdus[0]))
+    np.testing.assert_array_equal(pmt.to_python(pmt.cdr(caught["s16"].pdus[0])), samples[0].ravel())
+
+
+def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endpoint: str) -> None:
+    """A source and a sink with the same endpoint: the way out and the way back on one port."""
+    sink = PduSink(transport, listen=endpoint, flow="control")
+    top = gr.top_block()
+    top.connect(Source(transport, listen=endpoint), blocks.null_sink(gr.sizeof_gr_complex))
+    source = Emit()
+    top.msg_connect(source, "pdus", sink, "pdus")
+    top.start()
+    block = PrbBlock("a-1", (3, 4), 12, 2000)
+    with twinlink.open(transport, connect=endpoint) as gnb:
+        received = gnb.receiver("control")
+        gnb.wait_ready(20)
+        source.emit(pmt.init_u8vector(3, [1, 2, 255]))
+        source.emit(pmt.init_c32vector(2, [1 + 2j, -3]))
+        source.emit(pmt.intern(block.encode().decode()))
+        source.emit(pmt.from_long(3))
+        payloads = [bytes(message.payload) for message in (received.receive(20) for _ in range(3)) if message]
+        wait_until(lambda: sink.stats() == {"sent": 3, "failed": 1})
+    top.stop()
+    top.wait()
+    assert payloads[0] == bytes([1, 2, 255])
+    np.testing.assert_array_equal(np.frombuffer(payloads[1], np.complex64), [1 + 2j, -3])
+    assert PrbBlock.decode(payloads[2]) == block
+
+
+def test_stream_sink_sends_each_packet(endpoint: str) -> None:
+    samples = RNG.integers(-100, 100, 100).astype(np.complex64)
+
+    def tag(offset: int, length: int) -> Any:
+        made = gr.tag_t()
+        made.offset, made.key, made.value = offset, pmt.intern("packet_len"), pmt.from_long(length)
+        return made
+
+    top = gr.top_block()
+    sink = StreamSink("zeromq", listen=endpoint, flow="twin", payload="ci16")
+    source = blocks.vector_source_c(samples.tolist(), False, 1, [tag(5, 20), tag(25, 30), tag(60, 40)])
+    hold = blocks.head(gr.sizeof_gr_complex, 10**9)
+    top.connect(source, hold, sink)
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        received = gnb.receiver("twin")
+        top.start()
+        packets = []
+        for _ in range(3):
+            message = received.receive(20)
+            assert message is not None
+            packets.append(np.frombuffer(message.payload, "<i2").reshape(-1, 2)[:, 0])
+        top.stop()
+        top.wait()
+    for got, part in zip(packets, (slice(5, 25), slice(25, 55), slice(60, 100)), strict=True):
+        np.testing.assert_array_equal(got, samples[part].real)
+    assert sink.stats() == {"sent": 3, "failed": 0, "untagged_samples": 10}

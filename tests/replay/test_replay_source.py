@@ -1,0 +1,216 @@
+"""The source block in real flowgraphs over the real link."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pmt
+import pytest
+from gnuradio import blocks, gr
+from numpy.typing import NDArray
+from twinlink_replay import source as source_module
+from twinlink_replay.blocks import Source
+from twinlink_replay.radio import keep
+
+import twinlink
+from twinlink.spectrum import Spectrum
+
+RNG = np.random.default_rng(6)
+
+
+class Probe(gr.sync_block):  # type: ignore[misc]
+    """Keeps the stream, its tags, and when they came."""
+
+    def __init__(self, pause_s: float = 0) -> None:
+        gr.sync_block.__init__(self, "probe", [np.complex64], None)
+        keep(self)
+        self.samples: list[Any] = []
+        self.tags: dict[int, dict[str, Any]] = {}
+        self.waited_ns: list[int] = []
+        self.pause_s = pause_s
+
+    def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        now = time.time_ns()
+        time.sleep(self.pause_s)
+        for tag in self.get_tags_in_window(0, 0, len(input_items[0])):
+            self.tags.setdefault(tag.offset, {})[pmt.symbol_to_string(tag.key)] = pmt.to_python(tag.value)
+            if pmt.eq(tag.key, pmt.intern("received_ns")):
+                self.waited_ns.append(now - pmt.to_uint64(tag.value))
+        self.samples.append(input_items[0].copy())
+        return len(input_items[0])
+
+    def count(self) -> int:
+        return sum(map(len, self.samples))
+
+    def int16(self) -> NDArray[np.int16]:
+        return np.asarray(np.concatenate(self.samples).view(np.float32).astype(np.int16).reshape(-1, 2))
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + 60
+        while self.count() < count and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert self.count() == count
+
+
+def flowgraph(source: Source, probe: Probe) -> gr.top_block:
+    top = gr.top_block()
+    top.connect(source, probe)
+    return top
+
+
+def spectra(count: int, n_prbs: int = 51) -> list[Spectrum]:
+    values = RNG.integers(-32768, 32768, (count, n_prbs * 12, 2)).astype(np.int16)
+    return [
+        Spectrum(value, n_prbs, 30_000, 3.6192e9, 1_700_000_000_123_456_789 + k, e3={"timestamp": k + 1})
+        for k, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("role", ["listen", "connect"])
+def test_samples_and_tags_arrive_as_sent(transport: str, endpoint: str, role: str) -> None:
+    sent = spectra(50)
+    probe = Probe()
+    here: dict[str, Any] = {role: endpoint}
+    there: dict[str, Any] = {"connect" if role == "listen" else "listen": endpoint}
+    top = flowgraph(Source(transport, **here), probe)
+    top.start()
+    with twinlink.open(transport, **there, node="gnb-1") as gnb:
+        gnb.wait_ready(20)
+        sender = gnb.sender("spectrum")
+        for one in sent:
+            sender.send(one.encode())
+        probe.wait_for(50 * 612)
+        epoch = gnb.epoch
+    top.stop()
+    top.wait()
+    np.testing.assert_array_equal(probe.int16(), np.concatenate([one.samples for one in sent]))
+    assert sorted(probe.tags) == [k * 612 for k in range(50)]
+    tags = probe.tags[612 * 7]
+    assert tags["rx_time"] == (1_700_000_000, pytest.approx(0.123456796, abs=1e-12))
+    expected = {
+        "packet_len": 612, "rx_freq": 3.6192e9, "rx_rate": 612 * 30e3, "sequence": 7, "epoch": epoch,
+        "gap": 0, "dropped": 0, "e3": {"timestamp": 8},
+    }  # fmt: skip
+    assert {name: tags[name] for name in expected} == expected
+    assert tags["sent_ns"] <= tags["received_ns"]
+
+
+def test_the_wake_up_makes_the_difference(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds the private `_post` in place: without it, a source that had nothing to do sleeps up to 250 ms."""
+
+    def median_wait_ns() -> float:
+        probe = Probe()
+        top = flowgraph(Source("zeromq", listen=endpoint), probe)
+        top.start()
+        with twinlink.open("zeromq", connect=endpoint) as gnb:
+            gnb.wait_ready(20)
+            for k, one in enumerate(spectra(9)):
+                gnb.sender("spectrum").send(one.encode())
+                probe.wait_for((k + 1) * 612)
+        top.stop()
+        top.wait()
+        return float(np.median(probe.waited_ns))
+
+    with_wake = median_wait_ns()
+    monkeypatch.setattr(source_module, "wake", lambda block: None)
+    assert with_wake < median_wait_ns() / 3
+
+
+@pytest.mark.parametrize(("transport", "times"), [("zeromq", 100), ("zenoh", 20)])
+def test_stop_and_restart(transport: str, times: int, endpoint: str) -> None:
+    top = flowgraph(Source(transport, listen=endpoint), Probe())
+    for _ in range(times):
+        top.start()
+        top.stop()
+        top.wait()
+
+
+def test_a_restarted_flowgraph_receives_again(transport: str, endpoint: str) -> None:
+    probe = Probe()
+    top = flowgraph(Source(transport, listen=endpoint), probe)
+    for turn in range(1, 4):
+        top.start()
+        with twinlink.open(transport, connect=endpoint) as gnb:
+            gnb.wait_ready(20)
+            gnb.sender("spectrum").send(spectra(1)[0].encode())
+            probe.wait_for(turn * 612)
+        top.stop()
+        top.wait()
+
+
+def test_stop_while_messages_come(endpoint: str) -> None:
+    top = flowgraph(Source("zeromq", listen=endpoint), Probe())
+    one = spectra(1)[0].encode()
+    with twinlink.open("zeromq", connect=endpoint, send_timeout=0) as gnb:
+        for _ in range(3):
+            top.start()
+            gnb.wait_ready(20)
+            for _ in range(200):
+                gnb.sender("spectrum").send(one)
+            top.stop()
+            top.wait()
+
+
+def test_the_stream_ends_after_end(endpoint: str) -> None:
+    source, sink = Source("zeromq", listen=endpoint), blocks.vector_sink_c()
+    top = gr.top_block()
+    top.connect(source, sink)
+    top.start()
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(20)
+        for one in spectra(5):
+            gnb.sender("spectrum").send(one.encode())
+        gnb.sender("spectrum").flush(10)
+        source.end()
+        top.wait()  # returns because work() said -1
+    assert len(sink.data()) == 5 * 612
+
+
+def test_a_slow_flowgraph_loses_the_oldest_and_says_how_many(endpoint: str) -> None:
+    probe = Probe(pause_s=0.05)
+    source = Source("zeromq", listen=endpoint, buffer_octets=20_000)
+    top = flowgraph(source, probe)
+    top.start()
+    sent = spectra(400)
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(20)
+        sender = gnb.sender("spectrum")
+        for one in sent:
+            sender.send(one.encode())
+        sender.flush(20)
+        while source.stats()["waiting"]:
+            time.sleep(0.01)
+        probe.pause_s = 0
+        source.end()
+        top.wait()
+    dropped = sum(tags["dropped"] for tags in probe.tags.values())
+    assert dropped == source.stats()["dropped"] == source.stats()["missing"] > 0
+    assert len(probe.tags) + dropped == 400
+    assert sum(tags["gap"] for tags in probe.tags.values()) == dropped
+    assert max(tags["sequence"] for tags in probe.tags.values()) == 399
+
+
+def test_plain_payloads(endpoint: str) -> None:
+    probe = Probe()
+    top = flowgraph(Source("zeromq", listen=endpoint, flow="iq", payload="cf32"), probe)
+    top.start()
+    samples = (RNG.normal(size=20000) + 1j * RNG.normal(size=20000)).astype(np.complex64)
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(20)
+        gnb.sender("iq").send(samples)
+        probe.wait_for(20000)
+    top.stop()
+    top.wait()
+    np.testing.assert_array_equal(np.concatenate(probe.samples), samples)
+    assert list(probe.tags) == [0]
+    assert "rx_freq" not in probe.tags[0]
+
+
+def test_a_port_in_use_ends_the_flowgraph_with_a_message(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with twinlink.open("zeromq", listen=endpoint):
+        source = Source("zeromq", listen=endpoint, node="other")
+        top = flowgraph(source, Probe())
+        top.start()
+        top.wait()
+    assert isinstance(source.error, twinlink.TwinlinkError)
+    assert endpoint.rpartition(":")[2] in capfd.readouterr().err
