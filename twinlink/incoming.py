@@ -38,7 +38,8 @@ class Incoming:
     """Messages of one flow between the transport and the application.
 
     A flow that nobody has asked for yet is *unclaimed*: its messages are held up to a limit, so that no order of
-    starting matters, and beyond it refused, so that a flow nobody wants costs neither memory nor the link.
+    starting matters, and beyond it refused, so that a flow nobody wants does not hold its sender up.  The limit is
+    therefore a little less than the sender's window.
     """
 
     def __init__(self, flow: str, unclaimed_limit: int) -> None:

@@ -82,11 +82,11 @@ class Link:
         ``on_ack`` is called on the thread that receives; it must not block.
         """
         self._check_flow(flow)
-        if len(self.reception.senders) >= MAX_FLOWS:
-            raise ConfigurationError(f"a link has at most {MAX_FLOWS} flows to send on")
         with self._flows_lock:
             sender = self.reception.senders.get(flow)
             if sender is None:
+                if len(self.reception.senders) >= MAX_FLOWS:
+                    raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
                 sender = Sender(self, self._transport, Outgoing(flow, self._window))
                 self.reception.add_sender(sender)
         if on_ack is not None:

@@ -15,7 +15,8 @@ from .wire import Hello
 HELLO_NS = 500_000_000  # a peer that is up is greeted this often
 SEARCH_NS = 50_000_000  # and while nobody is up, this often
 SILENT_NS = 2_000_000_000  # four hellos missed
-RESTART_NS = 300_000_000  # a namesake this silent has been replaced; else two nodes were given one name
+CERTAIN_NS = 6_000_000_000  # silence that no backlog excuses
+RESTART_NS = 750_000_000  # a namesake who has missed a hello has been replaced; else two nodes were given one name
 MAX_PEERS = 1024
 
 
@@ -31,11 +32,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A peer that came up (``reason`` None) or went."""
+    """A peer that came up (``reason`` None) or went; ``successor`` is the epoch that takes its place."""
 
     peer: Peer
     reason: str | None
-    replaces: Peer | None = None
+    successor: int | None = None
 
 
 class PeerTable:
@@ -56,22 +57,20 @@ class PeerTable:
 
     def hello(self, epoch: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
         """Take in a hello; says whether to answer at once, and what changed."""
-        peer = self._peers.get(epoch)
         changes = []
-        replaced = None
+        for other in self.all():
+            if other.node == hello.node and other.epoch != epoch and now_mono_ns - self.heard[other.epoch] > RESTART_NS:
+                changes += self._remove(other, "restarted", epoch)
+        peer = self._peers.get(epoch)
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
-                return False, []
-            for other in self.all():
-                if other.node == hello.node and now_mono_ns - self.heard[other.epoch] > RESTART_NS:
-                    changes += self._remove(other, "restarted")
-                    replaced = other
+                return False, changes
             peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows)
         self.heard[epoch] = now_mono_ns
         hears_us = self._epoch in hello.heard
         if hears_us and not peer.up:
             peer.up = True
-            changes.append(Change(peer, None, replaced))
+            changes.append(Change(peer, None))
             return True, changes  # so that they learn at once that we hear them
         return not hears_us, changes
 
@@ -80,14 +79,16 @@ class PeerTable:
         peer = self._peers.get(epoch)
         return self._remove(peer, "closed") if peer else []
 
-    def expire(self, emptied_mono_ns: int) -> list[Change]:
-        """Take out whoever was silent for too long when the transport had last been read to its end.
+    def expire(self, now_mono_ns: int, emptied_mono_ns: int) -> list[Change]:
+        """Take out whoever has been silent for too long.
 
-        Not whoever is silent now: hellos may wait behind data that nobody has got to yet.
+        What counts is the silence up to when the transport was last read to its end: hellos may wait behind data
+        that nobody has got to yet.
         """
         changes = []
         for peer in self.all():
-            if emptied_mono_ns - self.heard[peer.epoch] > SILENT_NS:
+            heard = self.heard[peer.epoch]
+            if emptied_mono_ns - heard > SILENT_NS or now_mono_ns - heard > CERTAIN_NS:
                 changes += self._remove(peer, "silent")
         return changes
 
@@ -96,6 +97,6 @@ class PeerTable:
         for epoch in self.heard:
             self.heard[epoch] = now_mono_ns
 
-    def _remove(self, peer: Peer, reason: str) -> list[Change]:
+    def _remove(self, peer: Peer, reason: str, successor: int | None = None) -> list[Change]:
         del self._peers[peer.epoch], self.heard[peer.epoch]
-        return [Change(peer, reason)] if peer.up else []
+        return [Change(peer, reason, successor)] if peer.up else []

@@ -263,7 +263,7 @@ class Reception:
         with self._flows_lock:
             incoming = self.flows.get(name)
             if incoming is None:
-                incoming = self.flows[name] = Incoming(name, self._window // 2)
+                incoming = self.flows[name] = Incoming(name, self._window * 7 // 8)
                 self._on_data[f"traffic/{name}".encode()] = (incoming, f"ack/{name}".encode())
             return incoming
 
@@ -320,7 +320,7 @@ class Reception:
         if now_mono_ns - self._kept_mono_ns > AWAY_NS:
             self.peers.excuse(now_mono_ns)
         self._kept_mono_ns = now_mono_ns
-        self._changed(self.peers.expire(emptied_mono_ns))
+        self._changed(self.peers.expire(now_mono_ns, emptied_mono_ns))
         self.say(Kind.HELLO)
         self._run_calls()
 
@@ -335,12 +335,12 @@ class Reception:
                 self.up = self.up | {peer.epoch} if came else self.up - {peer.epoch}
         for change in changes:
             peer = change.peer
-            if change.reason is not None:
+            if change.reason is None:
+                self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
+            else:
                 self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, change.reason))
-                continue
-            if change.replaces is not None:
-                self._report(ev.Restarted(_time_ns(), peer.node, change.replaces.epoch, peer.epoch))
-            self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
+            if change.successor is not None:
+                self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
 
     def say(self, kind: Kind) -> None:
         """Send a hello or a bye."""

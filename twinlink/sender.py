@@ -45,7 +45,8 @@ class Sender:
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
 
-        Waits while the flow's window is full, at most the link's ``send_timeout``.  Without a peer the message is
+        Waits while the flow's window is full, at most the link's ``send_timeout``; over Zenoh also while a peer that
+        is connected takes nothing, at most the transport's ``block_before_close_ms``.  Without a peer the message is
         counted as lost; `flush` names it.
 
         Raises:

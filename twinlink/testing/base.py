@@ -96,6 +96,8 @@ class ForeignPeer:
 
     def meet(self, link: twinlink.Link) -> None:
         """Greet until the link says that it hears us; we are then among its peers."""
+        while self.transport.receive(0) is not None:
+            pass  # what it said before
 
         def heard() -> bool:
             self.hello(link.epoch)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from twinlink.wire import MAX_ACK_RECORDS, Kind, ack_body, frame
+from twinlink.wire import MAX_ACK_RECORDS, MAX_SEQUENCE, Kind, ack_body, frame
 
 from .base import Conformance, ForeignPeer, MakeForeign, Open, Pair, drain, malformed, patience, receive_all, wait_until
 
@@ -107,7 +107,7 @@ class Strangers(Conformance):
         self.reach(stranger, listener)
         highest = 2**64 - 1
         for flow in ("handled", "queued"):
-            for sequence in [highest - 1, *[highest] * 200]:
+            for sequence in [MAX_SEQUENCE - 1, *[MAX_SEQUENCE + 1] * 100, *[highest] * 100]:
                 stranger.data(flow, sequence)
         records = [(highest, highest, highest)] * MAX_ACK_RECORDS
         for epoch in range(200):
@@ -117,9 +117,8 @@ class Strangers(Conformance):
             outbox.send(b"")
         outbox.flush(patience(10))
         receive_all(connector.receiver("flow"), 100)
-        wait_until(lambda: handled)
-        while inbox.receive(timeout=0.05) is not None:
-            pass
+        wait_until(lambda: malformed(listener).get("sequence") == 400)
+        assert handled == [message.sequence for message in receive_all(inbox, 1)] == [MAX_SEQUENCE - 1]
         stats = outbox.stats()
         assert (stats["acknowledged"], stats["lost"], list(stats["peers"])) == (100, 0, [f"{connector.epoch:016x}"])
         assert listener.peers() == ["second"]

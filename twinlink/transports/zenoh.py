@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import zenoh
 
 from ..errors import TransportError
+from ..wire import HELLO_TOPIC
 from .base import Frame, Options, Transport
 
 # Zenoh hands every message from a reading to a writing thread pool.  With both on one thread a round trip takes a
@@ -120,13 +121,16 @@ class ZenohTransport(Transport):
     def _publisher(self, topic: bytes) -> zenoh.Publisher:
         with self._publishers_lock:
             if topic not in self._publishers:
-                urgent = topic.startswith(b"ack/") or topic == b"traffic/_link"
+                control = zenoh.CongestionControl
                 self._publishers[topic] = self._session.declare_publisher(
                     topic.decode(),
                     reliability=zenoh.Reliability.RELIABLE,
-                    congestion_control=zenoh.CongestionControl.BLOCK,
-                    priority=zenoh.Priority.INTERACTIVE_HIGH if urgent else zenoh.Priority.DATA,
-                    express=urgent,  # data may share a batch: each batch occupies 64 KiB at the receiver
+                    # A hello that finds the queue full can go: the next one comes, and nobody must wait for it.
+                    congestion_control=control.DROP if topic == HELLO_TOPIC else control.BLOCK,
+                    priority=zenoh.Priority.DATA
+                    if topic.startswith(b"traffic/") and topic != HELLO_TOPIC
+                    else zenoh.Priority.INTERACTIVE_HIGH,
+                    express=False,  # a message alone in a batch occupies 64 KiB at the receiver, and is no quicker
                     allowed_destination=zenoh.Locality.REMOTE,  # our own subscriber matches the key expression too
                 )
             return self._publishers[topic]

@@ -1,0 +1,68 @@
+"""The public names: declared once, complete, and each with its contract."""
+
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import twinlink
+from twinlink import errors, events
+
+PUBLIC = [getattr(twinlink, name) for name in twinlink.__all__]
+
+
+def test_all_is_sorted_and_complete() -> None:
+    assert twinlink.__all__ == sorted(twinlink.__all__)
+    assert len(set(twinlink.__all__)) == len(twinlink.__all__)
+    for module in (errors, events):
+        declared = {
+            name
+            for name, thing in vars(module).items()
+            if inspect.isclass(thing) and thing.__module__ == module.__name__ and not name.startswith("_")
+        }
+        assert declared <= set(twinlink.__all__)
+
+
+def test_what_the_public_api_returns_is_public() -> None:
+    for made in ("Link", "Sender", "Receiver", "EventStream", "Message", "Ack"):
+        assert made in twinlink.__all__
+
+
+@pytest.mark.parametrize("name", twinlink.__all__)
+def test_every_public_thing_has_a_docstring(name: str) -> None:
+    thing = getattr(twinlink, name)
+    assert inspect.getdoc(thing)
+    assert not (inspect.getdoc(thing) or "").startswith(f"{name}(")  # what dataclasses and named tuples make up
+    if inspect.isclass(thing):
+        for member_name, member in vars(thing).items():
+            if not member_name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                assert inspect.getdoc(member), f"{name}.{member_name}"
+
+
+def test_every_error_is_in_one_tree() -> None:
+    raised = [thing for thing in PUBLIC if inspect.isclass(thing) and issubclass(thing, BaseException)]
+    assert all(issubclass(error, twinlink.TwinlinkError) for error in raised)
+    assert all(f"{error.__name__} " in (errors.__doc__ or "") or error is twinlink.TwinlinkError for error in raised)
+
+
+def test_every_event_carries_its_time() -> None:
+    kinds = [thing for thing in PUBLIC if inspect.isclass(thing) and issubclass(thing, twinlink.Event)]
+    assert len(kinds) >= 10
+    assert all("time_ns" in inspect.signature(kind).parameters for kind in kinds)
+
+
+def test_importing_the_library_loads_no_driver_and_no_test_tool() -> None:
+    heavy = ["zmq", "zenoh", "numpy", "pytest", "hypothesis"]
+    script = f"import sys, twinlink; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+def test_modules_of_the_core_do_no_io() -> None:
+    core = ["wire", "sequence", "ranges", "outgoing", "incoming", "peers", "offset", "message", "errors", "events"]
+    forbidden = {"socket", "threading", "time", "zmq", "zenoh", "asyncio", "select"}
+    for name in core:
+        module: ModuleType = __import__(f"twinlink.{name}", fromlist=["_"])
+        used = {thing.__name__ for thing in vars(module).values() if inspect.ismodule(thing)}
+        assert not used & forbidden, f"twinlink.{name} uses {used & forbidden}"

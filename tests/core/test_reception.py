@@ -1,0 +1,140 @@
+"""What goes out for what comes in, in which order: a reception with a transport that keeps what it is given."""
+
+from typing import Any
+
+import pytest
+
+from twinlink.events import Event
+from twinlink.inbox import Receiver
+from twinlink.reception import Reception
+from twinlink.transports import Endpoint, Transport
+from twinlink.transports.base import Frame, Options
+from twinlink.wire import Hello, Kind, frame, parse, parse_ack
+
+OURS, THEIRS = 1, 2
+
+
+class Kept(Transport):
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(Endpoint("kept", 1), False, 0, Options())
+        self.sent: list[tuple[bytes, bytes]] = []
+
+    def open(self) -> None: ...
+
+    def send(self, topic: bytes, frame: bytes) -> None:
+        self.sent.append((topic, frame))
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        return None
+
+    def close(self) -> None: ...
+
+    def acks(self) -> list[tuple[int, list[int]]]:
+        """Of every ack sent: consumed, and the sequences acknowledged."""
+        bodies = [parse_ack(octets) for topic, octets in self.sent if topic.startswith(b"ack/")]
+        assert all(acked_epoch == THEIRS for acked_epoch, _, _ in bodies)
+        return [(consumed, [record[0] for record in records]) for _, consumed, records in bodies]
+
+
+class NoLink:
+    """What a Receiver needs of a link when everything is there already."""
+
+    def __init__(self, reception: Reception) -> None:
+        self.reception = reception
+        self.closed = False
+        self.lead = self
+
+
+@pytest.fixture
+def transport() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def reception(transport: Kept) -> Reception:
+    reported: list[Event] = []
+    return Reception(transport, "ours", OURS, 1024 * 1024, reported.append)
+
+
+def data(reception: Reception, sequence: int, at_once: bool, size: int = 10) -> None:
+    octets = frame(Kind.DATA, THEIRS, sequence, 1, bytes(size))
+    reception.handle(b"traffic/flow", octets, 0, at_once)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_consumption_is_never_announced_before_the_ack(reception: Reception, transport: Kept, at_once: bool) -> None:
+    """Or the sender would take what was delivered for lost."""
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    link: Any = NoLink(reception)
+    receiver = Receiver(link, incoming)
+    for sequence in range(200):
+        data(reception, sequence, at_once)
+        if sequence % 3:
+            receiver.take()  # by another thread, which may be ahead of the acks
+    reception.send_batch()
+    while receiver.take() is not None:
+        pass
+    acknowledged: set[int] = set()
+    for consumed, sequences in transport.acks():
+        acknowledged |= set(sequences)
+        assert set(range(consumed)) <= acknowledged
+    assert acknowledged == set(range(200))
+
+
+def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Reception, transport: Kept) -> None:
+    reception.flow("flow").claimed = True
+    data(reception, 0, at_once=True)
+    assert [sequences for _, sequences in transport.acks()] == [[0]]
+    for sequence in range(1, 100):
+        data(reception, sequence, at_once=False)
+    reception.send_batch()
+    assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
+
+
+def test_a_duplicate_is_acknowledged_again_but_not_delivered(reception: Reception, transport: Kept) -> None:
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    data(reception, 0, at_once=True)
+    data(reception, 0, at_once=True)
+    assert [sequences for _, sequences in transport.acks()] == [[0], [0]]  # the first ack may have been lost
+    assert len(incoming.queue) == 1
+
+
+def test_an_unclaimed_flow_costs_no_more_than_half_a_window(reception: Reception, transport: Kept) -> None:
+    for sequence in range(100):
+        data(reception, sequence, at_once=True, size=10_000)
+    incoming = reception.flow("flow")
+    assert incoming.queued_octets <= 512 * 1024
+    stats = incoming.stats()
+    assert stats["received"] + stats["unclaimed"] == 100
+    assert transport.acks()[-1] == (100, [])  # refused: not acknowledged, and the sender's window is free
+
+
+def test_a_flood_of_topics_is_bounded(reception: Reception) -> None:
+    for number in range(3000):
+        reception.handle(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, True)
+    assert len(reception.flows) <= 1024
+    assert reception.malformed["flows"][0] == 3000 - len(reception.flows)
+
+
+def test_a_hello_is_answered_until_both_sides_know(reception: Reception, transport: Kept) -> None:
+    def hello(*heard: int) -> list[Hello]:
+        body = Hello("theirs", frozenset(heard), {}).encode()
+        transport.sent.clear()
+        reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 0, 1, body), 0, True)
+        assert all(topic == b"traffic/_link" and parse(octets)[0] is Kind.HELLO for topic, octets in transport.sent)
+        return [Hello.decode(octets[32:]) for _, octets in transport.sent]
+
+    assert [answer.heard for answer in hello()] == [{THEIRS}]
+    assert [answer.heard for answer in hello(OURS)] == [{THEIRS}]
+    assert hello(OURS) == []
+
+
+def test_our_own_frames_do_not_come_back_to_us(reception: Reception) -> None:
+    reception.handle(b"traffic/flow", frame(Kind.DATA, OURS, 0, 1, b""), 0, True)
+    reception.handle(b"traffic/_link", frame(Kind.BYE, OURS, 0, 1, b""), 0, True)
+    assert reception.malformed["reflected"][0] == 2
+    assert len(reception.flow("flow").queue) == 0

@@ -1,0 +1,112 @@
+"""Makes docs/vectors: frames as binary files, each beside a JSON twin that says what it means.
+
+``python -m tests.wire.make_vectors``, from the checkout's root; the outcome is committed and always the same.
+"""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from twinlink.wire import Hello, Kind, ack_body, check, frame, parse, parse_ack
+
+VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
+EPOCH, PEER = 0x0123456789ABCDEF, 0xFEDCBA9876543210
+SENT_NS = 1_790_000_000_123_456_789
+
+
+def described(topic: str, octets: bytes) -> dict[str, Any]:
+    """What a good frame says, in JSON's terms."""
+    kind, epoch, sequence, sent_ns = parse(octets)
+    description: dict[str, Any] = {
+        "topic": topic,
+        "kind": kind.name.lower(),
+        "epoch": f"{epoch:016x}",
+        "sequence": str(sequence),
+        "sent_ns": str(sent_ns),
+    }
+    body = octets[32:]
+    if kind is Kind.DATA:
+        description["payload_hex"] = body.hex()
+    elif kind is Kind.ACK:
+        acked_epoch, consumed, records = parse_ack(octets)
+        description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
+        description["records"] = [
+            dict(zip(("sequence", "t1_ns", "t2_ns"), map(str, record), strict=True)) for record in records
+        ]
+    elif kind is Kind.HELLO:
+        description["body"] = json.loads(body)
+        Hello.decode(body)
+    return description
+
+
+def composed(description: dict[str, Any]) -> bytes:
+    """The frame that a description is of; a hello in the compact form that twinlink writes."""
+    kind = Kind[description["kind"].upper()]
+    if kind is Kind.DATA:
+        body = bytes.fromhex(description["payload_hex"])
+    elif kind is Kind.ACK:
+        records = [(int(r["sequence"]), int(r["t1_ns"]), int(r["t2_ns"])) for r in description["records"]]
+        body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
+    elif kind is Kind.HELLO:
+        body = json.dumps(description["body"], separators=(",", ":")).encode()
+    else:
+        body = b""
+    epoch, sequence = int(description["epoch"], 16), int(description["sequence"])
+    return frame(kind, epoch, sequence, int(description["sent_ns"]), body)
+
+
+def good() -> dict[str, tuple[str, bytes]]:
+    """Name -> topic, frame."""
+    record = (41, SENT_NS, SENT_NS + 870_000)
+    later = [(42 + n, SENT_NS + n * 500_000, SENT_NS + 870_000 + n * 500_000) for n in range(3)]
+    hello = Hello("gnb-1", frozenset([PEER]), {"spectrum": 41, "telemetry": 0}).encode()
+    extended = b'{"node":"gnb-1","heard":[],"flows":{},"some-later-version":[1,2,3]}'
+    return {
+        "data": ("traffic/spectrum", frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))),
+        "data-empty": ("traffic/a.b-c_d", frame(Kind.DATA, EPOCH, 0, SENT_NS, b"")),
+        "data-highest": ("traffic/0", frame(Kind.DATA, 2**64 - 1, 2**63 - 1, 2**64 - 1, b"\xff")),
+        "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS + 900_000, ack_body(EPOCH, 41, [record]))),
+        "ack-batch": ("ack/spectrum", frame(Kind.ACK, PEER, 8, SENT_NS + 2_000_000, ack_body(EPOCH, 42, later))),
+        "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
+        "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, hello)),
+        "hello-with-more": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, extended)),
+        "bye": ("traffic/_link", frame(Kind.BYE, EPOCH, 0, SENT_NS, b"")),
+    }
+
+
+def bad() -> dict[str, tuple[str, bytes]]:
+    """Reason -> topic, octets that must be dropped for it."""
+    topic, data = good()["data"]
+    return {
+        "truncated": (topic, data[:31]),
+        "magic": (topic, b"LT" + data[2:]),
+        "version": (topic, data[:2] + b"\x02" + data[3:]),
+        "kind": (topic, data[:3] + b"\x05" + data[4:]),
+        "length": (topic, data + b"one too many"),
+        "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
+        "topic": ("traffic/_link", data),
+        "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
+        "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, b'{"node":"gnb-1","heard":["1"],"flows":{}}')),
+    }
+
+
+def files() -> dict[str, bytes]:
+    """Every file of docs/vectors, by name."""
+    made: dict[str, bytes] = {}
+    for name, (topic, octets) in good().items():
+        check(octets)
+        made[f"{name}.bin"] = octets
+        made[f"{name}.json"] = json.dumps(described(topic, octets), indent=2).encode() + b"\n"
+    for reason, (topic, octets) in bad().items():
+        made[f"malformed-{reason}.bin"] = octets
+        made[f"malformed-{reason}.json"] = json.dumps({"topic": topic, "malformed": reason}, indent=2).encode() + b"\n"
+    return made
+
+
+if __name__ == "__main__":
+    VECTORS.mkdir(exist_ok=True)
+    for old in VECTORS.iterdir():
+        old.unlink()
+    for name, octets in files().items():
+        (VECTORS / name).write_bytes(octets)

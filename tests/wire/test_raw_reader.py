@@ -1,0 +1,216 @@
+"""Programs written from docs/wire-format.md alone, with nothing but pyzmq, against live links."""
+
+import json
+import queue
+import secrets
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+import twinlink
+from twinlink.testing import free_endpoint, patience, wait_until
+
+ROOT = Path(__file__).parents[2]
+READER = ROOT / "examples" / "raw_reader.py"
+PAGE = (ROOT / "docs" / "wire-format.md").read_text()
+
+
+def test_the_page_shows_the_reader_as_it_is() -> None:
+    assert f"```python\n{READER.read_text()}```" in PAGE
+    assert "twinlink" not in "".join(line for line in READER.read_text().splitlines() if "import" in line)
+
+
+@pytest.fixture
+def endpoint() -> str:
+    return free_endpoint()
+
+
+@pytest.fixture
+def port(endpoint: str) -> int:
+    return int(endpoint.rsplit(":", 1)[1])
+
+
+class Reader:
+    """The example in a process of its own, and the lines it has printed."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen([sys.executable, READER, *arguments], stdout=subprocess.PIPE, text=True)
+        self.lines: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line.split())
+
+    def next(self, topic: str, kind: str) -> list[str]:
+        while True:
+            line = self.lines.get(timeout=patience(20))
+            if (line[0], line[4]) == (topic, kind):
+                return line
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.thread.join()
+
+
+def test_it_decodes_live_traffic(endpoint: str, port: int) -> None:
+    with (
+        twinlink.open("zeromq", listen=endpoint, node="listener") as link,
+        twinlink.open("zeromq", connect=endpoint, node="connector") as other,
+    ):
+        link.wait_ready(patience(10))
+        other.wait_ready(patience(10))
+        reader = Reader(f"tcp://127.0.0.1:{port}")
+        try:
+            hello = reader.next("traffic/_link", "hello")  # it is subscribed from now on
+            assert hello[1] == f"{link.epoch:016x}"
+            assert json.loads(" ".join(hello[5:])) == {
+                "node": "listener",
+                "heard": [f"{other.epoch:016x}"],
+                "flows": {},
+            }
+            assert link.sender("spectrum").send(b"samples") == 0
+            message = other.receiver("spectrum").receive(timeout=patience(10))
+            assert message is not None
+            assert reader.next("traffic/spectrum", "data") == [
+                "traffic/spectrum", f"{link.epoch:016x}", "0", str(message.sent_ns), "data", "7", b"samples".hex(),
+            ]  # fmt: skip
+            acks: list[twinlink.Ack] = []
+            other.sender("control", on_ack=acks.append).send(b"")
+            other.sender("control").flush(patience(10))
+            ack = reader.next("ack/control", "ack")
+            assert (ack[1], ack[3], ack[5]) == (f"{link.epoch:016x}", str(acks[0].peer_sent_ns), f"{other.epoch:016x}")
+            record = "".join(ack[7:]).strip("()").split(",")
+            assert record == ["0", str(acks[0].sent_ns), str(acks[0].peer_received_ns)]
+        finally:
+            reader.close()
+
+
+def test_it_can_be_the_listener(endpoint: str, port: int) -> None:
+    reader = Reader(f"tcp://127.0.0.1:{port + 1}", "bind")
+    try:
+        with twinlink.open("zeromq", connect=endpoint, node="connector") as link:
+            assert reader.next("traffic/_link", "hello")[1] == f"{link.epoch:016x}"
+            link.sender("spectrum").send(b"samples")
+            assert reader.next("traffic/spectrum", "data")[5:] == ["7", b"samples".hex()]
+        assert reader.next("traffic/_link", "bye")[1] == f"{link.epoch:016x}"
+    finally:
+        reader.close()
+
+
+HEADER = struct.Struct("!2sBBIQQQ")
+DATA, ACK, HELLO, BYE = 1, 2, 3, 4
+
+
+class ByThePage:
+    """A peer that follows the page's rules and nothing else."""
+
+    def __init__(self, listen: bool, port: int) -> None:
+        self.epoch = secrets.randbits(64)
+        self.heard: set[int] = set()
+        self.got: list[tuple[str, int, bytes]] = []
+        self.acknowledged: list[int] = []
+        self.up = False
+        self.context = zmq.Context()
+        self.pub, self.sub = self.context.socket(zmq.PUB), self.context.socket(zmq.SUB)
+        self.sub.subscribe(b"ack/")
+        self.sub.subscribe(b"traffic/")
+        if listen:
+            self.pub.bind(f"tcp://127.0.0.1:{port}")
+            self.sub.bind(f"tcp://127.0.0.1:{port + 1}")
+        else:
+            self.sub.connect(f"tcp://127.0.0.1:{port}")
+            self.pub.connect(f"tcp://127.0.0.1:{port + 1}")
+        self.stop = threading.Event()
+        self.sequence = 0
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def send(self, topic: bytes, kind: int, sequence: int, body: bytes) -> None:
+        header = HEADER.pack(b"TL", 1, kind, len(body), self.epoch, sequence, time.time_ns())
+        self.pub.send_multipart([topic, header + body])
+
+    def hello(self) -> None:
+        heard = [f"{epoch:016x}" for epoch in self.heard]
+        body = {"node": "by-the-page", "heard": heard, "flows": {"back": self.sequence}}
+        self.send(b"traffic/_link", HELLO, 0, json.dumps(body).encode())
+
+    def run(self) -> None:
+        due = 0.0
+        while not self.stop.is_set():
+            if time.monotonic() >= due:
+                self.hello()
+                due = time.monotonic() + (0.5 if self.up else 0.05)
+            if self.sub.poll(10):
+                topic, frame = self.sub.recv_multipart()
+                self.take(topic, frame)
+        self.send(b"traffic/_link", BYE, 0, b"")
+        self.pub.close(500)
+        self.sub.close(0)
+        self.context.term()
+
+    def take(self, topic: bytes, frame: bytes) -> None:
+        _, _, kind, _, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
+        body = frame[32:]
+        if kind == HELLO:
+            hears_us = f"{self.epoch:016x}" in json.loads(body)["heard"]
+            answer = not hears_us or not self.up
+            self.heard.add(epoch)
+            self.up = self.up or hears_us
+            if answer:
+                self.hello()
+        elif kind == DATA:
+            flow = topic.removeprefix(b"traffic/")
+            self.got.append((flow.decode(), sequence, body))
+            ack = struct.pack("!QQQQQ", epoch, sequence + 1, sequence, sent_ns, time.time_ns())
+            self.send(b"ack/" + flow, ACK, 0, ack)
+            self.send(b"traffic/back", DATA, self.sequence, body)
+            self.sequence += 1
+        elif kind == ACK and struct.unpack_from("!Q", body)[0] == self.epoch:
+            self.acknowledged += [record[0] for record in struct.iter_unpack("!QQQ", body[16:])]
+
+    def close(self) -> None:
+        self.stop.set()
+        self.thread.join()
+
+
+@pytest.fixture(params=["listen", "connect"])
+def by_the_page(request: pytest.FixtureRequest, port: int) -> Iterator[tuple[ByThePage, str]]:
+    peer = ByThePage(request.param == "listen", port)
+    yield peer, "connect" if request.param == "listen" else "listen"
+    peer.close()
+
+
+def test_a_program_written_from_the_page_is_a_full_peer(by_the_page: tuple[ByThePage, str], endpoint: str) -> None:
+    peer, role = by_the_page
+    arguments = {role: endpoint}
+    with twinlink.open("zeromq", window=2**20, **arguments) as link:  # type: ignore[arg-type]
+        link.wait_ready(patience(10))
+        assert link.peers() == ["by-the-page"]
+        inbox, outbox = link.receiver("back"), link.sender("forth")
+        payloads = [bytes([number % 256]) * (number * 37) for number in range(500)]  # more than the window
+        for payload in payloads:
+            outbox.send(payload)
+        outbox.flush(patience(20))
+        assert peer.got == [("forth", number, payload) for number, payload in enumerate(payloads)]
+        back = [inbox.receive(timeout=patience(10)) for _ in payloads]
+        assert [(m.sequence, bytes(m.payload)) for m in back if m] == list(enumerate(payloads))
+        wait_until(lambda: sorted(peer.acknowledged) == list(range(500)))
+        stats = outbox.stats()
+        assert (stats["acknowledged"], stats["lost"], stats["outstanding"]) == (500, 0, 0)
+        assert link.stats()["malformed"] == {}
+        peer.close()
+        wait_until(lambda: link.peers() == [])
+        reasons = [event.reason for event in iter(lambda: link.events().receive(timeout=0), None)
+                   if isinstance(event, twinlink.PeerDown)]  # fmt: skip
+        assert reasons == ["closed"]

@@ -1,0 +1,52 @@
+"""The golden vectors, both ways, and against a link."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.wire.make_vectors import VECTORS, composed, described, files
+from twinlink.events import Event
+from twinlink.reception import Reception
+from twinlink.transports import Endpoint, transport_class
+from twinlink.transports.base import Options
+from twinlink.wire import Hello, Kind, check
+
+TWINS = sorted(VECTORS.glob("*.json"))
+GOOD = [path for path in TWINS if not path.name.startswith("malformed-")]
+BAD = [path for path in TWINS if path.name.startswith("malformed-")]
+
+
+def test_they_are_what_the_script_makes() -> None:
+    assert {path.name: path.read_bytes() for path in VECTORS.iterdir()} == files()
+
+
+@pytest.mark.parametrize("twin", GOOD, ids=lambda path: path.stem)
+def test_binary_and_twin_say_the_same(twin: Path) -> None:
+    octets, description = twin.with_suffix(".bin").read_bytes(), json.loads(twin.read_text())
+    assert described(description["topic"], octets) == description
+    assert composed(description) == octets
+
+
+def test_every_kind_has_a_vector() -> None:
+    kinds = {check(path.with_suffix(".bin").read_bytes()) for path in GOOD}
+    assert kinds == set(Kind)
+
+
+def test_a_hello_is_written_as_its_vector() -> None:
+    octets = (VECTORS / "hello.bin").read_bytes()
+    assert Hello.decode(octets[32:]).encode() == octets[32:]
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda path: path.stem)
+def test_a_link_takes_the_good_and_names_the_bad(twin: Path) -> None:
+    octets, description = twin.with_suffix(".bin").read_bytes(), json.loads(twin.read_text())
+    transport = transport_class("memory")(Endpoint("vectors", 1), True, 2**24, Options())
+    transport.open()
+    try:
+        events: list[Event] = []
+        reception = Reception(transport, "node", 1, 2**20, events.append)
+        reception.handle(description["topic"].encode(), octets, 0, True)
+        assert list(reception.malformed) == ([description["malformed"]] if "malformed" in description else [])
+    finally:
+        transport.close()
