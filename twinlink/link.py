@@ -1,7 +1,6 @@
 """A link: the one place where core, transport, clock and threads meet; what an application holds."""
 
 import atexit
-import contextlib
 import logging
 import os
 import secrets
@@ -27,7 +26,8 @@ from .wire import FLOW_NAME, MAX_ACK_RECORDS, Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 LINGER_S = 0.5  # close waits this long for acks that are still outstanding
-CLOSE_S = 0.4  # and then this long for the thread that leads
+CLOSE_S = 0.4  # then this long for the thread that leads
+STOP_S = 0.1  # and this long for a send that is being made: a transport may hold it while a peer is stalled
 
 _monotonic_ns = time.monotonic_ns
 
@@ -191,11 +191,12 @@ class Link:
     def _give_back(self) -> None:
         """Called once, by the thread that holds the lead."""
         senders = list(self.reception.senders.values())
+        self.sending_ends = True
         self.reception.say(Kind.BYE)
-        with contextlib.ExitStack() as sending:
-            for sender in senders:
-                sending.enter_context(sender.sending_stopped())
-            self._transport.close()
+        deadline = time.monotonic() + STOP_S
+        for sender in senders:
+            sender.let_send_end(deadline - time.monotonic())
+        self._transport.close()
         for sender in senders:
             sender.log_unacknowledged()
 

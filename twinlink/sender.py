@@ -101,6 +101,8 @@ class Sender:
         with self._state:
             missing = core.outstanding()
             what = f"not acknowledged within {timeout:g} s" if missing else "lost"
+            if self._link.closed:
+                what = "not acknowledged before the link was closed"
             for first, end in core.unreported:
                 missing.add(first, end)
             core.unreported.clear()
@@ -122,9 +124,10 @@ class Sender:
         """The application has had all its acks."""
         self.handing_over = False
 
-    def sending_stopped(self) -> threading.Lock:
-        """A lock under which nobody sends."""
-        return self._order
+    def let_send_end(self, patience_s: float) -> None:
+        """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
+        if self._order.acquire(timeout=max(0.0, patience_s)):
+            self._order.release()
 
     @property
     def settled(self) -> bool:
