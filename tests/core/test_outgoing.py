@@ -54,6 +54,7 @@ class Sending(RuleBasedStateMachine):
         for sequence in sequences:
             if sequence < len(self.owed) and sequence not in self.acknowledged and sequence in was_lost:
                 self.acknowledged.add(sequence)  # after all
+                self.owed[sequence].clear()
             elif sequence < len(self.owed) and epoch in self.owed[sequence] and sequence not in was_lost:
                 self.owed[sequence].remove(epoch)
                 expected.append(sequence)

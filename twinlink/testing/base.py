@@ -160,8 +160,8 @@ class Conformance:
             return links[-1]
 
         yield open_link
-        for link in reversed(links):
-            link.close()
+        for closing in [in_thread(link.close) for link in links]:
+            closing.result()
         wait_until(lambda: not [t for t in set(threading.enumerate()) - threads if t.name.startswith("twinlink")])
 
     def open(self, role: str, endpoint: str, **options: Any) -> twinlink.Link:

@@ -69,12 +69,13 @@ class Opening(Conformance):
             with pytest.raises(twinlink.ConfigurationError, match=f"{ports} ports"):
                 twinlink.open(self.transport, connect=f"tcp/127.0.0.1:{65536 - ports + 1}", **self.options)
 
-    @pytest.mark.parametrize("flow", ["", "_link", "a/b", "a*", ".a", "-a", "a b", "ä", "x" * 64, "a\n", b"a", None])
-    def test_flow_names_that_cannot_be(self, opening: Open, flow: Any) -> None:
+    def test_flow_names_that_cannot_be(self, opening: Open) -> None:
         link = opening("listen")
-        for make in (link.sender, link.receiver):
-            with pytest.raises(twinlink.ConfigurationError, match="flow"):
-                make(flow)
+        flows: list[Any] = ["", "_link", "a/b", "a*", ".a", "-a", "a b", "ä", "x" * 64, "a\n", b"a", None]
+        for flow in flows:
+            for make in (link.sender, link.receiver):
+                with pytest.raises(twinlink.ConfigurationError, match="flow"):
+                    make(flow)
 
     def test_an_endpoint_in_use_is_an_error_that_names_it(self, opening: Open, endpoint: str) -> None:
         if self.shares_endpoint:
