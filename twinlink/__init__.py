@@ -41,7 +41,7 @@ from .message import Ack, Message
 from .sender import Sender
 from .transports import Endpoint, transport_class
 from .transports.base import make_options
-from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD
+from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
 
 __version__ = "0.1.0"
 
@@ -118,8 +118,8 @@ def open(
         raise ConfigurationError(f"window must be at least {MIN_WINDOW} octets, not {window}")
     if send_timeout < 0:
         raise ConfigurationError(f"send_timeout must not be negative, but is {send_timeout}")
-    if node is not None and not 1 <= len(node) <= 255:
-        raise ConfigurationError("node must have 1 to 255 characters")
+    if node is not None and not is_node_name(node):
+        raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
     backend = transport_class(transport)
     made = backend(
         endpoint,

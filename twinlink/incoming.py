@@ -33,6 +33,10 @@ class Stream:
         self.unannounced_octets = 0
         self.refused = 0
 
+    def to_announce(self) -> bool:
+        """Whether so much was consumed since the sender was last told that it must be told now."""
+        return self.unannounced >= ANNOUNCE_MESSAGES or self.unannounced_octets >= ANNOUNCE_OCTETS
+
 
 class Incoming:
     """Messages of one flow between the transport and the application.
@@ -87,9 +91,7 @@ class Incoming:
             stream.consumed = message.sequence + 1
         stream.unannounced += 1
         stream.unannounced_octets += size
-        if stream.unannounced >= ANNOUNCE_MESSAGES or stream.unannounced_octets >= ANNOUNCE_OCTETS:
-            return message, stream
-        return message, None
+        return message, stream if stream.to_announce() else None
 
     def stats(self) -> dict[str, Any]:
         """Counters over all sender sessions, and what is queued."""

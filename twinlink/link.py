@@ -57,6 +57,7 @@ class Link:
         self.max_payload = max_payload
         self.send_timeout = send_timeout
         self.sending_ends = False
+        self.end = "is closed"  # what to say when it is
         self._window = window
         self._transport = transport
         self.lead = Lead(f"twinlink-{self.node}", self._pump, self._give_back)
@@ -129,7 +130,7 @@ class Link:
         role, other = ("listening on", "connect") if self.listening else ("connecting to", "listen")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
-        heard = ", ".join(peer.node for peer in reception.peers.all())
+        heard = ", ".join([peer.node for peer in reception.peers.all()][:4])
         hint = (
             f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
             if heard
@@ -138,9 +139,10 @@ class Link:
         )
         raise PeerTimeout(f"no peer within {timeout:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")
 
-    def peers(self) -> list[str]:
-        """Names of the nodes that are up."""
-        return sorted(peer.node for peer in self.reception.peers.all() if peer.up)
+    def peers(self, epochs: frozenset[int] | None = None) -> list[str]:
+        """Names of the nodes that are up; of those only that have these epochs, if given."""
+        up = (peer for peer in self.reception.peers.all() if peer.up)
+        return sorted(peer.node for peer in up if epochs is None or peer.epoch in epochs)
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
@@ -245,10 +247,20 @@ class Link:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LinkClosed(f"the link to {self.endpoint} is closed")
+            raise LinkClosed(f"the link to {self.endpoint} {self.end}")
 
 
 @atexit.register
 def _close_all() -> None:
     for link in list(_open_links):
         link.close()
+
+
+def _after_fork_in_child() -> None:
+    """Threads and sockets stayed with the parent, and locks may be held for ever: only say so."""
+    for link in list(_open_links):
+        link.end = "was opened before this process was forked; open another one here"
+        link.sending_ends = link.lead.closed = True
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

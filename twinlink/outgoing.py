@@ -172,6 +172,10 @@ class Outgoing:
         """The sequences that are waited for."""
         return RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
 
+    def owing(self) -> frozenset[int]:
+        """The peers that are waited for."""
+        return frozenset().union(*(waiting for _, waiting in self.awaited.values()))
+
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 16,384 acks of each peer."""
         return {

@@ -151,6 +151,8 @@ class Reception:
             )  # fmt: skip
             if sequence >= stream.acked:
                 stream.acked = sequence + 1
+            if stream.unannounced_octets:  # consumed while its ack was on the way
+                self._announce_rest(ack_topic, stream)
         else:
             if self._batch_for is None or self._batch_for[1] is not stream:
                 self.send_batch()
@@ -174,14 +176,22 @@ class Reception:
         A consuming thread may be ahead of the acks: what it consumed is not announced before it is acknowledged, or
         the sender would take it for lost.
         """
-        stream.unannounced = stream.unannounced_octets = 0
         acked = max(stream.acked, records[-1][0] + 1) if records else stream.acked
+        consumed = stream.consumed
+        if consumed <= acked:
+            stream.unannounced = stream.unannounced_octets = 0
         number = self.acks_sent
         self.acks_sent = number + 1
-        body = ack_body(stream.epoch, min(stream.consumed, acked), records)
+        body = ack_body(stream.epoch, min(consumed, acked), records)
         self._transport.send(ack_topic, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
         if records:  # by the leading thread only
             stream.acked = acked
+            self._announce_rest(ack_topic, stream)
+
+    def _announce_rest(self, ack_topic: bytes, stream: Stream) -> None:
+        """What the application consumed before its ack was out could not be announced then."""
+        if stream.to_announce():
+            self.send_ack(ack_topic, stream, [])
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()

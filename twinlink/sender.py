@@ -67,7 +67,7 @@ class Sender:
         while True:
             with self._order:
                 if link.sending_ends:
-                    raise LinkClosed(f"the link to {link.endpoint} is closed")
+                    raise LinkClosed(f"the link to {link.endpoint} {link.end}")
                 if core.fits(size):
                     frame = _pack(DATA_WORD, size, link.epoch, core.next, _time_ns()) + payload
                     with self._state:
@@ -100,15 +100,19 @@ class Sender:
             return
         with self._state:
             missing = core.outstanding()
-            what = f"not acknowledged within {timeout:g} s" if missing else "lost"
-            if self._link.closed:
-                what = "not acknowledged before the link was closed"
+            owing = core.owing()
             for first, end in core.unreported:
                 missing.add(first, end)
             core.unreported.clear()
-        if missing:
-            by = f"by {', '.join(self._link.peers())}" if self._link.peers() else "and no peer is up"
-            raise AckTimeout(f"flow {self.flow!r}: {missing} {what} {by}", tuple(missing))
+        if not missing:
+            return
+        if self._link.closed:
+            what = "not acknowledged before the link was closed"
+        elif owing:
+            what = f"not acknowledged within {timeout:g} s by {', '.join(self._link.peers(owing))}"
+        else:
+            what = "lost: no peer was up, or it went down; link.events() says which"
+        raise AckTimeout(f"flow {self.flow!r}: {missing} {what}", tuple(missing))
 
     def _is_settled(self) -> bool:
         return not self._core.awaited and (not self.handing_over or self._link.lead.held_here)
@@ -173,6 +177,8 @@ def _octets(payload: Payload) -> memoryview:
         view = memoryview(payload)
     except (TypeError, ValueError) as error:
         raise TypeError(f"the payload must be bytes-like, not {type(payload).__name__}: {error}") from None
+    if "O" in view.format:
+        raise TypeError("the payload is an array of Python objects; their octets mean nothing to a peer")
     if not view.c_contiguous:
         raise ConfigurationError("the payload is not C-contiguous; send numpy.ascontiguousarray(payload)")
     return view.cast("B") if view.nbytes else memoryview(b"")

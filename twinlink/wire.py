@@ -117,6 +117,11 @@ def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]
     return acked_epoch, consumed, records
 
 
+def is_node_name(node: object) -> bool:
+    """Whether it is a string of 1 to 255 printable characters: it is going to be shown to people."""
+    return isinstance(node, str) and 1 <= len(node) <= 255 and node.isprintable()
+
+
 @dataclass(frozen=True, slots=True)
 class Hello:
     """Who speaks, whom it hears, and where its flows stand.
@@ -145,7 +150,7 @@ class Hello:
             fields: dict[str, Any] = json.loads(bytes(body))
             node, flows = fields["node"], fields["flows"]
             heard = frozenset(int(epoch, 16) for epoch in fields["heard"] if _EPOCH.fullmatch(epoch))
-            if len(heard) != len(fields["heard"]) or not isinstance(node, str) or not 1 <= len(node) <= 255:
+            if len(heard) != len(fields["heard"]) or not is_node_name(node):
                 raise Malformed("hello")
             if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in flows.values()):
                 raise Malformed("hello")

@@ -38,7 +38,7 @@ class Peers(Conformance):
         assert [(up.node, up.epoch) for up in drain(first, twinlink.PeerUp)] == [("late", second.epoch)]
 
     def test_nothing_after_wait_ready_is_lost(self, endpoint: str) -> None:
-        for _ in range(5):
+        for _ in range(3):
             for role in ("listen", "connect"):
                 with self.open(other(role), endpoint) as second, self.open(role, endpoint) as first:
                     first.wait_ready(patience(10))

@@ -6,6 +6,7 @@ priority of their own above the data.
 
 import json
 import os
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -175,5 +176,6 @@ class ZenohTransport(Transport):
 
 
 def _reason(error: zenoh.ZError) -> str:
-    """The part of Zenoh's message that a person can use: without source positions."""
-    return str(error).split(" at ")[0].split(": [")[0]
+    """The part of Zenoh's message that a person can use: the system's reason, if there is one."""
+    found = re.search(r"([A-Z][^:\[\]]*) \(os error \d+\)", str(error))
+    return found[1] if found else str(error).split(" at ")[0]

@@ -73,7 +73,7 @@ class ZeromqTransport(Transport):
             raise TransportError(
                 error.errno or 0,
                 f"zeromq cannot {what} {self.endpoint} (ports {self.endpoint.port} and {self.endpoint.port + 1}): "
-                f"{os.strerror(error.errno) if error.errno and error.errno < 1000 else error}",
+                f"{os.strerror(error.errno) if error.errno and 0 < error.errno < 1000 else error.strerror or error}",
             ) from error
 
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
