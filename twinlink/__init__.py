@@ -112,12 +112,9 @@ def open(
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
     endpoint = Endpoint.parse(listen if listen is not None else str(connect))
-    if not 0 <= max_payload <= MAX_PAYLOAD:
-        raise ConfigurationError(f"max_payload must be from 0 to {MAX_PAYLOAD} octets, not {max_payload}")
-    if window < MIN_WINDOW:
-        raise ConfigurationError(f"window must be at least {MIN_WINDOW} octets, not {window}")
-    if send_timeout < 0:
-        raise ConfigurationError(f"send_timeout must not be negative, but is {send_timeout}")
+    _check_number("max_payload", max_payload, 0, MAX_PAYLOAD)
+    _check_number("window", window, MIN_WINDOW, 2**40)
+    _check_number("send_timeout", send_timeout, 0, 1e9)
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
     backend = transport_class(transport)
@@ -130,3 +127,8 @@ def open(
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
     return Link(made, name=transport, node=node, window=window, send_timeout=send_timeout, max_payload=max_payload)
+
+
+def _check_number(name: str, value: float, low: float, high: float) -> None:
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise ConfigurationError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")

@@ -41,19 +41,17 @@ class Stream:
 class Incoming:
     """Messages of one flow between the transport and the application.
 
-    A flow that nobody has asked for yet is *unclaimed*: its messages are held up to a limit, so that no order of
-    starting matters, and beyond it refused, so that a flow nobody wants does not hold its sender up.  The limit is
-    therefore a little less than the sender's window.
+    A flow that nobody has asked for yet is *unclaimed*: its messages are held, so that no order of starting matters;
+    the link refuses them when it holds too much.
     """
 
-    def __init__(self, flow: str, unclaimed_limit: int) -> None:
+    def __init__(self, flow: str) -> None:
         self.flow = flow
         self.claimed = False
         self.handler: Callable[[Message], None] | None = None
         self.queue: deque[Message] = deque()
         self.queued_octets = 0
         self.streams: dict[int, Stream] = {}
-        self._unclaimed_limit = unclaimed_limit
         self._retired: Counter[str] = Counter()  # what forgotten sessions counted
 
     def join(self, epoch: int, node: str | None, first: int | None, up: frozenset[int]) -> Stream:
@@ -64,12 +62,6 @@ class Incoming:
                 self._retired.update(_counters(self.streams.pop(gone)))
         stream = self.streams[epoch] = Stream(epoch, node, first)
         return stream
-
-    def refuses(self, size: int) -> bool:
-        """Whether a message of ``size`` octets must be refused."""
-        if self.claimed:
-            return False
-        return self.queued_octets + size > self._unclaimed_limit or len(self.queue) * 2048 > self._unclaimed_limit
 
     def put(self, message: Message) -> None:
         """Queue a message for the application."""

@@ -83,6 +83,7 @@ class Link:
         ``on_ack`` is called on the thread that receives; it must not block.
         """
         self._check_flow(flow)
+        _check_callable("on_ack", on_ack)
         with self._flows_lock:
             sender = self.reception.senders.get(flow)
             if sender is None:
@@ -101,6 +102,7 @@ class Link:
         raises is reported as HandlerError, and delivery goes on.
         """
         self._check_flow(flow)
+        _check_callable("handler", handler)
         incoming = self.reception.flow(flow)
         incoming.claimed = True
         with self._flows_lock:
@@ -131,13 +133,22 @@ class Link:
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
         heard = ", ".join([peer.node for peer in reception.peers.all()][:4])
-        hint = (
-            f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
-            if heard
-            else f"check that the other side runs with {other}= and transport {self.transport_name!r}, that the address"
-            f" is right and that no firewall closes {ports}"
-        )
+        if heard:
+            hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
+        elif not self.listening and not self._resolves():
+            hint = "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
+        else:
+            hint = (
+                f"check that the other side runs with {other}= and transport {self.transport_name!r}, "
+                f"that the address is right and that no firewall closes {ports}"
+            )
         raise PeerTimeout(f"no peer within {timeout:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")
+
+    def _resolves(self) -> bool:
+        try:
+            return bool(socket.getaddrinfo(self._transport.endpoint.host.strip("[]"), None))
+        except OSError:
+            return self.transport_name == "memory"  # there it is a name and no more
 
     def peers(self, epochs: frozenset[int] | None = None) -> list[str]:
         """Names of the nodes that are up; of those only that have these epochs, if given."""
@@ -149,6 +160,7 @@ class Link:
 
         Events from before the first call are kept, up to a limit.
         """
+        _check_callable("handler", handler)
         if handler is not None:
             self.lead.act(lambda: self._event_stream.set_handler(handler))
         return self._event_stream
@@ -186,7 +198,7 @@ class Link:
         senders = list(self.reception.senders.values())
         if self.reception.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
-        if not self.lead.close(CLOSE_S) and not self.lead.held_here:
+        if not self.lead.close(CLOSE_S) and self.reception.calling and not self.lead.held_here:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
         _open_links.discard(self)
 
@@ -254,6 +266,11 @@ class Link:
 def _close_all() -> None:
     for link in list(_open_links):
         link.close()
+
+
+def _check_callable(name: str, value: object) -> None:
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name} must be callable, not {value!r}")
 
 
 def _after_fork_in_child() -> None:

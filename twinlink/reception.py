@@ -45,6 +45,7 @@ from .wire import (
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
+MESSAGE_OCTETS = 1024
 AWAY_NS = 1_200_000_000  # time is kept every half second; after such a pause this side was away, not the others
 
 _time_ns, _unpack_header, _pack_ack_one = time.time_ns, HEADER.unpack_from, ACK_ONE.pack
@@ -78,14 +79,15 @@ class Reception:
         self._transport = transport
         self._node = node
         self._epoch = epoch
-        self._window = window
+        # A little less than a sender's window: a flow that nobody asks for must not hold its sender up.
+        self._held_limit = window * 7 // 8
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
         self._on_ack: dict[bytes, Sender] = {}
         self._batch: list[tuple[int, int, int]] = []
         self._batch_for: tuple[bytes, Stream] | None = None
         self._calls: deque[tuple[Callable[[Any], None], Any, str]] = deque()
-        self._calling = False
+        self.calling = False
         self._kept_mono_ns = 0
 
     # The path of a message
@@ -118,7 +120,7 @@ class Reception:
         received_ns = _time_ns()
         stream = incoming.streams.get(epoch) or self._join(incoming, epoch)
         handler = incoming.handler
-        if handler is None and not incoming.claimed and incoming.refuses(len(frame) - HEADER_OCTETS):
+        if handler is None and not incoming.claimed and self._held_octets() + len(frame) > self._held_limit:
             self._refuse(incoming, ack_topic, stream, sequence)
             return
         tracker = stream.tracker
@@ -219,10 +221,10 @@ class Reception:
 
     def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call an application's handler; not inside another one: a handler that waits gets its turn afterwards."""
-        if self._calling:
+        if self.calling:
             self._calls.append((handler, argument, flow))
             return
-        self._calling = True
+        self.calling = True
         try:
             handler(argument)
         except LinkClosed:
@@ -233,7 +235,7 @@ class Reception:
             if flow:
                 self._report(ev.HandlerError(_time_ns(), flow, repr(error)))
         finally:
-            self._calling = False
+            self.calling = False
 
     def call_later(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call a handler when the frame at hand has been dealt with."""
@@ -241,7 +243,7 @@ class Reception:
 
     def _run_calls(self) -> None:
         """Make the calls that are due, unless one is being made."""
-        while self._calls and not self._calling:
+        while self._calls and not self.calling:
             self.call(*self._calls.popleft())
 
     # Off the path: order, flows, peers
@@ -273,7 +275,7 @@ class Reception:
         with self._flows_lock:
             incoming = self.flows.get(name)
             if incoming is None:
-                incoming = self.flows[name] = Incoming(name, self._window * 7 // 8)
+                incoming = self.flows[name] = Incoming(name)
                 self._on_data[f"traffic/{name}".encode()] = (incoming, f"ack/{name}".encode())
             return incoming
 
@@ -293,6 +295,11 @@ class Reception:
         peer = self.peers.get(epoch)
         first = peer.flows.get(incoming.flow, 0) if peer else None
         return incoming.join(epoch, peer.node if peer else None, first, self.up)
+
+    def _held_octets(self) -> int:
+        """What is held on flows that nobody has asked for yet, with what Python needs beside the payload."""
+        held = (incoming for incoming in self.flows.values() if not incoming.claimed)
+        return sum(incoming.queued_octets + MESSAGE_OCTETS * len(incoming.queue) for incoming in held)
 
     def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int) -> None:
         if sequence > MAX_SEQUENCE:

@@ -112,7 +112,7 @@ class Sender:
             what = f"not acknowledged within {timeout:g} s by {', '.join(self._link.peers(owing))}"
         else:
             what = "lost: no peer was up, or it went down; link.events() says which"
-        raise AckTimeout(f"flow {self.flow!r}: {missing} {what}", tuple(missing))
+        raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
 
     def _is_settled(self) -> bool:
         return not self._core.awaited and (not self.handing_over or self._link.lead.held_here)

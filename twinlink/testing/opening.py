@@ -53,6 +53,7 @@ class Opening(Conformance):
             ({"connect": "tcp/127.0.0.1:7447", "no_such_option": 1}, "no_such_option"),
             ({"connect": "tcp/127.0.0.1:7447", "node": ""}, "node"),
             ({"connect": "tcp/127.0.0.1:7447", "node": "x" * 256}, "node"),
+            ({"connect": "tcp/127.0.0.1:7447", "node": "two\nlines"}, "node"),
             ({"connect": "tcp/127.0.0.1:7447", "window": 1000}, "window"),
             ({"connect": "tcp/127.0.0.1:7447", "send_timeout": -1}, "send_timeout"),
             ({"connect": "tcp/127.0.0.1:7447", "max_payload": 2**24 + 1}, "max_payload"),

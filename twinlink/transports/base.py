@@ -75,6 +75,11 @@ class Transport(ABC):
         """Give back sockets and threads within half a second, sending what can be sent in that time."""
 
 
+def in_use(reason: str) -> str:
+    """What to do next when the system says that an address is in use."""
+    return "; `ss -ltnp` shows by which program: end it, or take another port" if "in use" in reason else ""
+
+
 def make_options(name: str, options_class: type[Options], given: dict[str, Any]) -> Options:
     """The options as given, defaults filled in.  Raises ConfigurationError naming what is unknown or wrong."""
     known = {field.name: field for field in fields(options_class)}

@@ -15,7 +15,7 @@ import zenoh
 
 from ..errors import TransportError
 from ..wire import HELLO_TOPIC
-from .base import Frame, Options, Transport
+from .base import Frame, Options, Transport, in_use
 
 # Zenoh hands every message from a reading to a writing thread pool.  With both on one thread a round trip takes a
 # fifth less on two cores.  Safe here because nothing blocks that thread: the receiving channel is never full.
@@ -65,7 +65,7 @@ class ZenohTransport(Transport):
         except zenoh.ZError as error:
             what = "listen on" if self.listening else "connect to"
             reason = _reason(error)
-            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}") from error
+            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}{in_use(reason)}") from error
         self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
         self._ticker.start()
 

@@ -15,7 +15,7 @@ import zmq
 
 from ..errors import TransportError
 from ..wire import HELLO_TOPIC
-from .base import Frame, Options, Transport
+from .base import Frame, Options, Transport, in_use
 
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 FAREWELL_MS = 100  # what is unsent at close gets this long
@@ -70,10 +70,11 @@ class ZeromqTransport(Transport):
         except (zmq.ZMQError, OSError) as error:
             self._context.destroy(linger=0)
             what = "listen on" if self.listening else "connect to"
+            known = error.errno is not None and 0 < error.errno < 1000  # not libzmq's own, nor the resolver's
+            reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
             raise TransportError(
-                error.errno or 0,
                 f"zeromq cannot {what} {self.endpoint} (ports {self.endpoint.port} and {self.endpoint.port + 1}): "
-                f"{os.strerror(error.errno) if error.errno and 0 < error.errno < 1000 else error.strerror or error}",
+                f"{reason}{in_use(reason)}"
             ) from error
 
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
