@@ -97,7 +97,7 @@ def open(
         transport: ``"zeromq"``, ``"zenoh"``, ``"memory"``, or the name of an installed third-party transport.
         listen: endpoint ``tcp/host:port`` to listen on, or
         connect: endpoint to connect to; exactly one of the two.
-        node: name of this node as its peers see it; host name and process id when not given.
+        node: name of this node as its peers see it; made of host name and process id when not given.
         window: octets each flow may have under way: sent, and not yet consumed by the peer's application.  Bounds
             the memory on both sides; the default holds a burst of 1000 x 100 KB that nobody consumes yet.
         send_timeout: seconds that ``send`` waits for room in the window.
@@ -131,4 +131,4 @@ def open(
 
 def _check_number(name: str, value: float, low: float, high: float) -> None:
     if type(value) not in (int, float) or not low <= value <= high:
-        raise ConfigurationError(f"{name} must be a number from {low:g} to {high:g}, not {value!r}")
+        raise ConfigurationError(f"{name} must be a number from {low:,} to {high:,}, not {value!r}")

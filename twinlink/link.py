@@ -1,6 +1,7 @@
 """A link: the one place where core, transport, clock and threads meet; what an application holds."""
 
 import atexit
+import itertools
 import logging
 import os
 import secrets
@@ -34,6 +35,7 @@ _monotonic_ns = time.monotonic_ns
 SEARCH_S = SEARCH_NS / 1e9
 
 logger = logging.getLogger("twinlink")
+_numbers = itertools.count(1)  # of links in this process, for their default names
 _open_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
 
 
@@ -52,7 +54,7 @@ class Link:
         self.transport_name = name
         self.endpoint = str(transport.endpoint)
         self.listening = transport.listening
-        self.node = node or f"{socket.gethostname()}-{os.getpid()}"
+        self.node = node or f"{socket.gethostname()}-{os.getpid()}-{next(_numbers)}"
         self.epoch = secrets.randbits(64)
         self.max_payload = max_payload
         self.send_timeout = send_timeout

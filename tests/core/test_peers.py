@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from twinlink.peers import CERTAIN_NS, MAX_PEERS, RESTART_NS, SILENT_NS, Change, PeerTable
+from twinlink.peers import CERTAIN_NS, HELLO_NS, MAX_PEERS, RESTART_NS, SILENT_NS, Change, PeerTable
 from twinlink.wire import Hello
 
 OURS = 1
@@ -26,12 +26,10 @@ class Peers(RuleBasedStateMachine):
             if change.reason is None:
                 assert epoch not in self.up
                 self.up.add(epoch)
-                if change.replaces is not None:
-                    assert change.replaces.node == change.peer.node
-                    assert change.replaces.epoch not in self.up
             else:
                 assert epoch in self.up
                 self.up.remove(epoch)
+            assert (change.successor is not None) == (change.reason == "restarted")
 
     @rule(epoch=EPOCHS, node=NODES, hears_us=st.booleans(), others=st.frozensets(EPOCHS))
     def hello(self, epoch: int, node: str, hears_us: bool, others: frozenset[int]) -> None:
@@ -41,11 +39,11 @@ class Peers(RuleBasedStateMachine):
         heard = others | {OURS} if hears_us else others
         answer, changes = self.table.hello(epoch, Hello(node, heard, {}), self.now)
         self.take(changes)
-        if known is None:
-            for other, (name, at) in list(self.heard.items()):
-                if name == node and self.now - at > RESTART_NS:
-                    del self.heard[other]
-                    assert other not in self.up
+        assert {change.successor for change in changes} <= {None, epoch}
+        for other, (name, at) in list(self.heard.items()):
+            if name == node and other != epoch and self.now - at > RESTART_NS:
+                del self.heard[other]
+                assert other not in self.up
         self.heard[epoch] = (node, self.now)
         assert (epoch in self.up) == (hears_us or epoch in before)
         assert answer == (not hears_us or epoch not in before)  # answered until both sides know
@@ -86,6 +84,26 @@ class Peers(RuleBasedStateMachine):
 
 TestPeers = Peers.TestCase
 TestPeers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_two_living_nodes_of_one_name_are_no_restart() -> None:
+    table = PeerTable(OURS)
+    hello = Hello("gnb", frozenset([OURS]), {})
+    changes: list[Change] = []
+    for turn in range(20):
+        changes += table.hello(2 + turn % 2, hello, turn * HELLO_NS // 2)[1]
+        changes += table.expire(turn * HELLO_NS // 2, turn * HELLO_NS // 2)
+    assert [(change.peer.epoch, change.reason) for change in changes] == [(2, None), (3, None)]
+
+
+def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
+    table = PeerTable(OURS)
+    hello = Hello("gnb", frozenset([OURS]), {})
+    table.hello(2, hello, 0)
+    changes: list[Change] = []
+    for turn in range(1, 5):
+        changes += table.hello(3, hello, turn * HELLO_NS // 2)[1]
+    assert [(c.peer.epoch, c.reason, c.successor) for c in changes] == [(3, None, None), (2, "restarted", 3)]
 
 
 def test_a_flood_of_hellos_is_bounded() -> None:

@@ -31,7 +31,7 @@ KINDS = st.sampled_from(Kind)
 FLOWS = st.text(string.ascii_letters + string.digits, min_size=1, max_size=63)
 HELLOS = st.builds(
     Hello,
-    st.text(min_size=1, max_size=255),
+    st.text(min_size=1, max_size=255).filter(str.isprintable),
     st.frozensets(U64, max_size=20),
     st.dictionaries(FLOWS, st.integers(0, MAX_SEQUENCE), max_size=20),
 )
@@ -109,6 +109,9 @@ def test_a_flipped_octet_is_seen_where_it_matters(body: bytes, place: int, flip:
         b"9" * 100_000,
         b'{"node":"x","heard":[],"flows":{"a":' + b"9" * 5000 + b"}}",
         b'{"node":"x","heard":["' + b"f" * 17 + b'"],"flows":{}}',
+        b'{"node":"two\\nlines","heard":[],"flows":{}}',
+        b'{"node":"\\u001b[31mred","heard":[],"flows":{}}',
+        b'{"node":"\\ud800","heard":[],"flows":{}}',
         b'{"node":"x","heard":["-000000000000001"],"flows":{}}',
         b'{"node":"x","heard":["0000_0000_0000_1"],"flows":{}}',
         b'{"node":"x","heard":"0123456789abcdef","flows":{}}',

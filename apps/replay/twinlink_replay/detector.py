@@ -25,11 +25,13 @@ from .evidence import ELEVATED, MOST, NOISE_ROUGHNESS, Array, Evidence, expected
 from .floor import NoiseFloor
 from .power import PrbFeatures
 
-FREE, UE, INTERFERER, BOTH = range(4)
+FREE, UE, ROUGH, ROUGH_UE, STEADY, STEADY_UE = range(6)
+INTERFERED = slice(ROUGH, STEADY_UE + 1)
 
 # Chances per record (10 ms in the recordings that we know): the mean stay is the inverse.
-UE_COMES, UE_GOES = 1 / 40, 1 / 30
-INTERFERER_COMES, INTERFERER_GOES = 1 / 800, 1 / 200
+UE_COMES = 1 / 40
+ROUGH_COMES, STEADY_COMES = 1 / 800, 1 / 8000
+INTERFERER_GOES = 1 / 200
 
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
 COVERED_COST = 0.08  # nats a record for an unseen interferer below a UE
@@ -41,10 +43,17 @@ LEVEL_SLACK = 0.4  # log power; a PRB's own scatter is 0.29
 LEVEL_RECORDS = 10.0  # the learned level follows over as many records
 UNKNOWN_LEVEL = math.log(5.0)  # before anything is learned: 6 dB above the floor
 
-PLAIN_GAIN = 0.2
+PLAIN_GAIN, GAIN_STAYS = 0.2, 2.0  # nats for staying on the level, where roughness says nothing
+START = (0.6, 0.38, 0.008, 0.008, 0.002, 0.002)  # before the first record
 WORLD_RECORDS = 1000.0  # memory of what UEs look like here
 STRUCTURED_SHARE = 0.1  # of the elevated PRBs; where UEs are CP-OFDM it is 0.2 and more, else below 0.03
 BUSY_RATE = 0.004  # PRBs taken per PRB and record; UEs at work make 0.01, lone interferers below 0.001
+PRIOR_RUNS, PRIOR_STAY = 0.2, 100.0  # that many UEs a PRB are taken to have stayed so many records
+SHORTEST_STAY = 10.0
+YOUNG = 8
+SLOW_STAY = 40.0
+ANEW = 1.4
+NEVER = -30.0
 COLD_RECORDS = 100  # a few interferers that begin at the start are not yet a busy carrier
 STEP = 16  # records weighed with one floor
 BLOCK = 64  # records settled at once
@@ -87,13 +96,13 @@ class Detector:
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
         self._world = _World(n_prbs)
-        self._level = _Level(n_prbs)
-        self._posterior = np.repeat(np.array([[0.6], [0.38], [0.01], [0.01]], np.float32), n_prbs, axis=1)
+        self._level, self._lowest = _Level(n_prbs), _Lowest(n_prbs)
+        self._posterior = np.repeat(np.array([START], np.float32).T, n_prbs, axis=1)
         self._settled_posterior = self._posterior  # the state before the first record that waits
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._evidence: deque[tuple[Evidence, int]] = deque()  # of the records not yet settled
-        self._likelihoods: deque[Array] = deque()  # of those records, each (4, n_prbs)
+        self._likelihoods: deque[Array] = deque()  # of those records, each (6, n_prbs)
         self._posteriors: deque[Array] = deque()
         self._settled: deque[Settled] = deque()
 
@@ -116,7 +125,7 @@ class Detector:
                 self._filter(evidence, k)
                 if self._world.note(evidence.power[k], evidence.structure[k], self._posterior[FREE]):
                     self._filter_again()
-                p = self._posterior[INTERFERER] + self._posterior[BOTH]
+                p = self._posterior[INTERFERED].sum(axis=0)
                 self._on = np.where(self._on, p > PROMPT_OFF, p > PROMPT_ON)
                 interfered[start + k] = self._on
                 occupied[start + k] = self._posterior[FREE] < 0.5
@@ -139,26 +148,27 @@ class Detector:
 
     def _filter(self, evidence: Evidence, k: int) -> None:
         """One step forward in time (Bayes)."""
-        log_power = evidence.log_power[k]
-        present, ue = evidence.present[k], evidence.ue[k]
-        plain = self._world.plain
-        level = self._level
-        above, sure = level.against(log_power, plain)
-        off_level = sure * np.minimum(2 * np.square(np.maximum(np.abs(above) - LEVEL_SLACK, 0)), LEVEL_COST)
-        below_level = np.where(above < 0, off_level, 0)
-        if plain:
-            ue = evidence.ue_plain[k]
-            alone = present + PLAIN_GAIN * sure - off_level
-            both = present - below_level
+        log_power, present = evidence.log_power[k], evidence.present[k]
+        structure = 0 if self._world.plain else evidence.structure[k]
+        above, sure = self._level.against(log_power)
+        off_level, below_level = _off_level(above, sure)
+        if self._world.plain:
+            rough = rough_ue = np.full_like(present, NEVER)
         else:
-            alone = present + LEVEL_GAIN * sure - off_level
-            both = present - below_level + self._below_ue(evidence, k, above, sure)
-        logs = np.stack([evidence.free[k], ue, alone, both])
+            rough = present + LEVEL_GAIN * sure - off_level
+            rough_ue = present - below_level + self._below_ue(evidence, k, above, sure)
+        over, known = self._lowest.against(log_power)
+        off_level, below_level = _off_level(over, known)
+        ue = evidence.ue_plain[k] + structure
+        like_ue = np.minimum(evidence.ue_plain[k], present) + structure  # only that it stays tells it from a UE
+        steady = like_ue + self._world.steady_gain() * known - off_level
+        logs = np.stack([evidence.free[k], ue, rough, rough_ue, steady, like_ue - below_level])
         likelihood = np.exp(logs - logs.max(axis=0))
-        posterior = _step_forward(self._posterior) * likelihood
+        posterior = (self._world.transition.T @ self._posterior) * likelihood
         posterior /= posterior.sum(axis=0)
         self._posterior = posterior
-        level.learn(log_power, posterior, plain)
+        self._level.learn(log_power, posterior)
+        self._lowest.learn(log_power, posterior)
         self._likelihoods.append(likelihood)
         self._posteriors.append(posterior)
 
@@ -166,7 +176,7 @@ class Detector:
         """What roughness has called interference is open again: judge anew all that has not settled."""
         waiting = list(self._evidence)
         self._posterior = self._settled_posterior
-        self._level = _Level(self.n_prbs)
+        self._level, self._lowest = _Level(self.n_prbs), _Lowest(self.n_prbs)
         self._likelihoods.clear()
         self._posteriors.clear()
         for evidence, k in waiting:
@@ -185,15 +195,15 @@ class Detector:
     def _settle(self, count: int) -> None:
         """Smooth over all that waits, and let go of the first `count` records."""
         waiting = len(self._likelihoods)
-        after = np.ones((4, self.n_prbs), np.float32)
+        after = np.ones((len(START), self.n_prbs), np.float32)
         interfered = np.zeros((waiting, self.n_prbs), bool)
         occupied = np.zeros((waiting, self.n_prbs), bool)
         for k in range(waiting - 1, -1, -1):
             joint = self._posteriors[k] * after
             joint /= joint.sum(axis=0)
-            interfered[k] = joint[INTERFERER] + joint[BOTH] > SETTLED_AT
+            interfered[k] = joint[INTERFERED].sum(axis=0) > SETTLED_AT
             occupied[k] = joint[FREE] < 0.5
-            after = _step_back(self._likelihoods[k] * after)
+            after = self._world.transition @ (self._likelihoods[k] * after)
             after /= after.sum(axis=0)
         interfered, carried = align(interfered, occupied, self._carried)
         self._carried = carried[count - 1]
@@ -238,77 +248,97 @@ def align(
     return interfered, since
 
 
-def _step_forward(state: Array) -> Array:
-    """Where the states go within one record; rows FREE, UE, INTERFERER, BOTH."""
-    return np.asarray(_TRANSITION_T @ state, np.float32)
+def _off_level(above: Array, sure: Array) -> tuple[Array, Array]:
+    """What being off a level, above or below, speaks against an interferer alone, and against one below a UE."""
+    off_level = sure * np.minimum(2 * np.square(np.maximum(np.abs(above) - LEVEL_SLACK, 0)), LEVEL_COST)
+    return off_level, np.where(above < 0, off_level, 0)
 
 
-def _step_back(state: Array) -> Array:
-    return np.asarray(_TRANSITION @ state, np.float32)
-
-
-def _transition() -> Array:
-    ue = np.array([[1 - UE_COMES, UE_COMES], [UE_GOES, 1 - UE_GOES]])
-    interferer = np.array([[1 - INTERFERER_COMES, INTERFERER_COMES], [INTERFERER_GOES, 1 - INTERFERER_GOES]])
-    return np.kron(interferer, ue).astype(np.float32)  # states in the order of FREE, UE, INTERFERER, BOTH
-
-
-_TRANSITION = _transition()
-_TRANSITION_T = np.ascontiguousarray(_TRANSITION.T)
+def _transition(ue_goes: float) -> Array:
+    """Chances of going from one state (row) to another within one record."""
+    ue = np.array([[1 - UE_COMES, UE_COMES], [ue_goes, 1 - ue_goes]])
+    comes = ROUGH_COMES + STEADY_COMES
+    stays = 1 - INTERFERER_GOES
+    interferer = [[1 - comes, ROUGH_COMES, STEADY_COMES], [INTERFERER_GOES, stays, 0], [INTERFERER_GOES, 0, stays]]
+    return np.kron(interferer, ue).astype(np.float32)  # states in the order of FREE, UE, ROUGH ...
 
 
 class _Level:
-    """The interferer's level in each PRB, as log power against the floor."""
+    """The level of an interferer in each PRB, seen alone, as log power against the floor."""
 
     def __init__(self, n_prbs: int) -> None:
         self._level = np.full(n_prbs, UNKNOWN_LEVEL, np.float32)
         self._seen = np.zeros(n_prbs, np.float32)  # records, weighted with the chance that it was seen alone
+
+    def against(self, log_power: Array) -> tuple[Array, Array]:
+        """How far the power is above the level, and how sure the level is (0 to 1)."""
+        return log_power - self._level, self._seen / (self._seen + 1)
+
+    def learn(self, log_power: Array, posterior: Array) -> None:
+        alone = posterior[ROUGH]
+        self._seen = np.minimum(self._seen + alone, 20)
+        rate = alone / np.maximum(np.minimum(self._seen, LEVEL_RECORDS), 1e-6)
+        self._level = self._level + np.minimum(rate, 1) * (log_power - self._level)
+        gone = alone + posterior[ROUGH_UE] < 0.03
+        self._seen[gone] = 0
+        self._level[gone] = UNKNOWN_LEVEL
+
+
+class _Lowest:
+    """The lowest log power in each PRB since it was last free."""
+
+    def __init__(self, n_prbs: int) -> None:
+        self._level = np.zeros(n_prbs, np.float32)
         self._age = np.zeros(n_prbs, np.float32)  # records since the PRB was last free
 
-    def against(self, log_power: Array, plain: bool) -> tuple[Array, Array]:
+    def against(self, log_power: Array) -> tuple[Array, Array]:
         """How far the power is above the level, and how sure the level is (0 to 1)."""
-        sure = self._age / (self._age + 10) if plain else self._seen / (self._seen + 1)
-        return log_power - self._level, sure
+        return log_power - self._level, self._age / (self._age + 10)
 
-    def learn(self, log_power: Array, posterior: Array, plain: bool) -> None:
+    def learn(self, log_power: Array, posterior: Array) -> None:
         above = log_power - self._level
-        alone = posterior[INTERFERER]
-        self._seen = np.minimum(self._seen + alone, 20)
         self._age = np.where(posterior[FREE] > 0.5, 0, np.minimum(self._age + 1, 60))
-        if plain:  # the lowest power since the PRB was last free
-            tracked = self._level + 0.3 * np.minimum(above, 0) + 0.03 * np.clip(above, 0, 1)
-            self._level = np.where(self._age <= 1, log_power, tracked)
-        else:
-            rate = alone / np.maximum(np.minimum(self._seen, LEVEL_RECORDS), 1e-6)
-            self._level = self._level + np.minimum(rate, 1) * above
-        gone = alone + posterior[BOTH] < 0.03
-        self._seen[gone] = 0
-        if not plain:
-            self._level[gone] = UNKNOWN_LEVEL
+        tracked = self._level + 0.3 * np.minimum(above, 0) + 0.03 * np.clip(above, 0, 1)
+        self._level = np.where(self._age <= 1, log_power, tracked)
 
 
 class _World:
-    """Whether UEs here can be told from noise by roughness (``plain`` is False) or not."""
+    """How UEs behave here: how long they stay, and whether roughness tells them from noise (``plain`` False) or not."""
 
     def __init__(self, n_prbs: int) -> None:
         self.plain = False
         self._n_prbs = n_prbs
         self._structured = self._elevated = self._taken = self._records = 0.0
-        self._free = np.zeros(n_prbs, bool)
+        self._runs, self._root_runs = PRIOR_RUNS * n_prbs, PRIOR_RUNS * n_prbs * math.sqrt(PRIOR_STAY)
+        self._age = np.zeros(n_prbs)  # records since the PRB was last free
+        self.stay = self._judged_stay = PRIOR_STAY
+        self.transition = _transition(1 / PRIOR_STAY)
+
+    def steady_gain(self) -> float:
+        return (PLAIN_GAIN if self.plain else 0) + GAIN_STAYS * max(0, 1 / self.stay - 1 / SLOW_STAY)
 
     def note(self, power: Array, structure: Array, free: Array) -> bool:
         """Take in a record; says whether UEs have just become plain."""
         keep = 1 - 1 / WORLD_RECORDS
-        elevated = power > ELEVATED
         now_free = free > 0.5
-        self._structured = keep * self._structured + np.count_nonzero(elevated & (structure > 2))
-        self._elevated = keep * self._elevated + np.count_nonzero(elevated)
-        self._taken = keep * self._taken + np.count_nonzero(self._free & ~now_free)
+        ended = self._age[now_free & (self._age > 1)]
+        self._runs += len(ended)
+        self._root_runs += float(np.sqrt(ended).sum())
+        self._age = np.where(now_free, 0, self._age + 1)
+        young = (power > ELEVATED) & (self._age > 0) & (self._age <= YOUNG)
+        self._structured = keep * self._structured + np.count_nonzero(young & (structure > 2))
+        self._elevated = keep * self._elevated + np.count_nonzero(young)
+        self._taken = keep * self._taken + np.count_nonzero(self._age == 1)
         self._records = keep * self._records + 1
-        self._free = now_free
+        self.stay = max((self._root_runs / self._runs) ** 2 * 4 / math.pi, SHORTEST_STAY)
+        self.transition = _transition(1 / self.stay)
         before = self.plain
         self.plain = bool(
             self._structured < STRUCTURED_SHARE * self._elevated
             and self._taken > BUSY_RATE * (self._records + COLD_RECORDS) * self._n_prbs
         )
-        return self.plain and not before
+        shorter = self.stay < self._judged_stay / ANEW
+        if shorter or (self.plain and not before):
+            self._judged_stay = self.stay
+            return True
+        return False
