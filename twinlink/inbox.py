@@ -27,9 +27,6 @@ class Receiver:
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when ``timeout`` seconds pass without one, or the link is closed."""
-        message = self.take()
-        if message is not None:
-            return message
         return receive(self._link, self._incoming.queue.__len__, self.take, timeout)
 
     def take(self) -> Message | None:
@@ -43,8 +40,15 @@ class Receiver:
         return message
 
     def __iter__(self) -> Iterator[Message]:
-        while (message := self.receive()) is not None:
-            yield message
+        wait, queue, take = self._link.wait, self._incoming.queue, self.take
+        while True:
+            if not queue:
+                wait(queue.__len__, None)
+            message = take()
+            if message is not None:
+                yield message
+            elif self._link.closed:
+                return
 
 
 class EventStream:

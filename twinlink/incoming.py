@@ -70,9 +70,11 @@ class Incoming:
 
     def take(self) -> tuple[Message, Stream | None] | None:
         """The next message, and the stream whose sender must now be told how far consumption is."""
+        if not self.queue:
+            return None
         try:
             message = self.queue.popleft()
-        except IndexError:
+        except IndexError:  # another thread was quicker
             return None
         size = len(message.payload)
         self.queued_octets -= size

@@ -27,6 +27,7 @@ class Lead:
 
     Attributes:
         closed: whether `close` was called; nobody begins to wait any more.
+        followers: how many threads wait while another one leads.
     """
 
     def __init__(self, name: str, pump: Callable[[float], None], give_back: Callable[[], None]) -> None:
@@ -38,7 +39,8 @@ class Lead:
         self._lock = threading.Lock()
         self._leader = 0  # thread id
         self._let_go_at = 0.0
-        self._waiting = 0  # threads in wait
+        self._waiting = False  # whether a thread in wait leads
+        self.followers = 0
         self._acting = 0  # threads that want to do something while nothing arrives
         self._progress = threading.Condition(threading.Lock())
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -57,16 +59,12 @@ class Lead:
         if done():
             return
         deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
-        self._waiting += 1
-        try:
-            if self._lock.acquire(False):
-                self._take(done, deadline)
-            elif self._leader == get_ident():
-                self._pump_until(done, deadline)
-            else:
-                self._follow(done, deadline)
-        finally:
-            self._waiting -= 1
+        if self._lock.acquire(False):
+            self._take(done, deadline)
+        elif self._leader == get_ident():
+            self._pump_until(done, deadline)
+        else:
+            self._follow(done, deadline)
 
     def act(self, do: Callable[[], None]) -> None:
         """Do something while nothing arrives."""
@@ -85,10 +83,9 @@ class Lead:
             self._let_go()
 
     def notify(self) -> None:
-        """Something has arrived: let the threads look that wait and do not lead."""
-        if self._waiting > (self._leader != self._thread.ident):
-            with self._progress:
-                self._progress.notify_all()
+        """Something has arrived: let the followers look whether it is what they wait for."""
+        with self._progress:
+            self._progress.notify_all()
 
     def close(self, patience_s: float) -> bool:
         """End the link; whether it has been given back.
@@ -97,8 +94,7 @@ class Lead:
         handler returns.
         """
         self.closed = True
-        with self._progress:
-            self._progress.notify_all()
+        self.notify()
         if self.held_here:
             return False
         if not self._lock.acquire(timeout=patience_s):
@@ -111,14 +107,15 @@ class Lead:
     def _take(self, done: Callable[[], object], deadline: float) -> None:
         """Lead, the lock being ours, until done."""
         self._leader = get_ident()
+        self._waiting = True
         try:
             self._pump_until(done, deadline)
         finally:
+            self._waiting = False
             self._let_go_at = _monotonic()
             self._let_go()
-            if self._waiting > 1:
-                with self._progress:
-                    self._progress.notify_all()  # another one leads now
+            if self.followers:
+                self.notify()  # one of them leads now
 
     def _let_go(self) -> None:
         try:
@@ -131,16 +128,22 @@ class Lead:
 
     def _follow(self, done: Callable[[], object], deadline: float) -> None:
         """Wait while another thread leads; take over when it stops."""
-        while not done() and not self.closed:
-            left = min(IDLE_S, deadline - _monotonic())
-            if left <= 0:
+        self.followers += 1
+        try:
+            while not done() and not self.closed:
+                left = min(IDLE_S, deadline - _monotonic())
+                if left <= 0:
+                    return
+                if self._lock.acquire(False):
+                    break
+                with self._progress:
+                    if not done():
+                        self._progress.wait(left)
+            else:
                 return
-            if self._lock.acquire(False):
-                self._take(done, deadline)
-                return
-            with self._progress:
-                if not done():
-                    self._progress.wait(left)
+        finally:
+            self.followers -= 1
+        self._take(done, deadline)
 
     def _pump_until(self, done: Callable[[], object], deadline: float) -> None:
         while not self.closed:
@@ -166,7 +169,8 @@ class Lead:
         """The link's own thread."""
         while not self.closed:
             if (
-                self._waiting
+                self.followers
+                or self._waiting
                 or self._acting
                 or _monotonic() - self._let_go_at < LEAD_KEPT_S
                 or not self._lock.acquire(False)
@@ -175,7 +179,9 @@ class Lead:
                 continue
             self._leader = get_ident()
             try:
-                while not (self._waiting or self._acting or self.closed):
+                while not (self.followers or self._acting or self.closed):
                     self._pump(IDLE_S)
             finally:
                 self._let_go()
+                if self.followers:
+                    self.notify()  # one of them leads now

@@ -227,7 +227,8 @@ class Link:
     def _pump(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         reception = self.reception
-        received = self._transport.receive(timeout_s if reception.up else min(timeout_s, SEARCH_S))
+        receive = self._transport.receive
+        received = receive(timeout_s if reception.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()
         if received is not None:
             if now - self._last_frame_ns > BUSY_NS:
@@ -235,7 +236,7 @@ class Link:
             else:
                 for _ in range(MAX_ACK_RECORDS):
                     reception.handle(received[0], received[1], now, False)
-                    received = self._transport.receive(0)
+                    received = receive(0)
                     now = _monotonic_ns()
                     if received is None:
                         self._emptied_ns = now
@@ -244,7 +245,8 @@ class Link:
                     reception.handle(received[0], received[1], now, False)
                 reception.send_batch()
             self._last_frame_ns = now
-            self.lead.notify()
+            if self.lead.followers:
+                self.lead.notify()
         else:
             self._emptied_ns = now
         if now >= self._next_hello_ns:

@@ -108,11 +108,11 @@ class Outgoing:
             self._free_window()
         elif len(self._peers) < 2:
             return None
-        return self._skipped()
+        return self._skipped() if self.awaited else None
 
     def _free_window(self) -> None:
         """Take out of flight what every peer is done with."""
-        done = min(self._consumed.values())
+        (done,) = self._consumed.values() if len(self._consumed) == 1 else (min(self._consumed.values()),)
         in_flight, first = self._in_flight, self._in_flight_first
         while first < done and in_flight:
             self.in_flight_octets -= in_flight.popleft()

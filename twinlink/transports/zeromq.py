@@ -17,6 +17,7 @@ from ..errors import TransportError
 from ..wire import HELLO_TOPIC
 from .base import Frame, Options, Transport, in_use
 
+ACK_INITIAL = ord("a")
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 FAREWELL_MS = 100  # what is unsent at close gets this long
 
@@ -106,23 +107,22 @@ class ZeromqTransport(Transport):
 
     def send(self, topic: bytes, frame: bytes) -> None:
         # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
-        if topic.startswith(b"ack/") or topic == HELLO_TOPIC:
+        if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
             self._urgent.append(None)
             try:
-                self._send_one(topic, frame)
+                self._send_now(topic, frame)
             finally:
                 self._urgent.pop()
         else:
             while self._urgent:
                 time.sleep(0)
-            self._send_one(topic, frame)
+            self._send_now(topic, frame)
 
-    def _send_one(self, topic: bytes, frame: bytes) -> None:
-        send = self._send
+    def _send_now(self, topic: bytes, frame: bytes) -> None:
         with self._send_lock:
             if not self._closed:
-                send(topic, zmq.SNDMORE)
-                send(frame)
+                self._send(topic, zmq.SNDMORE)
+                self._send(frame)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         recv = self._recv

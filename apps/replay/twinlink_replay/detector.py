@@ -43,7 +43,7 @@ LEVEL_SLACK = 0.4  # log power; a PRB's own scatter is 0.29
 LEVEL_RECORDS = 10.0  # the learned level follows over as many records
 UNKNOWN_LEVEL = math.log(5.0)  # before anything is learned: 6 dB above the floor
 
-PLAIN_GAIN, GAIN_STAYS = 0.2, 2.0  # nats for staying on the level, where roughness says nothing
+PLAIN_GAIN, GAIN_STAYS = 0.2, 4.0  # nats for staying on the level, where roughness says nothing
 START = (0.6, 0.38, 0.008, 0.008, 0.002, 0.002)  # before the first record
 WORLD_RECORDS = 1000.0  # memory of what UEs look like here
 STRUCTURED_SHARE = 0.1  # of the elevated PRBs; where UEs are CP-OFDM it is 0.2 and more, else below 0.03
@@ -51,7 +51,8 @@ BUSY_RATE = 0.004  # PRBs taken per PRB and record; UEs at work make 0.01, lone 
 PRIOR_RUNS, PRIOR_STAY = 0.2, 100.0  # that many UEs a PRB are taken to have stayed so many records
 SHORTEST_STAY = 10.0
 YOUNG = 8
-SLOW_STAY = 40.0
+PLAIN_COMES = 1 / 2000
+SLOW_STAY = 30.0
 ANEW = 1.4
 NEVER = -30.0
 COLD_RECORDS = 100  # a few interferers that begin at the start are not yet a busy carrier
@@ -195,6 +196,8 @@ class Detector:
     def _settle(self, count: int) -> None:
         """Smooth over all that waits, and let go of the first `count` records."""
         waiting = len(self._likelihoods)
+        if waiting == self.records:  # the first to settle were judged before anything was known of the UEs
+            self._filter_again()
         after = np.ones((len(START), self.n_prbs), np.float32)
         interfered = np.zeros((waiting, self.n_prbs), bool)
         occupied = np.zeros((waiting, self.n_prbs), bool)
@@ -254,12 +257,12 @@ def _off_level(above: Array, sure: Array) -> tuple[Array, Array]:
     return off_level, np.where(above < 0, off_level, 0)
 
 
-def _transition(ue_goes: float) -> Array:
+def _transition(ue_goes: float, steady_comes: float) -> Array:
     """Chances of going from one state (row) to another within one record."""
     ue = np.array([[1 - UE_COMES, UE_COMES], [ue_goes, 1 - ue_goes]])
-    comes = ROUGH_COMES + STEADY_COMES
+    comes = ROUGH_COMES + steady_comes
     stays = 1 - INTERFERER_GOES
-    interferer = [[1 - comes, ROUGH_COMES, STEADY_COMES], [INTERFERER_GOES, stays, 0], [INTERFERER_GOES, 0, stays]]
+    interferer = [[1 - comes, ROUGH_COMES, steady_comes], [INTERFERER_GOES, stays, 0], [INTERFERER_GOES, 0, stays]]
     return np.kron(interferer, ue).astype(np.float32)  # states in the order of FREE, UE, ROUGH ...
 
 
@@ -312,10 +315,12 @@ class _World:
         self._runs, self._root_runs = PRIOR_RUNS * n_prbs, PRIOR_RUNS * n_prbs * math.sqrt(PRIOR_STAY)
         self._age = np.zeros(n_prbs)  # records since the PRB was last free
         self.stay = self._judged_stay = PRIOR_STAY
-        self.transition = _transition(1 / PRIOR_STAY)
+        self.transition = _transition(1 / PRIOR_STAY, STEADY_COMES)
 
     def steady_gain(self) -> float:
-        return (PLAIN_GAIN if self.plain else 0) + GAIN_STAYS * max(0, 1 / self.stay - 1 / SLOW_STAY)
+        if self.plain:
+            return PLAIN_GAIN
+        return GAIN_STAYS * max(0, 1 / self.stay - 1 / SLOW_STAY)
 
     def note(self, power: Array, structure: Array, free: Array) -> bool:
         """Take in a record; says whether UEs have just become plain."""
@@ -331,7 +336,7 @@ class _World:
         self._taken = keep * self._taken + np.count_nonzero(self._age == 1)
         self._records = keep * self._records + 1
         self.stay = max((self._root_runs / self._runs) ** 2 * 4 / math.pi, SHORTEST_STAY)
-        self.transition = _transition(1 / self.stay)
+        self.transition = _transition(1 / self.stay, PLAIN_COMES if self.plain else STEADY_COMES)
         before = self.plain
         self.plain = bool(
             self._structured < STRUCTURED_SHARE * self._elevated
