@@ -5,25 +5,21 @@ import sys
 
 import zmq
 
-HEADER = struct.Struct("!2sBBIQQQ")  # magic, version, kind, length of the body, epoch, sequence, sent_ns
 socket = zmq.Context().socket(zmq.SUB)
 socket.subscribe(b"traffic/")
 socket.subscribe(b"ack/")
 socket.bind(sys.argv[1]) if "bind" in sys.argv[2:] else socket.connect(sys.argv[1])
 while True:
     topic, frame, *_ = *socket.recv_multipart(), b""
-    if len(frame) < HEADER.size:
-        continue
-    magic, version, kind, length, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
-    body = frame[HEADER.size :]
-    if (magic, version, length) != (b"TL", 1, len(body)):
-        continue
-    print(topic.decode(), f"{epoch:016x}", sequence, sent_ns, end=" ")
-    if kind == 1:
-        print("data", len(body), body[:16].hex())
-    elif kind == 2:
+    body = frame[32:]
+    if len(frame) < 32 or frame[:3] != b"TL\x01" or int.from_bytes(frame[4:8]) != len(body):
+        continue  # not twinlink's, or another version
+    kind, (epoch, sequence, sent_ns) = frame[3], struct.unpack_from("!QQQ", frame, 8)
+    print(topic.decode("ascii", "replace"), f"{epoch:016x}", sequence, sent_ns, end=" ")
+    if kind == 2 and len(body) % 24 == 16:
         acked_epoch, consumed = struct.unpack_from("!QQ", body)
-        print("ack", f"{acked_epoch:016x}", consumed, *struct.iter_unpack("!QQQ", body[16:]))
+        print("ack", f"{acked_epoch:016x}", consumed, *struct.iter_unpack("!QQQ", body[16:]), flush=True)
+    elif kind == 1:
+        print("data", len(body), body[:16].hex(), flush=True)
     else:
-        print("hello" if kind == 3 else "bye", body.decode())
-    sys.stdout.flush()
+        print({3: "hello", 4: "bye"}.get(kind, f"kind {kind}"), body.decode("utf-8", "replace"), flush=True)

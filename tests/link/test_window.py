@@ -1,0 +1,53 @@
+"""The window: what the application consumes frees it, however threads fall over each other."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import twinlink
+from twinlink.testing.base import free_endpoint
+
+MESSAGES = 200
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads change every microsecond, so that one consumes while another is between two lines."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(transport: str) -> None:
+    endpoint = free_endpoint()
+    stop = threading.Event()
+    with (
+        twinlink.open(transport, listen=endpoint, node="sender", window=2**20, send_timeout=5) as link,
+        twinlink.open(transport, connect=endpoint, node="receiver", window=2**20) as peer,
+    ):
+        link.wait_ready(20)
+        sender, receiver, consumed = link.sender("flow"), peer.receiver("flow"), []
+
+        def poll() -> None:
+            while not stop.is_set():
+                message = receiver.receive(timeout=0)
+                if message is not None:
+                    consumed.append(message.sequence)
+
+        poller = threading.Thread(target=poll)
+        poller.start()
+        try:
+            for _ in range(MESSAGES):
+                sender.send(bytes(900_000))  # the next one has room only when this one is consumed, and known to be
+            sender.flush(20)
+        finally:
+            stop.set()
+            poller.join()
+        while (message := receiver.receive(timeout=0)) is not None:
+            consumed.append(message.sequence)
+        assert consumed == list(range(MESSAGES))
