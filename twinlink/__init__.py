@@ -99,7 +99,8 @@ def open(
         connect: endpoint to connect to; exactly one of the two.
         node: name of this node as its peers see it; made of host name and process id when not given.
         window: octets each flow may have under way: sent, and not yet consumed by the peer's application.  Bounds
-            the memory on both sides; the default holds a burst of 1000 x 100 KB that nobody consumes yet.
+            the memory on both sides, which should give the same; the default holds a burst of 1000 x 100 KB that
+            nobody consumes yet.
         send_timeout: seconds that ``send`` waits for room in the window.
         max_payload: octets; the same on both sides, at most 16 MiB.
         options: of the transport; see its ``Options`` class.
@@ -130,5 +131,6 @@ def open(
 
 
 def _check_number(name: str, value: float, low: float, high: float) -> None:
-    if type(value) not in (int, float) or not low <= value <= high:
-        raise ConfigurationError(f"{name} must be a number from {low:,} to {high:,}, not {value!r}")
+    kinds, kind = ((int, float), "a number") if isinstance(high, float) else ((int,), "a whole number")
+    if type(value) not in kinds or not low <= value <= high:
+        raise ConfigurationError(f"{name} must be {kind} from {low:,} to {high:,}, not {value!r}")

@@ -2,7 +2,7 @@
 
 TwinlinkError
 ├── ConfigurationError (ValueError)    an argument or option cannot be used as given
-├── TransportMissing (ImportError)     the driver of a transport is not installed; names the extra
+├── TransportMissing (ImportError)     the driver of a transport is not installed; says what brings it
 ├── TransportError (OSError)           the transport refused: port in use, address that does not resolve
 ├── PayloadTooLarge (ValueError)       the payload exceeds the stated limit; nothing was sent
 ├── LinkClosed                         the link was closed, here, before or during the call
@@ -30,7 +30,7 @@ class ConfigurationError(TwinlinkError, ValueError):
 
 
 class TransportMissing(TwinlinkError, ImportError):
-    """The driver of a transport is not installed; the message names the extra that brings it."""
+    """The driver of a transport is not installed; the message names the package or extra that brings it."""
 
 
 class TransportError(TwinlinkError, OSError):

@@ -32,7 +32,7 @@ class PeerDown(Event):
 
 @dataclass(frozen=True, slots=True)
 class Restarted(Event):
-    """A node came back with a new session; its sequences start anew."""
+    """A node came back with a new session while the old one still counted as up; its sequences start anew."""
 
     node: str
     old_epoch: int

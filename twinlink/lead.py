@@ -9,6 +9,7 @@ what it waits for costs no hand-over between threads.  While nobody waits, the l
 4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from threading import get_ident
 
 LEAD_KEPT_S = 0.002
 IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
-YIELD_S = 0.0005
 
 _FOR_EVER = float("inf")
 _monotonic = time.monotonic
+
+logger = logging.getLogger("twinlink")
 
 
 class Lead:
@@ -105,7 +107,7 @@ class Lead:
         return True
 
     def _take(self, done: Callable[[], object], deadline: float) -> None:
-        """Lead, the lock being ours, until done."""
+        """Lead, the lock being ours, until done or somebody wants to act."""
         self._leader = get_ident()
         self._waiting = True
         try:
@@ -114,8 +116,8 @@ class Lead:
             self._waiting = False
             self._let_go_at = _monotonic()
             self._let_go()
-            if self.followers:
-                self.notify()  # one of them leads now
+        if self._acting:
+            self._follow(done, deadline)
 
     def _let_go(self) -> None:
         try:
@@ -125,6 +127,8 @@ class Lead:
         finally:
             self._leader = 0
             self._lock.release()
+            if self.followers:
+                self.notify()  # one of them leads now
 
     def _follow(self, done: Callable[[], object], deadline: float) -> None:
         """Wait while another thread leads; take over when it stops."""
@@ -134,7 +138,7 @@ class Lead:
                 left = min(IDLE_S, deadline - _monotonic())
                 if left <= 0:
                     return
-                if self._lock.acquire(False):
+                if not self._acting and self._lock.acquire(False):
                     break
                 with self._progress:
                     if not done():
@@ -153,17 +157,8 @@ class Lead:
             self._pump(left if left < IDLE_S else IDLE_S)
             if done():
                 return
-            if self._acting:
-                self._step_aside()
-
-    def _step_aside(self) -> None:
-        """Lend the lead to a thread in `act`."""
-        self._leader = 0
-        self._lock.release()
-        while self._acting:
-            time.sleep(YIELD_S)
-        self._lock.acquire()
-        self._leader = get_ident()
+            if self._acting and self._waiting:
+                return
 
     def _serve(self) -> None:
         """The link's own thread."""
@@ -181,7 +176,8 @@ class Lead:
             try:
                 while not (self.followers or self._acting or self.closed):
                     self._pump(IDLE_S)
+            except BaseException:  # sys.exit in a handler, a transport that failed: the others still count on us
+                logger.exception("the receiving thread of a link was interrupted; it goes on")
+                time.sleep(IDLE_S)
             finally:
                 self._let_go()
-                if self.followers:
-                    self.notify()  # one of them leads now

@@ -23,10 +23,11 @@ from .peers import HELLO_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
 from .sender import Sender
 from .transports import Transport
-from .wire import FLOW_NAME, MAX_ACK_RECORDS, Kind
+from .wire import FLOW_NAME, Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
-LINGER_S = 0.5  # close waits this long for acks that are still outstanding
+DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
+LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.4  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for a send that is being made: a transport may hold it while a peer is stalled
 
@@ -65,7 +66,7 @@ class Link:
         self.lead = Lead(f"twinlink-{self.node}", self._pump, self._give_back)
         self.wait = self.lead.wait
         self._event_stream = EventStream(self)
-        self.reception = Reception(transport, self.node, self.epoch, window, self._event_stream.put)
+        self.reception = Reception(transport, self.node, self.epoch, window, max_payload, self._event_stream.put)
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
         self._last_frame_ns = 0
@@ -190,7 +191,7 @@ class Link:
         return self.lead.closed
 
     def close(self) -> None:
-        """Wait up to half a second for outstanding acks, say goodbye, and give everything back.
+        """Wait up to 0.3 s for outstanding acks, say goodbye, and give everything back.
 
         Ends within a second from any state; a second call does nothing.  What stays unacknowledged is logged.
         """
@@ -234,15 +235,16 @@ class Link:
             if now - self._last_frame_ns > BUSY_NS:
                 reception.handle(received[0], received[1], now, True)
             else:
-                for _ in range(MAX_ACK_RECORDS):
+                until = now + DRAIN_NS
+                while True:
                     reception.handle(received[0], received[1], now, False)
+                    if now > until:
+                        break
                     received = receive(0)
                     now = _monotonic_ns()
                     if received is None:
                         self._emptied_ns = now
                         break
-                else:
-                    reception.handle(received[0], received[1], now, False)
                 reception.send_batch()
             self._last_frame_ns = now
             if self.lead.followers:

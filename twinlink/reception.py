@@ -16,6 +16,7 @@ from .errors import LinkClosed
 from .events import Event
 from .incoming import Incoming, Stream
 from .message import Message
+from .outgoing import MAX_IN_FLIGHT
 from .peers import Change, PeerTable
 from .ranges import RangeSet
 from .sender import Sender
@@ -64,7 +65,13 @@ class Reception:
     """
 
     def __init__(
-        self, transport: Transport, node: str, epoch: int, window: int, report: Callable[[Event], None]
+        self,
+        transport: Transport,
+        node: str,
+        epoch: int,
+        window: int,
+        max_payload: int,
+        report: Callable[[Event], None],
     ) -> None:
         self.peers = PeerTable(epoch)
         self._heard = self.peers.heard
@@ -79,8 +86,8 @@ class Reception:
         self._transport = transport
         self._node = node
         self._epoch = epoch
-        # A little less than a sender's window: a flow that nobody asks for must not hold its sender up.
-        self._held_limit = window * 7 // 8
+        # Below the window of a sender like us by a whole message: who is refused must not be held up before.
+        self._held_limit = min(max(window - max_payload, window // 8), MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8)
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
         self._on_ack: dict[bytes, Sender] = {}
@@ -141,6 +148,8 @@ class Reception:
         # The ack goes out last, except that a handler may take its time: what a thread still does after sending
         # keeps the transport's own threads off the processor, and costs a round trip several times what it takes.
         if at_once:
+            if self._batch_for is not None:  # of a batch whose handler waits: older than this one
+                self.send_batch()
             stream.unannounced = stream.unannounced_octets = 0
             number = self.acks_sent
             self.acks_sent = number + 1

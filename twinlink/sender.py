@@ -64,6 +64,7 @@ class Sender:
                 f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {link.max_payload}"
             )
         core = self._core
+        deadline = None
         while True:
             with self._order:
                 if link.sending_ends:
@@ -74,11 +75,12 @@ class Sender:
                         sequence = core.send(size, _monotonic_ns())
                     self._transport.send(self._topic, frame)
                     return sequence
-            self._wait_for_room(size)
+            deadline = deadline or time.monotonic() + link.send_timeout
+            self._wait_for_room(size, deadline)
 
-    def _wait_for_room(self, size: int) -> None:
+    def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
-        link.wait(lambda: self._core.fits(size) or link.sending_ends, link.send_timeout)
+        link.wait(lambda: self._core.fits(size) or link.sending_ends, deadline - time.monotonic())
         if not self._core.fits(size) and not link.sending_ends:
             raise SendTimeout(
                 f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
@@ -87,7 +89,7 @@ class Sender:
             )
 
     def flush(self, timeout: float = 1.0) -> None:
-        """Return when every message sent so far has been acknowledged by every peer.
+        """Return when every message sent so far, by whatever thread, has been acknowledged by every peer.
 
         Raises:
             AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so

@@ -55,7 +55,7 @@ def transport() -> Kept:
 @pytest.fixture
 def reception(transport: Kept) -> Reception:
     reported: list[Event] = []
-    return Reception(transport, "ours", OURS, 1024 * 1024, reported.append)
+    return Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
 
 
 def data(reception: Reception, sequence: int, at_once: bool, size: int = 10) -> None:

@@ -11,7 +11,7 @@ class Interferer:
     """One appearance over PRBs ``first`` to ``end`` - 1 and records ``start`` to ``stop`` - 1.
 
     kind: ``noise`` (Gaussian), ``tone`` (one subcarrier a PRB), ``drift`` (a tone that wanders within its PRBs),
-    ``fading`` (Gaussian with a slow, shallow envelope).
+    ``fading`` (Gaussian with a slow, shallow envelope), ``qpsk`` (on the carrier's grid, constant).
     """
 
     start: int
@@ -145,6 +145,8 @@ def interference(rng: np.random.Generator, one: Interferer) -> NDArray[np.comple
         phase = np.exp(2j * np.pi * rng.random((n, prbs)))
         np.put_along_axis(grid, place[..., None], (np.sqrt(12) * phase)[..., None], axis=2)
         return grid.reshape(n, -1)
+    if one.kind == "qpsk":
+        return symbols(rng, 2, n * prbs * 12).reshape(n, -1)
     noise = complex_normal(rng, n, prbs * 12)
     if one.kind == "fading":
         swing_db = 2 * np.sin(2 * np.pi * (np.arange(n) / 90 + rng.random()))

@@ -45,7 +45,7 @@ def test_a_link_takes_the_good_and_names_the_bad(twin: Path) -> None:
     transport.open()
     try:
         events: list[Event] = []
-        reception = Reception(transport, "node", 1, 2**20, events.append)
+        reception = Reception(transport, "node", 1, 2**20, 2**10, events.append)
         reception.handle(description["topic"].encode(), octets, 0, True)
         assert list(reception.malformed) == ([description["malformed"]] if "malformed" in description else [])
     finally:

@@ -12,7 +12,7 @@ from .base import Endpoint, Transport
 
 __all__ = ["Endpoint", "Transport", "names", "transport_class"]
 
-# name -> module, class, the extra that brings the driver
+# name -> module, class, the package that brings the driver
 TRANSPORTS = {
     "memory": ("twinlink.transports.memory", "MemoryTransport", None),
     "zenoh": ("twinlink.transports.zenoh", "ZenohTransport", "eclipse-zenoh"),

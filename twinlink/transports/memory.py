@@ -28,6 +28,7 @@ class MemoryTransport(Transport):
     """In-process queues."""
 
     def open(self) -> None:
+        self._closed = False
         self._inbox: queue.SimpleQueue[tuple[bytes, Frame]] = queue.SimpleQueue()
         with _rooms_lock:
             room = _rooms.setdefault(self.endpoint, _Room())
@@ -41,6 +42,8 @@ class MemoryTransport(Transport):
 
     def send(self, topic: bytes, frame: bytes) -> None:
         with _rooms_lock:
+            if self._closed:
+                return
             if self.listening:
                 others = list(self._room.connectors)
             else:
@@ -56,6 +59,7 @@ class MemoryTransport(Transport):
 
     def close(self) -> None:
         with _rooms_lock:
+            self._closed = True
             if self.listening:
                 self._room.listener = None
             else:

@@ -23,8 +23,8 @@ from .base import Frame, Options, Transport, in_use
 ONE_IO_THREAD = "(rx: (worker_threads: 1), tx: (handover: rx))"
 TICK_S = 0.05
 POLL_S = 0.0005
-FIFO_MESSAGES = 1_000_000  # beyond what the link's windows let through; a full one would hold Zenoh's network thread
-CLOSE_S = 0.6  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
+FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
+CLOSE_S = 0.4  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
 @dataclass(frozen=True)

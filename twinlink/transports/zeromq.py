@@ -26,17 +26,17 @@ FAREWELL_MS = 100  # what is unsent at close gets this long
 class ZeromqOptions(Options):
     """Options of transport ``zeromq``.
 
-    The link bounds what is under way in octets (``window``), so the marks below, which count messages, only keep a
-    stranger in check: a raw subscriber that stops reading, a raw publisher that floods.  PUB drops at its mark, so
-    ours lies beyond what the link's windows let through; measured with 1000 x 100 KB at once.
+    The link bounds what is under way (``window`` octets and 131,072 messages for each flow), so the marks below, which
+    count messages, only keep a stranger in check: a raw subscriber that stops reading, a raw publisher that floods.
+    PUB drops at its mark, and a full SUB stops answering heartbeats: both lie beyond what seven full flows hold.
     """
 
     send_hwm: int = 1_000_000  # messages for each subscriber
-    receive_hwm: int = 50_000  # messages from each publisher; beyond it TCP holds the publisher back
+    receive_hwm: int = 1_000_000  # messages from each publisher; beyond it TCP holds the publisher back
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel's autotuning, which was never slower
     os_receive_buffer: int = 0
-    heartbeat_ms: int = 1000  # finds half-open TCP
-    heartbeat_timeout_ms: int = 4000
+    heartbeat_ms: int = 500  # finds half-open TCP, and peers that are stopped
+    heartbeat_timeout_ms: int = 2000
     reconnect_ms: int = 50
     reconnect_max_ms: int = 400
     io_threads: int = 1
@@ -122,7 +122,11 @@ class ZeromqTransport(Transport):
         with self._send_lock:
             if not self._closed:
                 self._send(topic, zmq.SNDMORE)
-                self._send(frame)
+                try:
+                    self._send(frame)
+                except BaseException:
+                    self._send(b"")  # Ctrl-C: end the message, or the next frame would become a part of it
+                    raise
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         recv = self._recv
