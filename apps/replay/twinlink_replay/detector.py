@@ -1,17 +1,18 @@
-"""Which PRBs carry interference: a hidden Markov model of four states for each PRB.
+"""Which PRBs carry interference: a hidden Markov model of six states for each PRB.
 
-States: free, a UE, an interferer, both.  UE and interferer come and go independently; UEs move every few hundred ms,
-interferers stay.  `evidence` says how well a record fits each state.  A UE's traffic therefore does not look like
-interference (its roughness is low, and it leaves), and interference is remembered below a UE that covers it: nothing
-speaks against it there.  While an interferer is seen alone its level is learned; power that goes below that level
-says that it has ended, power well above it with the roughness of a UE says that it goes on below.
+There may be a UE or not, and an interferer of one of two kinds or none; they come and go independently.  `evidence`
+says how well a record fits each state.  A *rough* interferer is told from a UE by its roughness, within a few records.
+A *steady* one looks like a UE (QPSK on the carrier's grid, constant amplitude) and is known only by staying where it
+is, on its level, far longer than UEs stay here; how long they do is learned from the stays that have ended, and
+where it is long nothing is called steady.  An interferer is remembered below a UE that covers it: nothing speaks
+against it there.  While a rough one is seen alone its level is learned; power below that level says that it has ended,
+power well above it with the roughness of a UE says that it goes on below.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.
 
 Where no UE with few amplitudes is ever seen although PRBs come and go all the time (transform-precoded UEs are
-Gaussian like noise), roughness cannot help: the detector notices and goes by persistence alone: minimum statistics of
-each PRB's power since it was last free.  That is slower and misses short interferers.
+Gaussian like noise), roughness cannot help: the detector notices, and every interferer is a steady one.
 """
 
 import math
@@ -28,9 +29,11 @@ from .power import PrbFeatures
 FREE, UE, ROUGH, ROUGH_UE, STEADY, STEADY_UE = range(6)
 INTERFERED = slice(ROUGH, STEADY_UE + 1)
 
-# Chances per record (10 ms in the recordings that we know): the mean stay is the inverse.
+START = (0.6, 0.38, 0.008, 0.008, 0.002, 0.002)  # before the first record
+# Chances per record (10 ms in the recordings that we know): the mean stay is the inverse.  UEs' stay is learned.
 UE_COMES = 1 / 40
 ROUGH_COMES, STEADY_COMES = 1 / 800, 1 / 8000
+STEADY_COMES_PLAIN = 1 / 4000  # where every interferer is a steady one
 INTERFERER_GOES = 1 / 200
 
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
@@ -43,21 +46,24 @@ LEVEL_SLACK = 0.4  # log power; a PRB's own scatter is 0.29
 LEVEL_RECORDS = 10.0  # the learned level follows over as many records
 UNKNOWN_LEVEL = math.log(5.0)  # before anything is learned: 6 dB above the floor
 
-PLAIN_GAIN, GAIN_STAYS = 0.2, 4.0  # nats for staying on the level, where roughness says nothing
-START = (0.6, 0.38, 0.008, 0.008, 0.002, 0.002)  # before the first record
+GONE = 0.03  # posterior below which an interferer's level is forgotten
+NEVER = -30.0  # log-likelihood of what cannot be
+
+# Nats a record for staying on the lowest level, which constant UEs do too as long as they stay: so much times how much
+# more often they leave here than slow ones do; and a constant where roughness says nothing.
+STEADY_GAIN, SLOW_STAY, STEADY_GAIN_PLAIN = 5.0, 25.0, 0.2
+PRIOR_RUNS, PRIOR_STAY = 0.2, 100.0  # as if so many UEs a PRB had stayed so many records, before any has been seen
+SHORTEST_STAY = 10.0
+REJUDGED = 1.4  # what waits is judged anew when UEs' stay turns out that much shorter
 WORLD_RECORDS = 1000.0  # memory of what UEs look like here
-STRUCTURED_SHARE = 0.1  # of the elevated PRBs; where UEs are CP-OFDM it is 0.2 and more, else below 0.03
+YOUNG = 8  # records after a PRB was taken in which its structure counts: who stays does not outvote who moves
+STRUCTURED_SHARE = 0.1  # of those PRBs; where UEs are CP-OFDM it is 0.2 and more, else below 0.03
 BUSY_RATE = 0.004  # PRBs taken per PRB and record; UEs at work make 0.01, lone interferers below 0.001
 PRIOR_RUNS, PRIOR_STAY = 0.2, 100.0  # that many UEs a PRB are taken to have stayed so many records
 SHORTEST_STAY = 10.0
-YOUNG = 8
-PLAIN_COMES = 1 / 2000
-SLOW_STAY = 30.0
-ANEW = 1.4
-NEVER = -30.0
 COLD_RECORDS = 100  # a few interferers that begin at the start are not yet a busy carrier
 STEP = 16  # records weighed with one floor
-BLOCK = 64  # records settled at once
+BLOCK = 96  # records settled at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class Detector:
 
     Args:
         n_prbs: PRBs in a record.
-        settle_records: how many later records the settled answer may use.  Its lag is at most that plus 64.
+        settle_records: how many later records the settled answer may use.  Its lag is at most that plus 96.
 
     Attributes:
         floor: the noise floor in LSB^2, None before the first record.
@@ -105,6 +111,7 @@ class Detector:
         self._evidence: deque[tuple[Evidence, int]] = deque()  # of the records not yet settled
         self._likelihoods: deque[Array] = deque()  # of those records, each (6, n_prbs)
         self._posteriors: deque[Array] = deque()
+        self._levels: deque[tuple[Array, Array]] = deque()  # what `_Level` had learned by then
         self._settled: deque[Settled] = deque()
 
     @property
@@ -161,8 +168,9 @@ class Detector:
         over, known = self._lowest.against(log_power)
         off_level, below_level = _off_level(over, known)
         ue = evidence.ue_plain[k] + structure
-        like_ue = np.minimum(evidence.ue_plain[k], present) + structure  # only that it stays tells it from a UE
-        steady = like_ue + self._world.steady_gain() * known - off_level
+        # Where roughness helps, only that it stays tells a steady interferer from a UE.
+        like_ue = present if self._world.plain else np.minimum(evidence.ue_plain[k], present) + structure
+        steady = like_ue + self._world.steady_gain * known - off_level
         logs = np.stack([evidence.free[k], ue, rough, rough_ue, steady, like_ue - below_level])
         likelihood = np.exp(logs - logs.max(axis=0))
         posterior = (self._world.transition.T @ self._posterior) * likelihood
@@ -172,14 +180,16 @@ class Detector:
         self._lowest.learn(log_power, posterior)
         self._likelihoods.append(likelihood)
         self._posteriors.append(posterior)
+        self._levels.append(self._level.known())
 
     def _filter_again(self) -> None:
-        """What roughness has called interference is open again: judge anew all that has not settled."""
+        """What is known of UEs has changed: judge anew all that has not settled."""
         waiting = list(self._evidence)
         self._posterior = self._settled_posterior
         self._level, self._lowest = _Level(self.n_prbs), _Lowest(self.n_prbs)
         self._likelihoods.clear()
         self._posteriors.clear()
+        self._levels.clear()
         for evidence, k in waiting:
             self._filter(evidence, k)
 
@@ -199,21 +209,28 @@ class Detector:
         if waiting == self.records:  # the first to settle were judged before anything was known of the UEs
             self._filter_again()
         after = np.ones((len(START), self.n_prbs), np.float32)
-        interfered = np.zeros((waiting, self.n_prbs), bool)
-        occupied = np.zeros((waiting, self.n_prbs), bool)
+        free = np.empty((waiting, self.n_prbs), np.float32)
+        clean = np.empty_like(free)  # the chance that there is no interferer
+        later = _Later(self.n_prbs)
         for k in range(waiting - 1, -1, -1):
+            evidence, row = self._evidence[k]
+            after[ROUGH:STEADY] *= later.doubt(evidence.log_power[row], self._levels[k])
             joint = self._posteriors[k] * after
-            joint /= joint.sum(axis=0)
-            interfered[k] = joint[INTERFERED].sum(axis=0) > SETTLED_AT
-            occupied[k] = joint[FREE] < 0.5
-            after = self._world.transition @ (self._likelihoods[k] * after)
+            total = joint.sum(axis=0)
+            free[k] = joint[FREE] / total
+            clean[k] = (joint[FREE] + joint[UE]) / total
+            later.forget(clean[k] > 1 - GONE)
+            after *= self._likelihoods[k]
+            after = self._world.transition @ after
             after /= after.sum(axis=0)
+        interfered, occupied = clean < 1 - SETTLED_AT, free < 0.5
         interfered, carried = align(interfered, occupied, self._carried)
         self._carried = carried[count - 1]
         for _ in range(count):
             self._likelihoods.popleft()
             self._settled_posterior = self._posteriors.popleft()
             self._evidence.popleft()
+            self._levels.popleft()
         self._settled.append(Settled(self.records - waiting, interfered[:count], occupied[:count]))
 
 
@@ -253,17 +270,18 @@ def align(
 
 def _off_level(above: Array, sure: Array) -> tuple[Array, Array]:
     """What being off a level, above or below, speaks against an interferer alone, and against one below a UE."""
-    off_level = sure * np.minimum(2 * np.square(np.maximum(np.abs(above) - LEVEL_SLACK, 0)), LEVEL_COST)
-    return off_level, np.where(above < 0, off_level, 0)
+    off_level = np.maximum(np.abs(above) - LEVEL_SLACK, 0)
+    off_level = sure * np.minimum(2 * off_level * off_level, LEVEL_COST)
+    return off_level, off_level * (above < 0)
 
 
 def _transition(ue_goes: float, steady_comes: float) -> Array:
     """Chances of going from one state (row) to another within one record."""
-    ue = np.array([[1 - UE_COMES, UE_COMES], [ue_goes, 1 - ue_goes]])
-    comes = ROUGH_COMES + steady_comes
-    stays = 1 - INTERFERER_GOES
-    interferer = [[1 - comes, ROUGH_COMES, steady_comes], [INTERFERER_GOES, stays, 0], [INTERFERER_GOES, 0, stays]]
-    return np.kron(interferer, ue).astype(np.float32)  # states in the order of FREE, UE, ROUGH ...
+    comes, goes, c, g = ROUGH_COMES + steady_comes, INTERFERER_GOES, UE_COMES, ue_goes
+    interferer = np.array([[1 - comes, ROUGH_COMES, steady_comes], [goes, 1 - goes, 0], [goes, 0, 1 - goes]])
+    ue = np.array([[1 - c, c], [g, 1 - g]])
+    # The Kronecker product: states in the order of FREE, UE, ROUGH ...
+    return np.asarray((interferer[:, None, :, None] * ue[None, :, None, :]).reshape(6, 6), np.float32)
 
 
 class _Level:
@@ -275,16 +293,43 @@ class _Level:
 
     def against(self, log_power: Array) -> tuple[Array, Array]:
         """How far the power is above the level, and how sure the level is (0 to 1)."""
-        return log_power - self._level, self._seen / (self._seen + 1)
+        level, sure = self.known()
+        return log_power - level, sure
+
+    def known(self) -> tuple[Array, Array]:
+        """The level, and how sure it is (0 to 1)."""
+        return self._level, self._seen / (self._seen + 1)
 
     def learn(self, log_power: Array, posterior: Array) -> None:
         alone = posterior[ROUGH]
         self._seen = np.minimum(self._seen + alone, 20)
         rate = alone / np.maximum(np.minimum(self._seen, LEVEL_RECORDS), 1e-6)
         self._level = self._level + np.minimum(rate, 1) * (log_power - self._level)
-        gone = alone + posterior[ROUGH_UE] < 0.03
+        gone = alone + posterior[ROUGH_UE] < GONE
         self._seen[gone] = 0
         self._level[gone] = UNKNOWN_LEVEL
+
+
+class _Later:
+    """The level that an interferer will turn out to have: what is weaker before it is seen alone does not hold it."""
+
+    def __init__(self, n_prbs: int) -> None:
+        self._level = np.zeros(n_prbs, np.float32)
+        self._sure = np.zeros(n_prbs, np.float32)
+
+    def doubt(self, log_power: Array, known: tuple[Array, Array]) -> Array:
+        """Factor for the chance of a rough interferer in a record, given what was known then; records go backwards."""
+        level, sure = known
+        news = sure > 0.5
+        np.copyto(self._level, level, where=news)
+        np.copyto(self._sure, sure, where=news)
+        below = np.maximum(self._level - log_power - LEVEL_SLACK, 0)
+        cost = np.minimum(2 * below * below, LEVEL_COST) * np.maximum(self._sure - sure, 0)
+        return np.asarray(np.exp(-cost), np.float32)
+
+    def forget(self, gone: NDArray[np.bool_]) -> None:
+        """Where there is no interferer any more, going backwards."""
+        self._sure[gone] = 0
 
 
 class _Lowest:
@@ -311,39 +356,40 @@ class _World:
     def __init__(self, n_prbs: int) -> None:
         self.plain = False
         self._n_prbs = n_prbs
-        self._structured = self._elevated = self._taken = self._records = 0.0
-        self._runs, self._root_runs = PRIOR_RUNS * n_prbs, PRIOR_RUNS * n_prbs * math.sqrt(PRIOR_STAY)
+        self._structured = self._elevated = self._taken = self._records = self._runs = self._root_runs = 0.0
         self._age = np.zeros(n_prbs)  # records since the PRB was last free
         self.stay = self._judged_stay = PRIOR_STAY
         self.transition = _transition(1 / PRIOR_STAY, STEADY_COMES)
 
+    @property
     def steady_gain(self) -> float:
-        if self.plain:
-            return PLAIN_GAIN
-        return GAIN_STAYS * max(0, 1 / self.stay - 1 / SLOW_STAY)
+        """Nats a record for an interferer that stays on its level, against UEs that would do so too."""
+        return STEADY_GAIN_PLAIN if self.plain else STEADY_GAIN * max(0.0, 1 / self.stay - 1 / SLOW_STAY)
 
     def note(self, power: Array, structure: Array, free: Array) -> bool:
-        """Take in a record; says whether UEs have just become plain."""
+        """Take in a record; says whether UEs have turned out to be such that what waits must be judged anew."""
         keep = 1 - 1 / WORLD_RECORDS
         now_free = free > 0.5
         ended = self._age[now_free & (self._age > 1)]
-        self._runs += len(ended)
-        self._root_runs += float(np.sqrt(ended).sum())
         self._age = np.where(now_free, 0, self._age + 1)
         young = (power > ELEVATED) & (self._age > 0) & (self._age <= YOUNG)
         self._structured = keep * self._structured + np.count_nonzero(young & (structure > 2))
         self._elevated = keep * self._elevated + np.count_nonzero(young)
         self._taken = keep * self._taken + np.count_nonzero(self._age == 1)
         self._records = keep * self._records + 1
-        self.stay = max((self._root_runs / self._runs) ** 2 * 4 / math.pi, SHORTEST_STAY)
-        self.transition = _transition(1 / self.stay, PLAIN_COMES if self.plain else STEADY_COMES)
+        # The mean of the root hardly heeds the few long stays of interferers; 4 / pi: for exponentially distributed.
+        self._runs = keep * self._runs + len(ended)
+        self._root_runs = keep * self._root_runs + float(np.sqrt(ended).sum())
+        prior = PRIOR_RUNS * self._n_prbs
+        root = (self._root_runs + prior * math.sqrt(PRIOR_STAY * math.pi / 4)) / (self._runs + prior)
+        self.stay = max(root**2 * 4 / math.pi, SHORTEST_STAY)
         before = self.plain
         self.plain = bool(
             self._structured < STRUCTURED_SHARE * self._elevated
             and self._taken > BUSY_RATE * (self._records + COLD_RECORDS) * self._n_prbs
         )
-        shorter = self.stay < self._judged_stay / ANEW
-        if shorter or (self.plain and not before):
+        self.transition = _transition(1 / self.stay, STEADY_COMES_PLAIN if self.plain else STEADY_COMES)
+        anew = (self.plain and not before) or self.stay < self._judged_stay / REJUDGED
+        if anew:
             self._judged_stay = self.stay
-            return True
-        return False
+        return anew
