@@ -4,7 +4,8 @@ A thread that waits for something (an ack, a message, a peer) takes the *lead* a
 what it waits for costs no hand-over between threads.  While nobody waits, the link's own thread leads.
 
 1. Exactly one thread leads at any time; everything that arrives is handled on it, handlers included.
-2. A thread that stops waiting will probably wait again: the link's own thread steps back for LEAD_KEPT_S.
+2. A thread that stops waiting will probably wait again: the link's own thread steps back for LEAD_KEPT_S,
+   and notices after LOOK_S at the latest.
 3. Whoever leads keeps the time.
 4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from threading import get_ident
 
 LEAD_KEPT_S = 0.002
+LOOK_S = 0.01  # how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
 IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
 
 _FOR_EVER = float("inf")
@@ -163,13 +165,11 @@ class Lead:
     def _serve(self) -> None:
         """The link's own thread."""
         while not self.closed:
-            if (
-                self.followers
-                or self._waiting
-                or self._acting
-                or _monotonic() - self._let_go_at < LEAD_KEPT_S
-                or not self._lock.acquire(False)
-            ):
+            if self._waiting:
+                time.sleep(LOOK_S)
+                continue
+            kept = _monotonic() - self._let_go_at < LEAD_KEPT_S
+            if kept or self.followers or self._acting or not self._lock.acquire(False):
                 time.sleep(LEAD_KEPT_S)
                 continue
             self._leader = get_ident()
