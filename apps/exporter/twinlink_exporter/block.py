@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from twinlink.control import PrbBlock, PrbBlockResult, Status
 
 MS = 1_000_000
-ACK_WAIT_NS = 100 * MS
+ACK_WAIT_NS = 250 * MS
 MAX_VALIDITY_PERIOD_S = 3600  # Spectrum-PRBBlacklistControl
 
 Cause = Literal[
