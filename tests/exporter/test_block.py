@@ -47,8 +47,8 @@ def test_without_an_acknowledgement_the_time_is_that_of_handing_over() -> None:
     blocks = make()
     blocks.propose(block("a", 5), WALL, at(10))
     assert blocks.next_timer_ns() == 10 * MS + ACK_WAIT_NS
-    assert blocks.timer(at(109)) == []
-    (outcome,) = blocks.timer(at(110))
+    assert blocks.timer(at(10 + 249)) == []
+    (outcome,) = blocks.timer(at(10 + 250))
     assert isinstance(outcome, Outcome)
     assert told([outcome]) == [("a", "installed", "handed-over", (5,))]
     assert outcome.result.time_ns == WALL + 10 * MS
