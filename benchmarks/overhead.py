@@ -13,7 +13,6 @@ send-to-receive time.
 
 import argparse
 import json
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import twinlink
+from twinlink.testing.base import free_endpoint
 from twinlink.transports.base import Endpoint
 from twinlink.wire import ACK_ONE, HEADER
 
@@ -94,6 +94,7 @@ Exchange = Callable[[], tuple[int, int]]  # one message and its ack: ns of the r
 
 
 def raw_reflector(transport: str, port: int, octets: int) -> None:
+    """Answer every message with an ack-sized frame."""
     end = RAW[transport](True, port, b"traffic/")
     reply = bytes(ACK_ONE.size)
     while end.receive():
@@ -101,6 +102,7 @@ def raw_reflector(transport: str, port: int, octets: int) -> None:
 
 
 def raw_sender(transport: str, port: int, octets: int) -> None:
+    """Send a message and wait for the answer, as blocks ask for it."""
     end = RAW[transport](False, port, b"ack/")
     frame = bytes(HEADER.size + octets)
     time.sleep(0.7)  # the subscription travels
@@ -116,12 +118,14 @@ def raw_sender(transport: str, port: int, octets: int) -> None:
 
 
 def link_reflector(transport: str, port: int, octets: int) -> None:
+    """Take messages; the link acknowledges them."""
     with twinlink.open(transport, listen=f"tcp/127.0.0.1:{port}", node="reflector") as link:
         for _ in link.receiver("bench"):
             pass
 
 
 def link_sender(transport: str, port: int, octets: int) -> None:
+    """Send a message and flush, as blocks ask for it."""
     payload = bytes(octets)
     acks: list[twinlink.Ack] = []
     with twinlink.open(transport, connect=f"tcp/127.0.0.1:{port}", node="sender") as link:
@@ -148,23 +152,12 @@ def blocks(exchange: Exchange) -> None:
         print(json.dumps(figures), flush=True)
 
 
-def free_port() -> int:
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        try:
-            two.bind(("127.0.0.1", port + 1))
-        except OSError:
-            return free_port()
-        return port
-
-
 class Side:
     """A reflector and a sender process, waiting for work."""
 
     def __init__(self, side: str, transport: str, octets: int) -> None:
         command = [sys.executable, str(Path(__file__)), "--role"]
-        common = [side, transport, str(free_port()), str(octets)]
+        common = [side, transport, free_endpoint().rpartition(":")[2], str(octets)]
         self._reflector = subprocess.Popen([*command, "reflector", *common])
         time.sleep(0.5)
         self._sender = subprocess.Popen(
@@ -193,6 +186,7 @@ class Side:
 
 
 def compare(transport: str, octets: int, rounds: int, blocks_per_round: int) -> None:
+    """Measure one transport at one payload size, and print the ratios."""
     ratios: dict[str, list[float]] = {"rtt p50": [], "rtt p99": [], "flush p50": []}
     raw_p50 = []
     for _ in range(rounds):
@@ -218,6 +212,7 @@ def compare(transport: str, octets: int, rounds: int, blocks_per_round: int) -> 
 
 
 def main() -> None:
+    """Compare everything asked for; or be one of the processes that do the work."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transports", default="zeromq,zenoh")
     parser.add_argument("--octets", default="100,1024,10240")
