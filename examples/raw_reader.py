@@ -5,21 +5,17 @@ import sys
 
 import zmq
 
+KINDS = {1: "data", 2: "ack", 3: "hello", 4: "bye", 5: "again", 6: "ask", 7: "gone"}
 socket = zmq.Context().socket(zmq.SUB)
-socket.subscribe(b"traffic/")
-socket.subscribe(b"ack/")
-socket.bind(sys.argv[1]) if "bind" in sys.argv[2:] else socket.connect(sys.argv[1])
+socket.subscribe(b"")
+(socket.bind if "bind" in sys.argv[2:] else socket.connect)(sys.argv[1])
 while True:
     topic, frame, *_ = *socket.recv_multipart(), b""
-    body = frame[32:]
-    if len(frame) < 32 or frame[:3] != b"TL\x01" or int.from_bytes(frame[4:8]) != len(body):
+    if len(frame) < 32 or frame[:3] != b"TL\x01" or int.from_bytes(frame[4:8]) != len(frame) - 32:
         continue  # not twinlink's, or another version
-    kind, (epoch, sequence, sent_ns) = frame[3], struct.unpack_from("!QQQ", frame, 8)
-    print(topic.decode("ascii", "replace"), f"{epoch:016x}", sequence, sent_ns, end=" ")
-    if kind == 2 and len(body) % 24 == 16:
-        acked_epoch, consumed = struct.unpack_from("!QQ", body)
-        print("ack", f"{acked_epoch:016x}", consumed, *struct.iter_unpack("!QQQ", body[16:]), flush=True)
-    elif kind == 1:
-        print("data", len(body), body[:16].hex(), flush=True)
-    else:
-        print({3: "hello", 4: "bye"}.get(kind, f"kind {kind}"), body.decode("utf-8", "replace"), flush=True)
+    kind, epoch, sequence, sent_ns = struct.unpack_from("!3xB4xQQQ", frame)
+    body, numbers = frame[32:], struct.unpack_from(f"!{(len(frame) - 32) // 8}Q", frame, 32)
+    text = {1: f"{len(body)} {body[:16].hex()}", 3: body.decode("utf-8", "replace")}.get(
+        kind, " ".join(map(str, numbers))
+    )
+    print(topic.decode("ascii", "replace"), f"{epoch:016x}", sequence, sent_ns, KINDS.get(kind, kind), text, flush=True)

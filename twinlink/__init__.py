@@ -87,7 +87,8 @@ def open(
     connect: str | None = None,
     node: str | None = None,
     window: int = 128 * 1024 * 1024,
-    send_timeout: float = 5.0,
+    retention: int = 64 * 1024 * 1024,
+    send_timeout: float = 0.05,
     max_payload: int = MAX_PAYLOAD,
     **options: Any,
 ) -> Link:
@@ -98,10 +99,11 @@ def open(
         listen: endpoint ``tcp/host:port`` to listen on, or
         connect: endpoint to connect to; exactly one of the two.
         node: name of this node as its peers see it; made of host name and process id when not given.
-        window: octets each flow may have under way: sent, and not yet consumed by the peer's application.  Bounds
-            the memory on both sides, which should give the same; the default holds a burst of 1000 x 100 KB that
-            nobody consumes yet.
-        send_timeout: seconds that ``send`` waits for room in the window.
+        window: octets of each flow that may be with the peer and not yet consumed by its application.  Bounds the
+            memory of the receiving side; the default holds a burst of 1000 x 100 KB that nobody consumes yet.
+        retention: octets of each flow that are kept here until they are acknowledged, to be sent again if need be.
+            Bounds the memory of the sending side, also while a peer is stalled or gone.
+        send_timeout: seconds that ``send`` waits for room when so much is kept.
         max_payload: octets; the same on both sides, at most 16 MiB.
         options: of the transport; see its ``Options`` class.
 
@@ -115,6 +117,7 @@ def open(
     endpoint = Endpoint.parse(listen if listen is not None else str(connect))
     _check_number("max_payload", max_payload, 0, MAX_PAYLOAD)
     _check_number("window", window, MIN_WINDOW, 2**40)
+    _check_number("retention", retention, MIN_WINDOW, 2**40)
     _check_number("send_timeout", send_timeout, 0, 1e9)
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
@@ -127,7 +130,15 @@ def open(
     )
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
-    return Link(made, name=transport, node=node, window=window, send_timeout=send_timeout, max_payload=max_payload)
+    return Link(
+        made,
+        name=transport,
+        node=node,
+        window=window,
+        retention=retention,
+        send_timeout=send_timeout,
+        max_payload=max_payload,
+    )
 
 
 def _check_number(name: str, value: float, low: float, high: float) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .message import Message
+from .reassembly import Reassembly
 from .sequence import SequenceTracker
 
 ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (outgoing.py)
@@ -18,20 +19,31 @@ class Stream:
     Attributes:
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
+        repairs: whether this sender sends again what it is asked for.
+        pending: what is held until what is missing has come; None while nothing is.
         unannounced_octets, unannounced: consumed since the sender was last told.
     """
 
-    __slots__ = ("acked", "consumed", "epoch", "node", "refused", "tracker", "unannounced", "unannounced_octets")
+    __slots__ = (
+        "acked", "conflated", "consumed", "epoch", "node", "pending", "refused", "repaired", "repairs", "repeated",
+        "stale", "tracker", "unannounced", "unannounced_octets",
+    )  # fmt: skip
 
-    def __init__(self, epoch: int, node: str | None, first: int | None) -> None:
+    def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
         self.epoch = epoch
         self.node = node
+        self.repairs = repairs
+        self.pending: Reassembly | None = None
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
         self.acked = self.consumed
         self.unannounced = 0
         self.unannounced_octets = 0
         self.refused = 0
+        self.repaired = 0  # came when asked for
+        self.repeated = 0  # came again, and was here already
+        self.conflated = 0
+        self.stale = 0
 
     def to_announce(self) -> bool:
         """Whether so much was consumed since the sender was last told that it must be told now."""
@@ -54,13 +66,13 @@ class Incoming:
         self.streams: dict[int, Stream] = {}
         self._retired: Counter[str] = Counter()  # what forgotten sessions counted
 
-    def join(self, epoch: int, node: str | None, first: int | None, up: frozenset[int]) -> Stream:
+    def join(self, epoch: int, node: str | None, first: int | None, repairs: bool, up: frozenset[int]) -> Stream:
         """Begin a sender session; ``first`` is where it stood when we joined, if known, ``up`` who must be kept."""
         if len(self.streams) >= MAX_STREAMS:
             gone = next((old for old in self.streams if old not in up), None)
             if gone is not None:
                 self._retired.update(_counters(self.streams.pop(gone)))
-        stream = self.streams[epoch] = Stream(epoch, node, first)
+        stream = self.streams[epoch] = Stream(epoch, node, first, repairs)
         return stream
 
     def put(self, message: Message) -> None:
@@ -100,12 +112,16 @@ class Incoming:
         }
 
 
-COUNTERS = ("received", "missing", "gaps", "reordered", "duplicates", "unclaimed")
+COUNTERS = (
+    "received", "missing", "gaps", "reordered", "duplicates", "unclaimed", "repaired", "repeated", "conflated", "stale",
+    "held",
+)  # fmt: skip
 
 
 def _counters(stream: Stream) -> dict[str, int]:
     tracker = stream.tracker
     values = (
-        tracker.received, tracker.missing.count(), tracker.gaps, tracker.late, tracker.duplicates, stream.refused
+        tracker.received, tracker.missing.count(), tracker.gaps, tracker.late, tracker.duplicates, stream.refused,
+        stream.repaired, stream.repeated, stream.conflated, stream.stale, stream.pending.held if stream.pending else 0,
     )  # fmt: skip
     return dict(zip(COUNTERS, values, strict=True))

@@ -11,15 +11,16 @@ import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
 from .inbox import EventStream, Receiver
+from .keeper import Keeper
 from .lead import Lead
 from .message import Ack, Message
-from .outgoing import Outgoing
-from .peers import HELLO_NS, SEARCH_NS
+from .outgoing import Outgoing, Overflow
+from .peers import LOOK_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
 from .sender import Sender
 from .transports import Transport
@@ -50,7 +51,15 @@ class Link:
     """
 
     def __init__(
-        self, transport: Transport, *, name: str, node: str | None, window: int, send_timeout: float, max_payload: int
+        self,
+        transport: Transport,
+        *,
+        name: str,
+        node: str | None,
+        window: int,
+        retention: int,
+        send_timeout: float,
+        max_payload: int,
     ) -> None:
         self.transport_name = name
         self.endpoint = str(transport.endpoint)
@@ -62,6 +71,7 @@ class Link:
         self.sending_ends = False
         self.end = "is closed"  # what to say when it is
         self._window = window
+        self._retention = retention
         self._transport = transport
         self.lead = Lead(f"twinlink-{self.node}", self._pump, self._give_back)
         self.wait = self.lead.wait
@@ -70,30 +80,66 @@ class Link:
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
         self._last_frame_ns = 0
-        self._next_hello_ns = 0
+        self._next_look_ns = 0
         self._emptied_ns = 0  # when the transport was last found with nothing to read
 
         transport.open()
         self.reception.say(Kind.HELLO)
+        self._keeper = Keeper(self.node, self.reception)
+        self.hand_over_backlog = self._keeper.wake
         self.lead.start()
         _open_links.add(self)
 
     # The public side
 
-    def sender(self, flow: str, *, on_ack: Callable[[Ack], None] | None = None) -> Sender:
+    def sender(
+        self,
+        flow: str,
+        *,
+        on_ack: Callable[[Ack], None] | None = None,
+        reliability: Literal["repair", "detect"] | None = None,
+        overflow: Overflow | None = None,
+    ) -> Sender:
         """The sending end of a flow; asking again gives the same one (and sets ``on_ack`` where given).
 
-        ``on_ack`` is called on the thread that receives; it must not block.
+        Args:
+            flow: 1 to 63 letters, digits, dots, dashes or underscores.
+            on_ack: called with each `Ack` on the thread that receives; it must not block.
+            reliability: ``"repair"`` (default): what a peer misses is sent again, and its application gets everything
+                in order and once; ``"detect"``, for flows where late is useless: a gap is only reported.
+            overflow: what happens when the link already keeps ``retention`` octets of this flow: ``"block"``
+                (default) waits up to the link's ``send_timeout``, then raises SendTimeout; ``"drop-oldest"`` and
+                ``"drop-newest"`` drop and report; ``"latest"`` keeps only the newest of what waits to be handed to
+                the transport, for states of which only the last one counts.
+
+        Raises:
+            ConfigurationError: an argument cannot be used, or the flow has been opened with another choice.
         """
         self._check_flow(flow)
         _check_callable("on_ack", on_ack)
+        _check_choice("reliability", reliability, get_args(Literal["repair", "detect"]))
+        _check_choice("overflow", overflow, get_args(Overflow))
         with self._flows_lock:
             sender = self.reception.senders.get(flow)
             if sender is None:
                 if len(self.reception.senders) >= MAX_FLOWS:
                     raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
-                sender = Sender(self, self._transport, Outgoing(flow, self._window))
+                core = Outgoing(
+                    flow,
+                    self._window,
+                    self._retention,
+                    self._transport.direct_octets,
+                    repair=reliability != "detect",
+                    overflow=overflow or "block",
+                )
+                sender = Sender(self, self._transport, core)
                 self.reception.add_sender(sender)
+                self.reception.say(Kind.HELLO)  # peers learn of the flow before its first message
+            elif reliability not in {None, sender.reliability} or overflow not in {None, sender.overflow}:
+                raise ConfigurationError(
+                    f"flow {flow!r} has been opened with reliability={sender.reliability!r} and "
+                    f"overflow={sender.overflow!r}; that cannot be changed"
+                )
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender
@@ -153,10 +199,9 @@ class Link:
         except OSError:
             return self.transport_name == "memory"  # there it is a name and no more
 
-    def peers(self, epochs: frozenset[int] | None = None) -> list[str]:
-        """Names of the nodes that are up; of those only that have these epochs, if given."""
-        up = (peer for peer in self.reception.peers.all() if peer.up)
-        return sorted(peer.node for peer in up if epochs is None or peer.epoch in epochs)
+    def peers(self) -> list[str]:
+        """Names of the nodes that are up."""
+        return sorted(peer.node for peer in self.reception.peers.all() if peer.up)
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
@@ -209,6 +254,8 @@ class Link:
         """Called once, by the thread that holds the lead."""
         senders = list(self.reception.senders.values())
         self.sending_ends = True
+        self._keeper.stop()
+        self._keeper.join(STOP_S)  # so that the bye is the last word
         self.reception.say(Kind.BYE)
         deadline = time.monotonic() + STOP_S
         for sender in senders:
@@ -251,9 +298,9 @@ class Link:
                 self.lead.notify()
         else:
             self._emptied_ns = now
-        if now >= self._next_hello_ns:
+        if now >= self._next_look_ns:
             reception.keep_time(now, self._emptied_ns)
-            self._next_hello_ns = now + (HELLO_NS if reception.up else SEARCH_NS)
+            self._next_look_ns = now + LOOK_NS
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()
@@ -277,6 +324,11 @@ def _close_all() -> None:
 def _check_callable(name: str, value: object) -> None:
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} must be callable, not {value!r}")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise ConfigurationError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def _after_fork_in_child() -> None:

@@ -1,72 +1,229 @@
-"""The sending side of one flow: what is under way, what was acknowledged, what is lost.  No I/O, no clock."""
+"""The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
 from .message import Ack
 from .offset import clock_offset
 from .ranges import RangeSet
+from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Why
 
+Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
+
+KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
 SLACK_MESSAGES = 64
+MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 MAX_HISTORIES = 16  # peers gone whose delays are still shown
 SAMPLES = 16384  # acks of each peer kept for percentiles: 4 MB
 
+REASONS = {
+    Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
+    Why.DROPPED: "the flow was full, and its overflow policy dropped it",
+}
+
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
+
+Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, peers that owe an ack, frame
 
 
 class Outgoing:
-    """Feed it what is sent, acks and peers that come and go; ask it what fits, what is missing, how long it took.
+    """Feed it what is sent, acks, asks and peers that come and go; ask it what to hand to the transport.
 
-    A message is *outstanding* (in ``awaited``) until every peer that was up when it was sent has acknowledged it, and
-    *lost* when that can no longer happen: no peer was up, the peer went, or the peer is past it without having
-    acknowledged it.  A lost message that is acknowledged after all is lost no more.
+    A message is *kept* (in ``awaited``) until every peer that owes an ack for it has acknowledged it: the peers that
+    were up when it was sent, and those that had fallen silent and may return (*absent*).  What is kept is bounded by
+    ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
+    refused it, or it had to give up its place.  A lost message that is acknowledged after all is lost no more.
 
-    A message is *in flight* until every peer's application has consumed it or skipped it; in-flight octets are
-    bounded by ``window`` on every transport alike, which bounds the memory of both sides.
+    Kept messages are handed to the transport in order, as far as two limits allow: ``transit`` octets handed over and
+    not acknowledged by those who are up, and ``window`` octets not consumed by their applications, which bounds the
+    memory of receivers.  What waits for that, or was asked for again, is the *backlog*.
+
+    Attributes:
+        unsent: the first number that has not been handed to the transport.
+        backlog: whether something waits to be handed over, or is being handed over out of the backlog.
+        sent_again: asked for, handed over again, and not acknowledged yet.
+        losses: lost since they were last reported, by reason.
     """
 
-    def __init__(self, flow: str, window: int) -> None:
+    def __init__(
+        self,
+        flow: str,
+        window: int,
+        retention: int = 64 * 1024 * 1024,
+        transit: int = 8 * 1024 * 1024,
+        *,
+        repair: bool = True,
+        overflow: Overflow = "block",
+    ) -> None:
         self.flow = flow
         self.window = window
+        self.retention = retention
+        self.repair = repair
+        self.overflow = overflow
         self.next = 0
+        self.unsent = 0
         self.sent_octets = 0
         self.acknowledged = 0
+        self.repaired = 0
+        self.conflated = 0
         self.in_flight_octets = 0
+        self.kept_octets = 0
+        self.backlog = False
         self.lost = RangeSet()
         self.unreported = RangeSet()  # lost since somebody was last told by flush
+        self.losses: dict[str, RangeSet] = {}
         self.acks: dict[int, deque[Ack]] = {}  # the latest of each peer
-        self.awaited: dict[int, tuple[int, frozenset[int]]] = {}  # sequence -> monotonic ns sent, peers
-        self._in_flight: deque[int] = deque()  # sizes; the first one's sequence is _in_flight_first
-        self._in_flight_first = 0
+        self.awaited: dict[int, Entry] = {}  # by ascending sequence
+        self._transit_limit = transit
+        self._transit: dict[int, int] = {}  # sequence -> octets: handed over, owed by somebody who is up
+        self._transit_octets = 0
+        self._again: dict[int, None] = {}  # asked for, in order
+        self.sent_again: set[int] = set()
+        self._oldest: int | None = None  # what the flow waited for when it was last looked at
+        self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
+        self._in_flight: deque[tuple[int, int]] = deque()  # sequence, size
         self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
-        self._peers: frozenset[int] = frozenset()  # its keys
+        self._up: frozenset[int] = frozenset()  # its keys
+        self._repairing: set[int] = set()  # of them: those that ask for what they miss
+        self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
+        self._owing: frozenset[int] = frozenset()  # up and absent
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now."""
-        count = len(self._in_flight)
-        if count == 0:
+        if self.kept_octets + size + KEEPING_OCTETS <= self.retention or self.overflow != "block":
             return True
-        octets = self.in_flight_octets
-        return (octets + size <= self.window or octets <= SLACK_OCTETS) and (
-            count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES
-        )
+        oldest = next(iter(self.awaited.values()), None)
+        return oldest is None or not (oldest[1] & self._up)  # who is not there holds nobody up
 
-    def send(self, size: int, now_mono_ns: int) -> int:
-        """Number a message."""
+    def send(self, frame: bytes, now_mono_ns: int) -> bool:
+        """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""
         sequence = self.next
+        size = len(frame) - HEADER_OCTETS
         self.next = sequence + 1
         self.sent_octets += size
-        if self._peers:
-            self.awaited[sequence] = (now_mono_ns, self._peers)
-            self._in_flight.append(size)
-            self.in_flight_octets += size
+        if not self._owing:
+            self.unsent = self.next
+            self._lose(sequence, self.next, "no peer was up")
+            return True  # a plain subscriber may listen
+        if self.kept_octets + size + KEEPING_OCTETS > self.retention and not self._make_room(size):
+            self._give_up(sequence, Why.DROPPED)
+            return False
+        self.awaited[sequence] = (now_mono_ns, self._owing, frame)
+        self.kept_octets += size + KEEPING_OCTETS
+        if not self.backlog and self._up and self._may_go(size):
+            self.unsent = self.next
+            self._handed_over(sequence, size)
+            return True
+        if self.overflow == "latest":
+            self._conflate(sequence)
+        self.backlog = True
+        return False
+
+    def _make_room(self, size: int) -> bool:
+        """Give up what must make room; False: the new message itself."""
+        while self.awaited and self.kept_octets + size + KEEPING_OCTETS > self.retention:
+            oldest = next(iter(self.awaited))
+            if self.awaited[oldest][1] & self._up:
+                if self.overflow == "drop-newest":
+                    return False
+                if self.overflow != "block":
+                    waiting = self._first_unsent()
+                    self._give_up(oldest if waiting is None else waiting, Why.DROPPED)
+                    continue
+            self._give_up(oldest, Why.EVICTED)
+        return True
+
+    def _conflate(self, newest: int) -> None:
+        """Let the newest take the place of what waits to be handed over."""
+        while (sequence := self._first_unsent()) is not None and sequence < newest:
+            self._give_up(sequence, Why.CONFLATED)
+
+    def _first_unsent(self) -> int | None:
+        """The first that waits to be handed over; passes what was given up."""
+        while self.unsent < self.next and self.unsent not in self.awaited:
+            self.unsent += 1
+        return self.unsent if self.unsent < self.next else None
+
+    def _give_up(self, sequence: int, why: Why) -> None:
+        if sequence in self.awaited:
+            self._settle(sequence)
+        if why is Why.CONFLATED:
+            self.conflated += 1
         else:
-            self._in_flight_first = self.next
-            self._lose(sequence, self.next)
-        return sequence
+            self._lose(sequence, sequence + 1, REASONS[why])
+        self._unannounced.setdefault(why, RangeSet()).add(sequence, sequence + 1)
+        self.backlog = True
+
+    def _settle(self, sequence: int) -> None:
+        """Nobody is waited for any more."""
+        size = len(self.awaited.pop(sequence)[2]) - HEADER_OCTETS
+        self.kept_octets -= size + KEEPING_OCTETS
+        if sequence in self._transit:
+            self._transit_octets -= self._transit.pop(sequence)
+        self._again.pop(sequence, None)
+        self.sent_again.discard(sequence)
+
+    # Handing over
+
+    def _may_go(self, size: int) -> bool:
+        """Whether the limits allow a payload of ``size`` octets to be handed over; a single one always may."""
+        under_way, octets, count = self._transit_octets, self.in_flight_octets, len(self._in_flight)
+        return (
+            (under_way + size <= self._transit_limit or not under_way)
+            and (octets + size <= self.window or octets <= SLACK_OCTETS)
+            and (count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES)
+        )
+
+    def _handed_over(self, sequence: int, size: int) -> None:
+        self._in_flight.append((sequence, size))
+        self.in_flight_octets += size
+        self._transit[sequence] = size
+        self._transit_octets += size
+
+    def take(self) -> tuple[Why | None, Any] | None:
+        """What to hand to the transport next out of the backlog; None: nothing, or nothing may go now.
+
+        ``(why, ranges)`` to announce as gone, ``(None, frame)`` to send; a frame whose number is below ``unsent``
+        was sent before.  To be called again when it has been handed over: until then the backlog is not empty.
+        """
+        if not self._up:
+            return None
+        for why, gone in self._unannounced.items():
+            ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
+            for _ in ranges:
+                gone.drop_first_range()
+            if not gone:
+                del self._unannounced[why]
+            return why, ranges
+        while self._again:
+            sequence = next(iter(self._again))
+            frame = self.awaited[sequence][2]
+            size = len(frame) - HEADER_OCTETS
+            if sequence not in self._transit:
+                if self._transit_octets and self._transit_octets + size > self._transit_limit:
+                    return None
+                self._transit[sequence] = size
+                self._transit_octets += size
+            del self._again[sequence]
+            self.sent_again.add(sequence)
+            return None, frame
+        waiting = self._first_unsent()
+        if waiting is None:
+            self.backlog = False
+            return None
+        frame = self.awaited[waiting][2]
+        size = len(frame) - HEADER_OCTETS
+        if not self._may_go(size):
+            return None
+        self.unsent = waiting + 1
+        self._handed_over(waiting, size)
+        return None, frame
+
+    # What comes back
 
     def acknowledge(
         self,
@@ -82,99 +239,222 @@ class Outgoing:
         for sequence, t1_ns, t2_ns in records:
             entry = awaited.get(sequence)
             if entry is None:
-                if self.lost.remove(sequence):
-                    self.unreported.remove(sequence)
-                    self.acknowledged += 1
+                if t2_ns != REFUSED:
+                    self._after_all(sequence)
                 continue
-            sent_mono_ns, waiting = entry
-            if epoch not in waiting:
+            if epoch not in entry[1]:
                 continue
-            if len(waiting) > 1:
-                awaited[sequence] = (sent_mono_ns, waiting - {epoch})
-            else:
-                del awaited[sequence]
-                self.acknowledged += 1
-            fields = (sequence, t4_mono_ns - sent_mono_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
+            if t2_ns == REFUSED:
+                self._refused(sequence)
+                continue
+            self._acknowledged_by(epoch, sequence, entry)
+            fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
             acks.append(_new_ack(Ack, fields))
         if acks:
             self.acks[epoch].extend(acks)  # whoever was waited for has been up
         return acks
 
-    def consume(self, epoch: int, consumed: int) -> RangeSet | None:
-        """Peer ``epoch`` is done with every sequence below ``consumed``; what it thereby turned out to have lost."""
+    def _acknowledged_by(self, epoch: int, sequence: int, entry: Entry) -> None:
+        sent_mono_ns, waiting, frame = entry
+        if len(waiting) > 1:
+            waiting -= {epoch}
+            self.awaited[sequence] = (sent_mono_ns, waiting, frame)
+            if not waiting & self._up and sequence in self._transit:
+                self._transit_octets -= self._transit.pop(sequence)
+            return
+        del self.awaited[sequence]
+        size = len(frame) - HEADER_OCTETS
+        self.kept_octets -= size + KEEPING_OCTETS
+        self._transit_octets -= self._transit.pop(sequence, 0)
+        self.acknowledged += 1
+        if self.sent_again or self._again:
+            self._again.pop(sequence, None)
+            if sequence in self.sent_again:
+                self.sent_again.remove(sequence)
+                self.repaired += 1
+
+    def _after_all(self, sequence: int) -> None:
+        if self.lost.remove(sequence):
+            self.unreported.remove(sequence)
+            for lost in self.losses.values():
+                lost.remove(sequence)
+            self.acknowledged += 1
+
+    def _refused(self, sequence: int) -> None:
+        self._settle(sequence)
+        self._lose(sequence, sequence + 1, "the peer's application takes nothing on this flow")
+
+    def asked(
+        self, epoch: int, settled: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> list[Ack]:
+        """Peer ``epoch`` is done with everything below ``settled``, and is to get the ``missing`` ranges again.
+
+        Returns acks for those whose own ack did not come: how long they took is not known, only that they were there
+        when the peer asked (T2 = T3), so they do not count for the delays.
+        """
+        acks = []
+        for sequence in self._kept_between(0, settled):
+            entry = self.awaited[sequence]
+            if epoch in entry[1]:
+                t1_ns = HEADER.unpack_from(entry[2])[4]
+                self._acknowledged_by(epoch, sequence, entry)
+                fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
+                acks.append(_new_ack(Ack, fields))
+        for first, end in missing:
+            low, high = first, min(end, self.unsent)
+            for sequence in self._kept_between(low, high):
+                self._will_not_come(low, sequence)
+                low = sequence + 1
+                self._again.setdefault(sequence)
+            self._will_not_come(low, high)
+        self.backlog = self.backlog or bool(self._again or self._unannounced)
+        return acks
+
+    def _will_not_come(self, first: int, end: int) -> None:
+        if first < end:
+            self._unannounced.setdefault(Why.EVICTED, RangeSet()).add(first, end)
+
+    def _kept_between(self, low: int, high: int) -> list[int]:
+        if high - low > len(self.awaited):
+            return [sequence for sequence in self.awaited if low <= sequence < high]
+        return [sequence for sequence in range(low, high) if sequence in self.awaited]
+
+    def consume(self, epoch: int, consumed: int) -> bool:
+        """Peer ``epoch`` is done with every sequence below ``consumed``; says whether messages turned out lost.
+
+        They do when a peer that does not ask for them went past them without an ack.
+        """
         known = self._consumed.get(epoch)
         if known is not None and known < consumed <= self.next:
             self._consumed[epoch] = consumed
             self._free_window()
-        elif len(self._peers) < 2:
-            return None
-        return self._skipped() if self.awaited else None
+        elif len(self._up) < 2:
+            return False
+        return bool(self.awaited) and not self._repairing and self._skipped()
 
     def _free_window(self) -> None:
         """Take out of flight what every peer is done with."""
         (done,) = self._consumed.values() if len(self._consumed) == 1 else (min(self._consumed.values()),)
-        in_flight, first = self._in_flight, self._in_flight_first
-        while first < done and in_flight:
-            self.in_flight_octets -= in_flight.popleft()
-            first += 1
-        self._in_flight_first = first
+        in_flight = self._in_flight
+        while in_flight and in_flight[0][0] < done:
+            self.in_flight_octets -= in_flight.popleft()[1]
 
-    def _skipped(self) -> RangeSet | None:
+    def _skipped(self) -> bool:
         """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
-        lost = None
+        found = False
         awaited, consumed = self.awaited, self._consumed
         while awaited:
             sequence = next(iter(awaited))
             for epoch in awaited[sequence][1]:
-                if consumed[epoch] <= sequence:
-                    return lost
-            del awaited[sequence]
-            lost = lost or RangeSet()
-            lost.add(sequence, sequence + 1)
-            self._lose(sequence, sequence + 1)
-        return lost
+                if consumed.get(epoch, 0) <= sequence:
+                    return found
+            self._settle(sequence)
+            self._lose(sequence, sequence + 1, "the peer went past it without acknowledging it")
+            found = True
+        return found
 
-    def peer_up(self, epoch: int) -> None:
-        """A peer joined: it owes nothing for what was sent before."""
-        self._consumed.setdefault(epoch, self.next)
-        self._peers = frozenset(self._consumed)
+    # Peers
+
+    def peer_up(self, epoch: int, repairs: bool = False) -> None:
+        """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes."""
+        returns = epoch in self._absent
+        self._consumed.setdefault(epoch, self._absent.pop(epoch, self.next))
+        if repairs and self.repair:
+            self._repairing.add(epoch)
+        self._peers_changed()
+        self._free_window()
+        if returns:
+            self._unannounced.setdefault(Why.EVICTED, RangeSet())  # asks what is missing
+            self.backlog = True
+        self.backlog = self.backlog or self.unsent < self.next
         if len(self.acks) >= MAX_HISTORIES:
-            self.acks.pop(next((old for old in self.acks if old not in self._peers), epoch), None)
+            self.acks.pop(next((old for old in self.acks if old not in self._owing), epoch), None)
         self.acks.setdefault(epoch, deque(maxlen=SAMPLES))
 
-    def peer_down(self, epoch: int) -> RangeSet:
-        """A peer went; returns what nobody will acknowledge any more."""
-        self._consumed.pop(epoch, None)
-        self._peers = frozenset(self._consumed)
-        lost = RangeSet()
-        for sequence, (sent_mono_ns, waiting) in list(self.awaited.items()):
+    def peer_down(self, epoch: int, reason: str, may_return: bool = False) -> None:
+        """A peer went: for good, or perhaps to return; then what it owes is kept for it."""
+        consumed = self._consumed.pop(epoch, None)
+        stays = may_return and epoch in self._repairing and consumed is not None
+        self._repairing.discard(epoch)
+        if not stays or consumed is None:
+            self.forget(epoch, reason)
+            return
+        if len(self._absent) >= MAX_ABSENT:
+            self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
+        self._absent[epoch] = consumed
+        self._peers_changed()
+        for sequence in list(self._transit):
+            if not self.awaited[sequence][1] & self._up:
+                self._transit_octets -= self._transit.pop(sequence)
+        if self._consumed:
+            self._free_window()
+
+    def forget(self, epoch: int, reason: str) -> None:
+        """A peer will not return: what only it owed is lost."""
+        self._absent.pop(epoch, None)
+        self._peers_changed()
+        for sequence, (sent_mono_ns, waiting, frame) in list(self.awaited.items()):
             if epoch not in waiting:
                 continue
             if len(waiting) > 1:
-                self.awaited[sequence] = (sent_mono_ns, waiting - {epoch})
+                self.awaited[sequence] = (sent_mono_ns, waiting - {epoch}, frame)
+                if not (waiting - {epoch}) & self._up and sequence in self._transit:
+                    self._transit_octets -= self._transit.pop(sequence)
                 continue
-            del self.awaited[sequence]
-            lost.add(sequence, sequence + 1)
-            self._lose(sequence, sequence + 1)
+            self._settle(sequence)
+            self._lose(sequence, sequence + 1, reason)
         if self._consumed:
             self._free_window()
-        else:
+        elif not self._owing:
             self._in_flight.clear()
-            self._in_flight_first = self.next
+            self._unannounced.clear()
+            self._again.clear()
+            self.sent_again.clear()
+            self.unsent = self.next
             self.in_flight_octets = 0
-        return lost
+            self.backlog = False
 
-    def _lose(self, first: int, end: int) -> None:
+    @property
+    def absent(self) -> frozenset[int]:
+        """Peers that fell silent and for whom messages are kept."""
+        return frozenset(self._absent)
+
+    def _peers_changed(self) -> None:
+        self._up = frozenset(self._consumed)
+        self._owing = self._up | frozenset(self._absent)
+
+    def _lose(self, first: int, end: int, reason: str) -> None:
         self.lost.add(first, end)
         self.unreported.add(first, end)
+        self.losses.setdefault(reason, RangeSet()).add(first, end)
+
+    def take_losses(self) -> dict[str, RangeSet]:
+        """Lost since the last call, by reason."""
+        losses, self.losses = self.losses, {}
+        return losses
 
     def outstanding(self) -> RangeSet:
         """The sequences that are waited for."""
         return RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
 
+    def stuck(self) -> bool:
+        """Whether what holds this flow up is still the same as when this was last asked.
+
+        Then a message, its ack or an ask may be lost: the peers should be asked what they miss.
+        """
+        oldest = next(iter(self._transit), None)
+        if oldest is None and self.unsent < self.next and self._in_flight:
+            oldest = self._in_flight[0][0]
+        before, self._oldest = self._oldest, oldest
+        return bool(self._repairing) and oldest is not None and oldest == before
+
     def owing(self) -> frozenset[int]:
         """The peers that are waited for."""
-        return frozenset().union(*(waiting for _, waiting in self.awaited.values()))
+        return frozenset().union(*(entry[1] for entry in self.awaited.values()))
+
+    def waits_for_somebody_up(self) -> bool:
+        """Whether an ack may come without anybody returning."""
+        return any(entry[1] & self._up for entry in self.awaited.values())
 
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 16,384 acks of each peer."""
@@ -184,7 +464,9 @@ class Outgoing:
             "acknowledged": self.acknowledged,
             "outstanding": len(self.awaited),
             "lost": self.lost.count(),
-            "repaired": 0,  # a message is sent once; a link that repairs counts here
+            "conflated": self.conflated,
+            "repaired": self.repaired,
+            "kept_octets": self.kept_octets,
             "in_flight_octets": self.in_flight_octets,
             "peers": {f"{epoch:016x}": _delays(list(acks)) for epoch, acks in self.acks.items()},
         }

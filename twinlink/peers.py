@@ -5,6 +5,7 @@
 | -      | hello                                  | heard|          |
 | heard  | hello that lists our epoch             | up   | PeerUp   |
 | heard  | bye, or silence                        | -    |          |
+| up     | hello that lists our epoch no more     | heard| PeerDown |
 | up     | bye, silence, or a newer session of the same node while this one is silent | - | PeerDown |
 """
 
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 
 from .wire import Hello
 
-HELLO_NS = 500_000_000  # a peer that is up is greeted this often
+HELLO_NS = 250_000_000  # a peer that is up is greeted this often
 SEARCH_NS = 50_000_000  # and while nobody is up, this often
-SILENT_NS = 2_000_000_000  # four hellos missed
+LOOK_NS = 50_000_000  # how often to look who has fallen silent
+# Longer than TCP takes to get through when it loses the same segment three times (200 + 400 + 800 ms, less a hello).
+SILENT_NS = 1_300_000_000
 CERTAIN_NS = 6_000_000_000  # silence that no backlog excuses
-RESTART_NS = 750_000_000  # a namesake who has missed a hello has been replaced; else two nodes were given one name
+RESTART_NS = 400_000_000  # a namesake who has missed a hello has been replaced; else two nodes were given one name
 MAX_PEERS = 1024
 
 
@@ -27,6 +30,8 @@ class Peer:
     node: str
     epoch: int
     flows: dict[str, int]
+    repairs: bool
+    detect: frozenset[str]
     up: bool = False
 
 
@@ -65,13 +70,17 @@ class PeerTable:
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
                 return False, changes
-            peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows)
+            peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows, hello.repairs, hello.detect)
+        peer.detect = hello.detect
         self.heard[epoch] = now_mono_ns
         hears_us = self._epoch in hello.heard
         if hears_us and not peer.up:
             peer.up = True
             changes.append(Change(peer, None))
             return True, changes  # so that they learn at once that we hear them
+        if peer.up and not hears_us:
+            peer.up = False
+            changes.append(Change(peer, "deaf"))
         return not hears_us, changes
 
     def bye(self, epoch: int) -> list[Change]:

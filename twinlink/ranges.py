@@ -43,6 +43,24 @@ class RangeSet:
         self._ends[index : index + 1] = [stop for _, stop in kept]
         return True
 
+    def take(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Take every number in ``[first, end)`` out; returns the ranges that were there."""
+        low = bisect_right(self._ends, first)
+        high = bisect_left(self._starts, end)
+        if low >= high:
+            return []
+        cut = list(zip(self._starts[low:high], self._ends[low:high], strict=True))
+        taken = [(max(start, first), min(stop, end)) for start, stop in cut]
+        left = [(cut[0][0], first)] if cut[0][0] < first else []
+        right = [(end, cut[-1][1])] if end < cut[-1][1] else []
+        self._starts[low:high] = [start for start, _ in left + right]
+        self._ends[low:high] = [stop for _, stop in left + right]
+        return taken
+
+    def first_range(self) -> tuple[int, int] | None:
+        """The lowest range."""
+        return (self._starts[0], self._ends[0]) if self._starts else None
+
     def drop_first_range(self) -> tuple[int, int]:
         """Take the lowest range out and return it."""
         return self._starts.pop(0), self._ends.pop(0)

@@ -1,6 +1,7 @@
 """What happens to a frame that has arrived: the receiving half of a link, called by the thread that leads.
 
-data -> ack sent -> order checked -> handler or queue;  ack -> sender's core -> ``on_ack``;  hello, bye -> peers.
+data -> ack sent -> order checked -> handler or queue;  ack -> sender's core -> ``on_ack``;  hello, bye -> peers;
+a gap -> ask -> the sender's core;  gone -> gap reported.
 """
 
 import logging
@@ -15,10 +16,10 @@ from . import events as ev
 from .errors import LinkClosed
 from .events import Event
 from .incoming import Incoming, Stream
-from .message import Message
+from .message import Ack, Message
 from .outgoing import MAX_IN_FLIGHT
 from .peers import Change, PeerTable
-from .ranges import RangeSet
+from .reassembly import Reassembly
 from .sender import Sender
 from .sequence import Arrival
 from .transports import Transport
@@ -27,19 +28,26 @@ from .wire import (
     ACK_ONE,
     ACK_ONE_LENGTH,
     ACK_WORD,
+    AGAIN_WORD,
     DATA_WORD,
     FLOW_NAME,
     HEADER,
     HEADER_OCTETS,
     HELLO_TOPIC,
     MAX_ACK_RECORDS,
+    MAX_RANGES,
     MAX_SEQUENCE,
+    REFUSED,
     Hello,
     Kind,
     Malformed,
+    Why,
     ack_body,
+    ask_body,
     check,
     parse_ack,
+    parse_ask,
+    parse_gone,
 )
 from .wire import (
     frame as make_frame,
@@ -47,9 +55,12 @@ from .wire import (
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 MESSAGE_OCTETS = 1024
-AWAY_NS = 1_200_000_000  # time is kept every half second; after such a pause this side was away, not the others
+AWAY_NS = 600_000_000  # time is kept every 0.1 s; after such a pause this side was away, not the others
+ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 
 _time_ns, _unpack_header, _pack_ack_one = time.time_ns, HEADER.unpack_from, ACK_ONE.pack
+
+MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 
 logger = logging.getLogger("twinlink")
 
@@ -80,6 +91,7 @@ class Reception:
         self.senders: dict[str, Sender] = {}
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
+        self._say_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
         self.acks_sent = 0
         self.handler_errors = 0
@@ -96,6 +108,8 @@ class Reception:
         self._calls: deque[tuple[Callable[[Any], None], Any, str]] = deque()
         self.calling = False
         self._kept_mono_ns = 0
+        self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
+        self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
     # The path of a message
 
@@ -109,11 +123,21 @@ class Reception:
                 self._heard[epoch] = mono_ns
             if word == DATA_WORD:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
-                self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once)
+                self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once, False)
             elif word == ACK_WORD:
                 self._ack(topic, frame, epoch, sent_ns, mono_ns)
+            elif word == AGAIN_WORD:
+                incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+                if epoch in incoming.streams:  # else it is for another peer
+                    self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once, True)
             else:
-                self._greeting(topic, check(frame), epoch, frame, mono_ns)
+                kind = check(frame)
+                if kind is Kind.ASK:
+                    self._ask(topic, frame, epoch, sent_ns, mono_ns)
+                elif kind is Kind.GONE:
+                    self._gone(topic, frame, epoch, sequence)
+                else:
+                    self._greeting(topic, kind, epoch, frame, mono_ns)
         except struct.error:
             self._count_malformed("truncated", mono_ns)
         except Malformed as error:
@@ -122,25 +146,35 @@ class Reception:
             self._run_calls()
 
     def _data(
-        self, incoming: Incoming, ack_topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int, at_once: bool
+        self,
+        incoming: Incoming,
+        ack_topic: bytes,
+        frame: Frame,
+        epoch: int,
+        sequence: int,
+        sent_ns: int,
+        at_once: bool,
+        again: bool,
     ) -> None:
         received_ns = _time_ns()
-        stream = incoming.streams.get(epoch) or self._join(incoming, epoch)
+        stream = incoming.streams.get(epoch) or self._join(incoming, epoch, sequence)
         handler = incoming.handler
         if handler is None and not incoming.claimed and self._held_octets() + len(frame) > self._held_limit:
-            self._refuse(incoming, ack_topic, stream, sequence)
+            self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
             return
         tracker = stream.tracker
-        new = True
-        if sequence == tracker.next:
+        message = Message(
+            memoryview(frame)[HEADER_OCTETS:], incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns
+        )
+        new = sequence == tracker.next and stream.pending is None
+        if new:
             tracker.next = sequence + 1
             tracker.received += 1
+        elif stream.repairs:
+            self._repair(incoming, ack_topic, stream, message, again)
         else:
             new = self._out_of_order(incoming.flow, stream, sequence)
         if new:
-            message = Message(
-                memoryview(frame)[HEADER_OCTETS:], incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns
-            )
             if handler is None:
                 incoming.put(message)
             elif sequence >= stream.consumed:
@@ -216,7 +250,11 @@ class Reception:
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
-        acks, lost = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
+        self._hand_over(sender, sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns))
+        if sender.has_losses:
+            self._report_losses(sender)
+
+    def _hand_over(self, sender: Sender, acks: list[Ack]) -> None:
         on_ack = sender.on_ack
         if on_ack is not None:
             for ack in acks:
@@ -225,8 +263,6 @@ class Reception:
                 self._calls.append((sender.handed_over, None, sender.flow))
             else:
                 sender.handing_over = False
-        if lost:
-            self._report_lost(sender.flow, lost, "the peer went past it without acknowledging it")
 
     def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call an application's handler; not inside another one: a handler that waits gets its turn afterwards."""
@@ -255,6 +291,113 @@ class Reception:
         while self._calls and not self.calling:
             self.call(*self._calls.popleft())
 
+    # Off the path: repair
+
+    def _repair(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> None:
+        """A message that is not the next one, of a sender that sends again what it is asked for."""
+        tracker, sequence = stream.tracker, message.sequence
+        if sequence > MAX_SEQUENCE:
+            raise Malformed("sequence")
+        if sequence >= tracker.next:
+            self._expect(incoming, ack_topic, stream, sequence, ask_for_all=False)
+            self._expect(incoming, ack_topic, stream, sequence + 1, ask_for_all=None)
+        pending = stream.pending
+        if pending is None or not pending.hold(message):
+            if again:
+                stream.repeated += 1
+            else:
+                tracker.duplicates += 1
+                self._report(ev.Duplicate(_time_ns(), incoming.flow, stream.epoch, sequence))
+            return
+        tracker.received += 1
+        stream.repaired += again
+        self._release(incoming, stream)
+
+    def _expect(
+        self, incoming: Incoming, ack_topic: bytes, stream: Stream, end: int, *, ask_for_all: bool | None
+    ) -> None:
+        """Everything below ``end`` was sent: ask for all that is missing, for what is newly missing, or (None) not."""
+        tracker = stream.tracker
+        if end > tracker.next:
+            if stream.pending is None:
+                stream.pending = Reassembly(tracker.next)
+            found = stream.pending.expect(end)
+            tracker.next = end
+            if found and ask_for_all is False:
+                self._send_ask(ack_topic, stream, [found])
+        if ask_for_all:
+            missing = list(stream.pending.missing) if stream.pending else []
+            self._send_ask(ack_topic, stream, missing[:MAX_RANGES])
+
+    def _send_ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]]) -> None:
+        settled = stream.pending.due if stream.pending else stream.tracker.next
+        body = ask_body(stream.epoch, settled, missing)
+        self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
+
+    def _release(self, incoming: Incoming, stream: Stream) -> None:
+        """Deliver what is due."""
+        pending = stream.pending
+        if pending is None:
+            return
+        for released in pending.release():
+            if isinstance(released, Message):
+                self._deliver(incoming, stream, released)
+                continue
+            first, end, conflated = released
+            if conflated:
+                stream.conflated += end - first
+                continue
+            stream.tracker.pass_over(first, end)
+            self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
+        if pending.complete:
+            stream.pending = None
+
+    def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
+        if incoming.handler is None:
+            incoming.put(message)
+            return
+        stream.consumed = max(stream.consumed, message.sequence + 1)
+        self.call_later(incoming.handler, message, incoming.flow)
+
+    def _ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
+        asked_epoch, settled, missing = parse_ask(frame)
+        if asked_epoch != self._epoch:
+            return
+        sender = self._on_ack.get(topic)
+        if sender is None:
+            raise Malformed("topic")
+        self._hand_over(sender, sender.asked(epoch, settled, missing, t3_ns, _time_ns(), mono_ns))
+
+    def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
+        why, ranges = parse_gone(frame)
+        incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+        if unsent > MAX_SEQUENCE:
+            raise Malformed("sequence")
+        stream = incoming.streams.get(epoch)
+        if stream is None:
+            if self.peers.get(epoch) is None:
+                return
+            stream = self._join(incoming, epoch, unsent)
+        if not stream.repairs:
+            return
+        end = max([unsent, *(end for _, end in ranges)])
+        self._expect(incoming, ack_topic, stream, end, ask_for_all=None)
+        if stream.pending is not None:
+            stream.pending.give_up(ranges, why is Why.CONFLATED)
+            self._release(incoming, stream)
+        if not ranges:
+            self._expect(incoming, ack_topic, stream, end, ask_for_all=True)
+            self.send_ack(ack_topic, stream, [])  # how far it is consumed may have been lost as well
+
+    def _give_up(self, epoch: int) -> None:
+        """A session that will not come back: what it still owed is a gap."""
+        self._joined.pop(epoch, None)
+        for incoming in list(self.flows.values()):
+            stream = incoming.streams.get(epoch)
+            if stream is not None and stream.pending is not None:
+                stream.pending.give_up_all()
+                self._release(incoming, stream)
+
     # Off the path: order, flows, peers
 
     def _out_of_order(self, flow: str, stream: Stream, sequence: int) -> bool:
@@ -275,7 +418,8 @@ class Reception:
         """Route a flow's acks to its sender."""
         with self._peers_lock:
             for epoch in self.up:
-                sender.peer_changed(epoch, True)
+                peer = self.peers.get(epoch)
+                sender.peer_up(epoch, peer is not None and peer.repairs)
             self.senders[sender.flow] = sender
         self._on_ack[f"ack/{sender.flow}".encode()] = sender
 
@@ -298,19 +442,25 @@ class Reception:
         self.flow(flow)
         return self._on_data[bytes(topic)]
 
-    def _join(self, incoming: Incoming, epoch: int) -> Stream:
+    def _join(self, incoming: Incoming, epoch: int, sequence: int) -> Stream:
+        """Begin a sender session with the message that has come first."""
         if epoch == self._epoch:
             raise Malformed("reflected")
         peer = self.peers.get(epoch)
-        first = peer.flows.get(incoming.flow, 0) if peer else None
-        return incoming.join(epoch, peer.node if peer else None, first, self.up)
+        if peer is None:
+            return incoming.join(epoch, None, None, False, self.up)
+        first = self._joined.get(epoch, peer.flows).get(incoming.flow, 0)
+        repairs = peer.repairs and incoming.flow not in peer.detect
+        if repairs:
+            first = min(first, sequence)  # a hello may overtake data
+        return incoming.join(epoch, peer.node, first, repairs, self.up)
 
     def _held_octets(self) -> int:
         """What is held on flows that nobody has asked for yet, with what Python needs beside the payload."""
         held = (incoming for incoming in self.flows.values() if not incoming.claimed)
         return sum(incoming.queued_octets + MESSAGE_OCTETS * len(incoming.queue) for incoming in held)
 
-    def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int) -> None:
+    def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> None:
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
         if stream.refused == 0:
@@ -318,7 +468,9 @@ class Reception:
         stream.refused += 1
         self.send_batch()
         stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
-        self.send_ack(ack_topic, stream, [])
+        if stream.repairs and stream.pending is None:
+            stream.tracker.next = max(stream.tracker.next, sequence + 1)
+        self.send_ack(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
 
     def _greeting(self, topic: bytes, kind: Kind, epoch: int, frame: Frame, mono_ns: int) -> None:
         if topic != HELLO_TOPIC:
@@ -327,38 +479,62 @@ class Reception:
             raise Malformed("reflected")
         if kind is Kind.BYE:
             self._changed(self.peers.bye(epoch))
+            if epoch in self._absent:
+                self._forget(epoch, f"peer {self._absent[epoch][1]} closed")
             return
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         if self.peers.get(epoch) is None:
             for incoming in list(self.flows.values()):  # data may overtake the first hello
                 if (stream := incoming.streams.get(epoch)) is not None:
                     stream.node = hello.node
+                    stream.repairs = hello.repairs and incoming.flow not in hello.detect
         answer, changes = self.peers.hello(epoch, hello, mono_ns)
+        self._joined.setdefault(epoch, hello.flows)
         self._changed(changes)
         if answer:
             self.say(Kind.HELLO)
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
-        """To be called when a hello is due: greet, and take out peers that have been silent for too long.
+        """To be called ten times a second: take out peers that have been silent for too long, report what was lost.
 
         ``emptied_mono_ns`` is when the transport was last found with nothing to read.
         """
         if now_mono_ns - self._kept_mono_ns > AWAY_NS:
             self.peers.excuse(now_mono_ns)
         self._kept_mono_ns = now_mono_ns
-        self._changed(self.peers.expire(now_mono_ns, emptied_mono_ns))
-        self.say(Kind.HELLO)
+        changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
+        self._changed(changes)
+        if changes:
+            self.say(Kind.HELLO)  # who cannot be heard is to know it
+        for epoch, (since_ns, node) in list(self._absent.items()):
+            if now_mono_ns - since_ns > ABSENT_NS:
+                self._forget(epoch, f"peer {node} was silent for {ABSENT_NS // 1_000_000_000} s")
+        for sender in list(self.senders.values()):
+            if sender.has_losses:
+                self._report_losses(sender)
         self._run_calls()
 
     def _changed(self, changes: list[Change]) -> None:
-        with self._peers_lock:
-            for change in changes:
-                peer, came = change.peer, change.reason is None
+        for change in changes:
+            peer, reason = change.peer, change.reason
+            if reason is None:
+                self._absent.pop(peer.epoch, None)
+            elif reason in MAY_RETURN:
+                self._absent[peer.epoch] = (self._kept_mono_ns, peer.node)
+            else:
+                self._give_up(peer.epoch)
+            with self._peers_lock:
                 for sender in self.senders.values():
-                    lost = sender.peer_changed(peer.epoch, came)
-                    if lost:
-                        self._report_lost(sender.flow, lost, f"peer {peer.node} went down ({change.reason})")
-                self.up = self.up | {peer.epoch} if came else self.up - {peer.epoch}
+                    if reason is None:
+                        sender.peer_up(peer.epoch, peer.repairs)
+                    else:
+                        told = f"peer {peer.node} went down ({reason})"
+                        sender.peer_down(peer.epoch, told, reason in MAY_RETURN)
+                self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
+            if reason is None:
+                for epoch, (_, node) in list(self._absent.items()):
+                    if node == peer.node:  # it has a new session
+                        self._forget(epoch, f"peer {node} was restarted")
         for change in changes:
             peer = change.peer
             if change.reason is None:
@@ -367,17 +543,39 @@ class Reception:
                 self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, change.reason))
             if change.successor is not None:
                 self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
+        for sender in list(self.senders.values()) if changes else ():
+            if sender.has_losses:
+                self._report_losses(sender)
+
+    def _forget(self, epoch: int, reason: str) -> None:
+        """A session that had fallen silent will not come back."""
+        del self._absent[epoch]
+        self._give_up(epoch)
+        with self._peers_lock:
+            for sender in self.senders.values():
+                sender.forget(epoch, reason)
+
+    def names(self, epochs: frozenset[int]) -> str:
+        """Of peers that are up or have fallen silent, for a person."""
+        names = [peer.node for peer in self.peers.all() if peer.up and peer.epoch in epochs]
+        names += [f"{node} (down, may return)" for epoch, (_, node) in list(self._absent.items()) if epoch in epochs]
+        return ", ".join(sorted(names)) or "nobody who is left"
 
     def say(self, kind: Kind) -> None:
         """Send a hello or a bye."""
-        heard = frozenset(peer.epoch for peer in self.peers.all())
-        flows = {flow: sender.next_sequence for flow, sender in list(self.senders.items())}
-        body = Hello(self._node, heard, flows).encode() if kind is Kind.HELLO else b""
-        self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, 0, _time_ns(), body))
+        body = b""
+        with self._say_lock:  # an older hello that went out after a newer one would say that we hear less than we do
+            if kind is Kind.HELLO:
+                senders = list(self.senders.items())
+                flows = {flow: sender.next_sequence for flow, sender in senders}
+                detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
+                body = Hello(self._node, frozenset(list(self._heard)), flows, True, detect).encode()
+            self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, 0, _time_ns(), body))
 
-    def _report_lost(self, flow: str, lost: RangeSet, reason: str) -> None:
-        for first, end in lost:
-            self._report(ev.Lost(_time_ns(), flow, first, end, reason))
+    def _report_losses(self, sender: Sender) -> None:
+        for reason, lost in sender.take_losses().items():
+            for first, end in lost:
+                self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:
         state = self.malformed.setdefault(reason, [0, 0])

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from .message import Ack
-from .outgoing import Outgoing
+from .outgoing import Outgoing, Overflow
 from .ranges import RangeSet
 from .transports import Transport
-from .wire import DATA_WORD, HEADER
+from .wire import AGAIN_WORD, DATA_WORD, HEADER, HEADER_OCTETS, Kind, Why, gone_body
+from .wire import frame as make_frame
 
 if TYPE_CHECKING:
     from .link import Link
@@ -40,18 +41,20 @@ class Sender:
         self._topic = f"traffic/{core.flow}".encode()
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
-        self._state = threading.Lock()  # the core, against the thread that takes in acks
+        self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
 
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
 
-        Waits while the flow's window is full, at most the link's ``send_timeout``; over Zenoh also while a peer that
-        is connected takes nothing, at most the transport's ``block_before_close_ms``.  Without a peer the message is
-        counted as lost; `flush` names it.
+        The message is kept until every peer has acknowledged it; with ``reliability="repair"`` also for peers that
+        have fallen silent and may return.  When the link keeps ``retention`` octets of this flow, the flow's
+        ``overflow`` policy decides: ``block`` waits for room, at most the link's ``send_timeout``.  Peers that are
+        down hold nobody up: for them the oldest messages give up their place, and are reported as lost.  Without any
+        peer the message is counted as lost; `flush` names it.
 
         Raises:
             PayloadTooLarge: longer than the link's ``max_payload``.
-            SendTimeout: the window stayed full: some peer takes nothing.
+            SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
         """
@@ -70,23 +73,33 @@ class Sender:
                 if link.sending_ends:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
                 if core.fits(size):
-                    frame = _pack(DATA_WORD, size, link.epoch, core.next, _time_ns()) + payload
+                    sequence = core.next
+                    frame = _pack(DATA_WORD, size, link.epoch, sequence, _time_ns()) + payload
                     with self._state:
-                        sequence = core.send(size, _monotonic_ns())
-                    self._transport.send(self._topic, frame)
+                        now = core.send(frame, _monotonic_ns())
+                    if now:
+                        self._transport.send(self._topic, frame)
+                    else:
+                        link.hand_over_backlog()
                     return sequence
             deadline = deadline or time.monotonic() + link.send_timeout
             self._wait_for_room(size, deadline)
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
-        link.wait(lambda: self._core.fits(size) or link.sending_ends, deadline - time.monotonic())
-        if not self._core.fits(size) and not link.sending_ends:
+        link.wait(lambda: self._fits(size) or link.sending_ends, deadline - time.monotonic())
+        if not self._fits(size) and not link.sending_ends:
+            core = self._core
             raise SendTimeout(
                 f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
-                f" ({self._core.in_flight_octets} octets not consumed): the peer is stalled or too slow; this message "
-                "was not sent"
+                f" ({core.kept_octets} octets not acknowledged, {core.in_flight_octets} not consumed): the peer is "
+                "stalled or slower than what is sent; this message was not sent.  Send less, give send_timeout= more "
+                "time, or choose another overflow= for the flow"
             )
+
+    def _fits(self, size: int) -> bool:
+        with self._state:
+            return self._core.fits(size)
 
     def flush(self, timeout: float = 1.0) -> None:
         """Return when every message sent so far, by whatever thread, has been acknowledged by every peer.
@@ -111,7 +124,7 @@ class Sender:
         if self._link.closed:
             what = "not acknowledged before the link was closed"
         elif owing:
-            what = f"not acknowledged within {timeout:g} s by {', '.join(self._link.peers(owing))}"
+            what = f"not acknowledged within {timeout:g} s by {self._link.reception.names(owing)}"
         else:
             what = "lost: no peer was up, or it went down; link.events() says which"
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
@@ -137,13 +150,24 @@ class Sender:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is outstanding."""
-        return not self._core.awaited
+        """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
+        with self._state:
+            return not self._core.awaited or not self._core.waits_for_somebody_up()
 
     @property
     def next_sequence(self) -> int:
         """The number the next message will get."""
         return self._core.next
+
+    @property
+    def reliability(self) -> str:
+        """``repair`` or ``detect``."""
+        return "repair" if self._core.repair else "detect"
+
+    @property
+    def overflow(self) -> Overflow:
+        """What happens when the flow is full."""
+        return self._core.overflow
 
     def log_unacknowledged(self) -> None:
         """At the end: what is outstanding, or lost and not yet named by a flush."""
@@ -158,20 +182,84 @@ class Sender:
 
     def acknowledged(
         self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
-    ) -> tuple[list[Ack], RangeSet | None]:
-        """Take in an ack: what to give to ``on_ack``, and what turned out to be lost."""
+    ) -> list[Ack]:
+        """Take in an ack; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
             self.handing_over = self.on_ack is not None
-            return core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns), core.consume(epoch, consumed)
+            acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
+            core.consume(epoch, consumed)
+        if core.backlog:
+            self._link.hand_over_backlog()
+        return acks
 
-    def peer_changed(self, epoch: int, up: bool) -> RangeSet:
-        """A peer came or went; what is lost by it."""
+    def asked(
+        self, epoch: int, settled: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> list[Ack]:
+        """Take in what a peer misses; returns what to give to ``on_ack``."""
+        core = self._core
         with self._state:
-            if not up:
-                return self._core.peer_down(epoch)
-            self._core.peer_up(epoch)
-            return RangeSet()
+            self.handing_over = self.on_ack is not None
+            acks = core.asked(epoch, settled, missing, t3_ns, t4_ns, t4_mono_ns)
+        if core.backlog:
+            self._link.hand_over_backlog()
+        return acks
+
+    def hand_over(self, stops: Callable[[], bool]) -> None:
+        """Give the backlog to the transport, as far as the limits allow.  Called by one thread at a time."""
+        core = self._core
+        while core.backlog and not stops():
+            with self._state:
+                taken = core.take()
+            if taken is None:
+                return
+            why, what = taken
+            if why is not None:
+                self._announce(why, what)
+            elif HEADER.unpack_from(what)[3] in core.sent_again:
+                _, size, epoch, sequence, sent_ns = HEADER.unpack_from(what)
+                again = HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns)
+                self._transport.send(self._topic, again + memoryview(what)[HEADER_OCTETS:])
+            else:
+                self._transport.send(self._topic, what)
+
+    def ask_if_stuck(self) -> None:
+        """When acks do not come, ask the peers what they miss."""
+        with self._state:
+            stuck = self._core.stuck()
+        if stuck:
+            self._announce(Why.EVICTED, [])
+
+    def _announce(self, why: Why, ranges: list[tuple[int, int]]) -> None:
+        body = gone_body(why, ranges)
+        self._transport.send(self._topic, make_frame(Kind.GONE, self._link.epoch, self._core.unsent, _time_ns(), body))
+
+    def peer_up(self, epoch: int, repairs: bool) -> None:
+        """A peer came, or came back."""
+        with self._state:
+            self._core.peer_up(epoch, repairs)
+        if self._core.backlog:
+            self._link.hand_over_backlog()
+
+    def peer_down(self, epoch: int, reason: str, may_return: bool) -> None:
+        """A peer went."""
+        with self._state:
+            self._core.peer_down(epoch, reason, may_return)
+
+    def forget(self, epoch: int, reason: str) -> None:
+        """A peer that had fallen silent will not come back."""
+        with self._state:
+            self._core.forget(epoch, reason)
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether something was lost that has not been reported as an event."""
+        return bool(self._core.losses)
+
+    def take_losses(self) -> dict[str, RangeSet]:
+        """What was lost since the last call, by reason."""
+        with self._state:
+            return self._core.take_losses()
 
 
 def _octets(payload: Payload) -> memoryview:

@@ -38,6 +38,14 @@ class SequenceTracker:
         self.late = 0
         self.duplicates = 0
 
+    def pass_over(self, first: int, end: int) -> None:
+        """A gap that will not be filled: ``end`` becomes the next number, unless it is beyond already."""
+        self.missing.add(first, end)
+        if len(self.missing) > MAX_RANGES:
+            self.missing.drop_first_range()
+        self.gaps += 1
+        self.next = max(self.next, end)
+
     def arrive(self, sequence: int) -> Arrival:
         """Note an arrival.  After AFTER_GAP the gap is ``(old next, sequence)``."""
         if sequence == self.next:

@@ -47,11 +47,20 @@ ACK_RECORD = struct.Struct("!QQQ")  # sequence, T1, T2
 ACK_ONE = struct.Struct("!IIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, in one call
 ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 64
+REFUSED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
+
+# An ask: every message of the data sender below ``settled`` has arrived or is given up; these ranges are missing.
+ASK_HEAD = struct.Struct("!QQ")  # asked epoch, settled
+# A gone: ranges of the sender's own messages that it will not send (any more), and why.  Its header's sequence is the
+# first that has not been sent: it travels behind all that were, so what is not there when it arrives is missing.
+GONE_HEAD = struct.Struct("!Q")  # reason
+RANGE = struct.Struct("!QQ")  # first, end (not included)
+MAX_RANGES = 256  # of an ask or a gone
 
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 HELLO_TOPIC = b"traffic/_link"  # hellos and byes; users' flow names cannot begin with an underscore
-MAX_HELLO = 128 * 1024  # octets of body: room for 1024 flows and 1024 peers
+MAX_HELLO = 256 * 1024  # octets of body: room for 1024 flows and 1024 peers
 MAX_SEQUENCE = 2**63 - 1  # no sender gets there; what claims to would overflow a neighbour's arithmetic
 
 
@@ -62,10 +71,21 @@ class Kind(IntEnum):
     ACK = 2
     HELLO = 3
     BYE = 4
+    AGAIN = 5  # data that was asked for
+    ASK = 6
+    GONE = 7  # without ranges it only asks what is missing
+
+
+class Why(IntEnum):
+    """Why a message will not come."""
+
+    EVICTED = 0  # it was not acknowledged, and newer messages needed its place
+    DROPPED = 1  # the flow's overflow policy dropped it
+    CONFLATED = 2  # a newer one took its place before it was sent
 
 
 _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
-DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
+DATA_WORD, ACK_WORD, AGAIN_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK], _WORDS[Kind.AGAIN]  # the first four octets
 
 
 class Malformed(Exception):
@@ -117,6 +137,51 @@ def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]
     return acked_epoch, consumed, records
 
 
+def ask_body(asked_epoch: int, settled: int, missing: Sequence[tuple[int, int]]) -> bytes:
+    """The body of an ask for at most MAX_RANGES half-open ranges."""
+    return ASK_HEAD.pack(asked_epoch, settled) + b"".join([RANGE.pack(*one) for one in missing])
+
+
+def parse_ask(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int]]]:
+    """Asked epoch, settled and missing ranges of an ask *frame*.  Raises Malformed."""
+    ranges = _ranges(octets, HEADER_OCTETS + ASK_HEAD.size, "ask")
+    asked_epoch, settled = ASK_HEAD.unpack_from(octets, HEADER_OCTETS)
+    if ranges and ranges[0][0] < settled:
+        raise Malformed("ask")
+    return asked_epoch, settled, ranges
+
+
+def gone_body(why: Why, ranges: Sequence[tuple[int, int]]) -> bytes:
+    """The body of a gone of at most MAX_RANGES half-open ranges."""
+    return GONE_HEAD.pack(why) + b"".join([RANGE.pack(*one) for one in ranges])
+
+
+def parse_gone(octets: bytes | memoryview) -> tuple[Why, list[tuple[int, int]]]:
+    """Why, and the ranges of a gone *frame*.  Raises Malformed."""
+    ranges = _ranges(octets, HEADER_OCTETS + GONE_HEAD.size, "gone")
+    (why,) = GONE_HEAD.unpack_from(octets, HEADER_OCTETS)
+    if why not in _WHYS:
+        raise Malformed("gone")
+    return Why(why), ranges
+
+
+_WHYS = frozenset(Why)
+
+
+def _ranges(octets: bytes | memoryview, offset: int, what: str) -> list[tuple[int, int]]:
+    """Ascending, disjoint, not empty; from ``offset`` to the end."""
+    size = len(octets) - offset
+    if size < 0 or size % RANGE.size or size > MAX_RANGES * RANGE.size:
+        raise Malformed(what)
+    ranges = list(RANGE.iter_unpack(octets[offset:]))
+    before = -1
+    for first, end in ranges:
+        if not before < first < end <= MAX_SEQUENCE:
+            raise Malformed(what)
+        before = end
+    return ranges
+
+
 def is_node_name(node: object) -> bool:
     """Whether it is a string of 1 to 255 printable characters: it is going to be shown to people."""
     return isinstance(node, str) and 1 <= len(node) <= 255 and node.isprintable()
@@ -130,16 +195,23 @@ class Hello:
         node: the name given to ``twinlink.open``.
         heard: epochs of the sessions this node hears; being in it means that the way to this node works.
         flows: the next sequence number of each flow that this node has sent on.
+        repairs: whether this node asks for what it misses, and sends again what it is asked for.
+        detect: flows on which it does not.
     """
 
     node: str
     heard: frozenset[int]
     flows: dict[str, int]
+    repairs: bool = False
+    detect: frozenset[str] = frozenset()
 
     def encode(self) -> bytes:
         """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
         heard = [f"{epoch:016x}" for epoch in sorted(self.heard)]
-        return json.dumps({"node": self.node, "heard": heard, "flows": self.flows}, separators=(",", ":")).encode()
+        members: dict[str, Any] = {"node": self.node, "heard": heard, "flows": self.flows}
+        if self.repairs:
+            members |= {"repairs": True, "detect": sorted(self.detect)}
+        return json.dumps(members, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, body: bytes | memoryview) -> "Hello":
@@ -149,11 +221,14 @@ class Hello:
         try:
             fields: dict[str, Any] = json.loads(bytes(body))
             node, flows = fields["node"], fields["flows"]
+            repairs, detect = fields.get("repairs", False), frozenset(fields.get("detect", ()))
             heard = frozenset(int(epoch, 16) for epoch in fields["heard"] if _EPOCH.fullmatch(epoch))
             if len(heard) != len(fields["heard"]) or not is_node_name(node):
                 raise Malformed("hello")
             if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in flows.values()):
                 raise Malformed("hello")
+            if type(repairs) is not bool or not all(isinstance(flow, str) for flow in detect):
+                raise Malformed("hello")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Malformed("hello") from None
-        return cls(node, heard, flows)
+        return cls(node, heard, flows, repairs, detect)

@@ -1,14 +1,17 @@
-"""Outgoing: sent = acknowledged + outstanding + lost, and the window, at any time."""
+"""Outgoing: sent = acknowledged + outstanding + lost + conflated at any time; what is kept, under way, asked for."""
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from twinlink.outgoing import MAX_IN_FLIGHT, SLACK_OCTETS, Outgoing
+from twinlink.outgoing import KEEPING_OCTETS, MAX_IN_FLIGHT, SLACK_OCTETS, Outgoing
 from twinlink.ranges import RangeSet
+from twinlink.wire import REFUSED, Kind, Why, frame
 
-WINDOW = 1024 * 1024
+WINDOW = 300_000
+RETENTION = 2 * WINDOW
+TRANSIT = 50_000
 PEERS = st.integers(1, 3)
 
 
@@ -16,152 +19,253 @@ def numbers(ranges: RangeSet | None) -> set[int]:
     return {number for first, end in ranges or () for number in range(first, end)}
 
 
+def send(core: Outgoing, size: int, now: int = 1) -> bool:
+    return core.send(frame(Kind.DATA, 7, core.next, now, bytes(size)), now)
+
+
 def acknowledge(core: Outgoing, epoch: int, sequences: list[int], now: int = 10) -> list[int]:
     acks = core.acknowledge(epoch, [(sequence, 1, 2) for sequence in sequences], 3, 4, now)
     return [ack.sequence for ack in acks]
 
 
+def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
+    """All of the backlog that may go now: numbers of messages, announcements of what is gone."""
+    out: list[int | tuple[Why, list[tuple[int, int]]]] = []
+    while (one := core.take()) is not None:
+        why, what = one
+        out.append(int.from_bytes(what[16:24]) if why is None else (why, what))
+    return out
+
+
 class Sending(RuleBasedStateMachine):
-    """Every message's fate is followed one by one: who still owes an ack for it."""
+    """Every message's fate is followed one by one: who still owes an ack for it, and whether it was handed over."""
+
+    overflow = "block"
 
     def __init__(self) -> None:
         super().__init__()
-        self.core = Outgoing("flow", WINDOW)
+        self.core = Outgoing("flow", WINDOW, RETENTION, TRANSIT, overflow=self.overflow)  # type: ignore[arg-type]
         self.up: set[int] = set()
-        self.owed: list[set[int]] = []  # of each message; empty: settled
-        self.acknowledged: set[int] = set()
-        self.reported: set[int] = set()  # as lost, by what the methods return
+        self.absent: set[int] = set()
         self.sizes: list[int] = []
-        self.biggest = 0
+        self.owed: dict[int, set[int]] = {}
+        self.acknowledged: set[int] = set()
+        self.reported: set[int] = set()
+        self.handed_over: list[int] = []  # first transmissions
 
-    @rule(size=st.sampled_from([0, 1, 1000, 100_000, WINDOW, 2 * WINDOW]))
+    def note_losses(self) -> set[int]:
+        lost = set()
+        for ranges in self.core.take_losses().values():
+            lost |= numbers(ranges)
+        assert not lost & (self.reported - self.acknowledged)
+        self.reported |= lost
+        for sequence in lost:
+            self.owed.pop(sequence, None)
+        return lost
+
+    @rule(size=st.sampled_from([0, 1, 1000, 40_000, 40_000, WINDOW, 3 * WINDOW]))
     def send(self, size: int) -> None:
         if not self.core.fits(size):
-            assert self.core.in_flight_octets + size > WINDOW
+            assert self.overflow == "block"
+            assert self.core.kept_octets + size + KEEPING_OCTETS > RETENTION
             return
-        assert self.core.send(size, 1) == len(self.owed)
-        self.owed.append(set(self.up))
+        sequence, everybody = self.core.next, self.up | self.absent
+        direct = send(self.core, size)
         self.sizes.append(size)
-        self.biggest = max(self.biggest, size)
-        if not self.up:
-            self.reported.add(len(self.owed) - 1)
+        self.note_losses()
+        if everybody and sequence in self.core.awaited:
+            self.owed[sequence] = set(everybody)
+        if direct and everybody:
+            self.handed_over.append(sequence)
+        for gone in set(self.owed) - self.core.awaited.keys():
+            assert self.overflow == "latest"  # conflated
+            del self.owed[gone]
 
-    @precondition(lambda self: self.owed)
+    @rule()
+    def hand_over(self) -> None:
+        for one in taken(self.core):
+            if isinstance(one, int) and one not in self.handed_over:
+                self.handed_over.append(one)
+
+    @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())
     def ack(self, epoch: int, data: st.DataObject) -> None:
-        sequences = data.draw(st.lists(st.integers(0, len(self.owed) + 3), max_size=10))
+        sequences = data.draw(st.lists(st.integers(0, len(self.sizes) + 3), max_size=10))
         expected, was_lost = [], numbers(self.core.lost)
         for sequence in sequences:
-            if sequence < len(self.owed) and sequence not in self.acknowledged and sequence in was_lost:
+            if sequence in was_lost - self.acknowledged:
                 self.acknowledged.add(sequence)  # after all
-                self.owed[sequence].clear()
-            elif sequence < len(self.owed) and epoch in self.owed[sequence] and sequence not in was_lost:
-                self.owed[sequence].remove(epoch)
+            elif epoch in self.owed.get(sequence, set()):
                 expected.append(sequence)
-                if not self.owed[sequence]:
-                    self.acknowledged.add(sequence)
+                self.settle(epoch, sequence)
         assert acknowledge(self.core, epoch, sequences) == expected
+
+    def settle(self, epoch: int, sequence: int) -> None:
+        self.owed[sequence].discard(epoch)
+        if not self.owed[sequence]:
+            del self.owed[sequence]
+            self.acknowledged.add(sequence)
+
+    @precondition(lambda self: self.up)
+    @rule(data=st.data())
+    def ask(self, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.up)))
+        settled = data.draw(st.integers(0, self.core.unsent))
+        missing = data.draw(st.sets(st.integers(settled, self.core.unsent + 2), max_size=8))
+        ranges = list(RangeSet((number, number + 1) for number in missing))
+        expected = [sequence for sequence in sorted(self.owed) if sequence < settled and epoch in self.owed[sequence]]
+        acks = self.core.asked(epoch, settled, ranges, 3, 4, 5)
+        assert [ack.sequence for ack in acks] == expected
+        for sequence in expected:
+            self.settle(epoch, sequence)
 
     @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
     def consume(self, epoch: int, consumed: int) -> None:
-        lost = numbers(self.core.consume(epoch, consumed))
-        assert all(self.owed[sequence] == {epoch} and sequence < consumed for sequence in lost)
-        assert not lost & self.reported - self.acknowledged
-        self.reported |= lost
+        self.core.consume(epoch, consumed)
+        assert self.note_losses() == set()  # who asks for what is missing loses nothing by going on
 
     @rule(epoch=PEERS)
     def peer_up(self, epoch: int) -> None:
-        self.core.peer_up(epoch)
+        self.core.peer_up(epoch, repairs=True)
+        self.absent.discard(epoch)
         self.up.add(epoch)
 
-    @rule(epoch=PEERS)
-    def peer_down(self, epoch: int) -> None:
-        unsettled = set(range(len(self.owed))) - self.acknowledged - numbers(self.core.lost)
-        lost = numbers(self.core.peer_down(epoch))
+    @precondition(lambda self: self.up)
+    @rule(data=st.data(), may_return=st.booleans())
+    def peer_down(self, data: st.DataObject, may_return: bool) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.up)))
         self.up.discard(epoch)
-        assert lost == {sequence for sequence in unsettled if self.owed[sequence] == {epoch}}
-        for sequence in unsettled - lost:
-            self.owed[sequence].discard(epoch)
-        self.reported |= lost
+        self.core.peer_down(epoch, "went", may_return)
+        if may_return:
+            self.absent.add(epoch)
+            assert self.note_losses() == set()
+        else:
+            self.lose_all_of(epoch)
+
+    @precondition(lambda self: self.absent)
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.absent)))
+        self.absent.discard(epoch)
+        self.core.forget(epoch, "gone for good")
+        self.lose_all_of(epoch)
+
+    def lose_all_of(self, epoch: int) -> None:
+        expected = {sequence for sequence, waiting in self.owed.items() if waiting == {epoch}}
+        for waiting in self.owed.values():
+            waiting.discard(epoch)
+        assert self.note_losses() == expected
 
     @rule()
     def everybody_catches_up(self) -> None:
-        for epoch in self.up:
-            unsettled = set(range(len(self.owed))) - self.acknowledged - numbers(self.core.lost)
-            acknowledge(self.core, epoch, sorted(unsettled))
-            for sequence in unsettled:
-                if epoch in self.owed[sequence]:
-                    self.owed[sequence].remove(epoch)
-                    if not self.owed[sequence]:
-                        self.acknowledged.add(sequence)
-            self.reported |= numbers(self.core.consume(epoch, len(self.owed)))
-        assert self.core.in_flight_octets == 0
-        assert not self.core.awaited
-        assert self.core.fits(WINDOW)
+        """With patience everything kept for those who are up gets through, whatever was asked for before."""
+        while self.up:
+            before = self.core.stats() | {"unsent": self.core.unsent, "backlog": self.core.backlog}
+            self.hand_over()
+            for epoch in self.up:
+                there = [sequence for sequence in self.owed if sequence < self.core.unsent]
+                acknowledge(self.core, epoch, there)
+                for sequence in there:
+                    self.settle(epoch, sequence) if epoch in self.owed[sequence] else None
+                self.core.consume(epoch, self.core.unsent)
+            if before == self.core.stats() | {"unsent": self.core.unsent, "backlog": self.core.backlog}:
+                break
+        if self.up:
+            assert self.core.unsent == self.core.next
+            assert not self.core.backlog
+            assert self.core.in_flight_octets == 0
+            assert not any(waiting & self.up for waiting in self.owed.values())
+        self.note_losses()
 
     @invariant()
     def the_account_is_right(self) -> None:
         stats = self.core.stats()
-        assert stats["sent"] == stats["acknowledged"] + stats["outstanding"] + stats["lost"] == len(self.owed)
+        accounted = stats["acknowledged"] + stats["outstanding"] + stats["lost"] + stats["conflated"]
+        assert stats["sent"] == accounted == len(self.sizes)
         assert stats["sent_octets"] == sum(self.sizes)
         assert stats["acknowledged"] == len(self.acknowledged)
-        lost, outstanding = numbers(self.core.lost), numbers(self.core.outstanding())
-        assert not lost & outstanding
-        assert lost == self.reported - self.acknowledged  # nothing is lost without having been reported
-        assert numbers(self.core.unreported) <= lost
-        assert 0 <= stats["in_flight_octets"] <= max(WINDOW, SLACK_OCTETS + self.biggest, self.biggest)
-        assert self.up or not outstanding
-        assert self.up or stats["in_flight_octets"] == 0
+        assert set(self.core.awaited) == set(self.owed)
+        assert list(self.core.awaited) == sorted(self.core.awaited)
+        assert numbers(self.core.lost) == self.reported - self.acknowledged
+        kept = sum(self.sizes[sequence] + KEEPING_OCTETS for sequence in self.owed)
+        assert stats["kept_octets"] == kept
+        assert kept <= RETENTION or len(self.owed) == 1
+        assert self.handed_over == sorted(self.handed_over)  # in order, and
+        assert len(self.handed_over) == len(set(self.handed_over))  # once
+        biggest = max(self.sizes, default=0)
+        assert 0 <= stats["in_flight_octets"] <= max(WINDOW, SLACK_OCTETS) + biggest
+        assert self.up or self.absent or not self.owed
 
 
-TestSending = Sending.TestCase
-TestSending.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+class DroppingOldest(Sending):
+    overflow = "drop-oldest"
+
+
+class DroppingNewest(Sending):
+    overflow = "drop-newest"
+
+
+class KeepingTheLatest(Sending):
+    overflow = "latest"
+
+
+TestSending, TestDroppingOldest = Sending.TestCase, DroppingOldest.TestCase
+TestDroppingNewest, TestKeepingTheLatest = DroppingNewest.TestCase, KeepingTheLatest.TestCase
+TestSending.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest.settings = settings(
+    max_examples=30, stateful_step_count=30, deadline=None
+)
 
 
 @pytest.fixture
 def core() -> Outgoing:
-    core = Outgoing("flow", WINDOW)
-    core.peer_up(1)
+    core = Outgoing("flow", WINDOW, RETENTION, TRANSIT)
+    core.peer_up(1, repairs=True)
     return core
 
 
-def test_a_window_full_of_tiny_messages_is_bounded(core: Outgoing) -> None:
-    while core.fits(0):
-        core.send(0, 1)
-    assert core.next == MAX_IN_FLIGHT
+def test_a_window_full_of_tiny_messages_is_bounded() -> None:
+    core = Outgoing("flow", WINDOW, 2**40)
+    core.peer_up(1, repairs=True)
+    while send(core, 0):
+        acknowledge(core, 1, [core.next - 1])
+    assert core.unsent == MAX_IN_FLIGHT
     core.consume(1, 1)
-    assert core.fits(0)
+    assert taken(core) == [MAX_IN_FLIGHT]
 
 
-def test_a_message_bigger_than_the_window_goes_alone(core: Outgoing) -> None:
+def test_a_message_bigger_than_everything_goes_alone(core: Outgoing) -> None:
     assert core.fits(10 * WINDOW)
-    core.send(10 * WINDOW, 1)
+    assert send(core, 10 * WINDOW)
     assert not core.fits(1)
-    core.consume(1, 1)
+    acknowledge(core, 1, [0])
     assert core.fits(1)
 
 
-def test_the_slowest_peer_holds_the_window_until_it_goes(core: Outgoing) -> None:
-    core.peer_up(2)
-    core.send(WINDOW, 1)
-    core.consume(1, 1)
-    assert not core.fits(1)
-    core.peer_down(2)
-    assert core.fits(1)
+def test_the_slowest_peer_holds_up_what_is_handed_over_until_it_goes(core: Outgoing) -> None:
+    core.peer_up(2, repairs=True)
+    assert send(core, TRANSIT)
+    acknowledge(core, 1, [0])
+    assert not send(core, 1)
+    assert taken(core) == []
+    core.peer_down(2, "silent", may_return=True)
+    assert taken(core) == [1]
 
 
 def test_a_late_peer_owes_nothing_for_what_was_sent_before(core: Outgoing) -> None:
-    core.send(10, 1)
-    core.peer_up(2)
+    send(core, 10)
+    core.peer_up(2, repairs=True)
     assert acknowledge(core, 2, [0]) == []
     assert acknowledge(core, 1, [0]) == [0]
     assert not core.awaited
 
 
-def test_what_a_peer_skipped_is_lost_even_when_another_answers_later(core: Outgoing) -> None:
+def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None:
+    core = Outgoing("flow", WINDOW, repair=False)
+    core.peer_up(1)
     core.peer_up(2)
     for _ in range(3):
-        core.send(10, 1)
+        send(core, 10)
     acknowledge(core, 1, [1, 2])
     core.consume(1, 3)  # peer 1 is past message 0 and never acknowledged it
     acknowledge(core, 2, [0, 1, 2])
@@ -170,17 +274,57 @@ def test_what_a_peer_skipped_is_lost_even_when_another_answers_later(core: Outgo
     assert numbers(core.lost) == {0}
 
 
+def test_who_returns_is_asked_what_it_misses_and_gets_the_rest_in_order(core: Outgoing) -> None:
+    for _ in range(3):
+        assert send(core, 10)
+    core.peer_down(1, "silent", may_return=True)
+    for _ in range(3):
+        assert not send(core, 10)
+    assert taken(core) == []
+    core.peer_up(1, repairs=True)
+    assert taken(core) == [(Why.EVICTED, []), 3, 4, 5]
+    assert [ack.sequence for ack in core.asked(1, 1, [(1, 3)], 5, 6, 7)] == [0]  # it was there, its ack was not
+    assert taken(core) == [1, 2]
+    assert acknowledge(core, 1, [1, 2, 3, 4, 5]) == [1, 2, 3, 4, 5]
+    assert core.stats()["repaired"] == 2
+
+
+def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
+    core.peer_down(1, "silent", may_return=True)
+    for _ in range(30):
+        send(core, 100_000)
+    first = next(iter(core.awaited))
+    assert numbers(core.lost) == set(range(first)) != set()
+    core.peer_up(1, repairs=True)
+    assert taken(core)[0] == (Why.EVICTED, [(0, first)])
+
+
+def test_what_is_refused_is_lost(core: Outgoing) -> None:
+    send(core, 10)
+    core.acknowledge(1, [(0, 1, REFUSED)], 3, 4, 5)
+    assert numbers(core.lost) == {0}
+
+
+def test_an_ask_for_everything_there_is_is_bounded(core: Outgoing) -> None:
+    for _ in range(3):
+        send(core, 10)
+    core.asked(1, 0, [(0, 2**63 - 1)], 3, 4, 5)
+    assert taken(core) == [0, 1, 2]
+
+
 def test_strangers_leave_no_trace(core: Outgoing) -> None:
     before = core.stats()
     for epoch in range(100, 400):
         acknowledge(core, epoch, [0, 1, 2**64 - 1])
         core.consume(epoch, 2**64 - 1)
+        core.asked(epoch, 2**63, [(2**63, 2**63 + 1)], 3, 4, 5)
     assert core.stats() == before
+    assert not core.backlog
 
 
 def test_round_trip_and_offset(core: Outgoing) -> None:
     for number in range(100):
-        core.send(1, 1000 * number)
+        send(core, 1, 1000 * number)
         # peer's clock 500 ahead, 20 there, 5 in the peer, 30 back
         t1 = 1000 * number
         core.acknowledge(1, [(number, t1, t1 + 520)], t1 + 525, t1 + 55, t1 + 55)

@@ -40,12 +40,13 @@ class Peers(RuleBasedStateMachine):
         answer, changes = self.table.hello(epoch, Hello(node, heard, {}), self.now)
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
+        assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
         for other, (name, at) in list(self.heard.items()):
             if name == node and other != epoch and self.now - at > RESTART_NS:
                 del self.heard[other]
                 assert other not in self.up
         self.heard[epoch] = (node, self.now)
-        assert (epoch in self.up) == (hears_us or epoch in before)
+        assert (epoch in self.up) == hears_us
         assert answer == (not hears_us or epoch not in before)  # answered until both sides know
 
     @rule(epoch=EPOCHS)

@@ -8,7 +8,21 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from twinlink.wire import Hello, Kind, ack_body, check, frame, parse, parse_ack
+from twinlink.wire import (
+    REFUSED,
+    Hello,
+    Kind,
+    Why,
+    ack_body,
+    ask_body,
+    check,
+    frame,
+    gone_body,
+    parse,
+    parse_ack,
+    parse_ask,
+    parse_gone,
+)
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
 EPOCH, PEER = 0x0123456789ABCDEF, 0xFEDCBA9876543210
@@ -26,7 +40,7 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         "sent_ns": str(sent_ns),
     }
     body = octets[32:]
-    if kind is Kind.DATA:
+    if kind in {Kind.DATA, Kind.AGAIN}:
         description["payload_hex"] = body.hex()
     elif kind is Kind.ACK:
         acked_epoch, consumed, records = parse_ack(octets)
@@ -34,6 +48,13 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         description["records"] = [
             dict(zip(("sequence", "t1_ns", "t2_ns"), map(str, record), strict=True)) for record in records
         ]
+    elif kind is Kind.ASK:
+        asked_epoch, settled, missing = parse_ask(octets)
+        description["asked_epoch"], description["settled"] = f"{asked_epoch:016x}", str(settled)
+        description["missing"] = [[str(first), str(end)] for first, end in missing]
+    elif kind is Kind.GONE:
+        why, gone = parse_gone(octets)
+        description["why"], description["gone"] = why.name.lower(), [[str(first), str(end)] for first, end in gone]
     elif kind is Kind.HELLO:
         description["body"] = json.loads(body)
         Hello.decode(body)
@@ -43,11 +64,17 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
 def composed(description: dict[str, Any]) -> bytes:
     """The frame that a description is of; a hello in the compact form that twinlink writes."""
     kind = Kind[description["kind"].upper()]
-    if kind is Kind.DATA:
+    if kind in {Kind.DATA, Kind.AGAIN}:
         body = bytes.fromhex(description["payload_hex"])
     elif kind is Kind.ACK:
         records = [(int(r["sequence"]), int(r["t1_ns"]), int(r["t2_ns"])) for r in description["records"]]
         body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
+    elif kind is Kind.ASK:
+        missing = [(int(first), int(end)) for first, end in description["missing"]]
+        body = ask_body(int(description["asked_epoch"], 16), int(description["settled"]), missing)
+    elif kind is Kind.GONE:
+        gone = [(int(first), int(end)) for first, end in description["gone"]]
+        body = gone_body(Why[description["why"].upper()], gone)
     elif kind is Kind.HELLO:
         body = json.dumps(description["body"], separators=(",", ":")).encode()
     else:
@@ -61,6 +88,8 @@ def good() -> dict[str, tuple[str, bytes]]:
     record = (41, SENT_NS, SENT_NS + 870_000)
     later = [(42 + n, SENT_NS + n * 500_000, SENT_NS + 870_000 + n * 500_000) for n in range(3)]
     hello = Hello("gnb-1", frozenset([PEER]), {"spectrum": 41, "telemetry": 0}).encode()
+    repairing = Hello("gnb-1", frozenset([PEER]), {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
+    refused = (45, SENT_NS, REFUSED)
     extended = b'{"node":"gnb-1","heard":[],"flows":{},"some-later-version":[1,2,3]}'
     return {
         "data": ("traffic/spectrum", frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))),
@@ -69,7 +98,17 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS + 900_000, ack_body(EPOCH, 41, [record]))),
         "ack-batch": ("ack/spectrum", frame(Kind.ACK, PEER, 8, SENT_NS + 2_000_000, ack_body(EPOCH, 42, later))),
         "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
+        "ack-refused": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
+        "again": ("traffic/spectrum", frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16)))),
+        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(38, 39), (41, 44)]))),
+        "ask-nothing": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 44, []))),
+        "gone": (
+            "traffic/spectrum",
+            frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(38, 39), (41, 43)])),
+        ),
+        "gone-nothing": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, []))),
         "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, hello)),
+        "hello-repairing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, repairing)),
         "hello-with-more": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, extended)),
         "bye": ("traffic/_link", frame(Kind.BYE, EPOCH, 0, SENT_NS, b"")),
     }
@@ -82,11 +121,13 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "truncated": (topic, data[:31]),
         "magic": (topic, b"LT" + data[2:]),
         "version": (topic, data[:2] + b"\x02" + data[3:]),
-        "kind": (topic, data[:3] + b"\x05" + data[4:]),
+        "kind": (topic, data[:3] + b"\x09" + data[4:]),
         "length": (topic, data + b"one too many"),
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
+        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39)]))),
+        "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
         "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, b'{"node":"gnb-1","heard":["1"],"flows":{}}')),
     }
 

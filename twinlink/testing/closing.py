@@ -66,11 +66,11 @@ class Closing(Conformance):
 
     @pytest.mark.parametrize("waiting_in", ["receive", "iteration", "events", "flush", "wait_ready", "send"])
     def test_while_another_thread_waits(self, opening: Open, foreign: MakeForeign, waiting_in: str) -> None:
-        link = opening("listen", window=1024 * 1024, send_timeout=60.0)
+        link = opening("listen", retention=1024 * 1024, send_timeout=60.0)
         if waiting_in != "wait_ready":
             foreign().meet(link)
         if waiting_in in ("flush", "send"):
-            link.sender("flow").send(bytes(1024 * 1024))  # nobody will acknowledge it
+            link.sender("flow").send(bytes(1_000_000))  # nobody will acknowledge it
         entered = threading.Event()
         waits: dict[str, Callable[[], Any]] = {
             "receive": lambda: link.receiver("flow").receive(),
@@ -78,7 +78,7 @@ class Closing(Conformance):
             "events": lambda: list(link.events())[:0],
             "flush": lambda: link.sender("flow").flush(60),
             "wait_ready": lambda: link.wait_ready(60),
-            "send": lambda: link.sender("flow").send(bytes(1000)),
+            "send": lambda: link.sender("flow").send(bytes(100_000)),
         }
 
         def wait() -> Any:

@@ -48,6 +48,7 @@ class Transport(ABC):
 
     options_class: ClassVar[type[Options]] = Options
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
+    direct_octets: ClassVar[int] = 8 * 1024 * 1024  # of a flow, so much may be under way before the link holds it back
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint

@@ -17,9 +17,10 @@ from ..errors import TransportError
 from ..wire import HELLO_TOPIC
 from .base import Frame, Options, Transport, in_use
 
-# Zenoh hands every message from a reading to a writing thread pool.  With both on one thread a round trip takes a
-# fifth less on two cores.  Safe here because nothing blocks that thread: the receiving channel is never full.
-# A ZENOH_RUNTIME in the environment wins.
+# Zenoh reads and writes on separate thread pools.  With both on one thread a round trip takes a fifth less on two
+# cores, but when a connection dies without a word, Zenoh 1.10 waits on that thread, for 10 s, for tasks that only it
+# could end: nobody is served meanwhile.  Only for two hosts whose connection does not break; a ZENOH_RUNTIME in the
+# environment wins.
 ONE_IO_THREAD = "(rx: (worker_threads: 1), tx: (handover: rx))"
 TICK_S = 0.05
 POLL_S = 0.0005
@@ -33,11 +34,13 @@ class ZenohOptions(Options):
 
     shared_memory: bool = False  # payloads of 3072 octets and more bypass TCP between peers on one host
     data_queue: int = 16  # batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB
-    lease_ms: int = 4000  # silence after which Zenoh gives a connection up
-    block_before_close_ms: int = 5000  # a peer that takes nothing for this long is disconnected
-    one_io_thread: bool = True  # see ONE_IO_THREAD; for the whole process, from its first Zenoh session on
+    lease_ms: int = 2000  # silence after which Zenoh gives a connection up
+    block_before_close_ms: int = 700  # a peer that takes nothing for this long is disconnected, and returns if it can
+    drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
+    one_io_thread: bool = False  # see ONE_IO_THREAD; for the whole process, from its first Zenoh session on
     reconnect_ms: int = 50
-    reconnect_max_ms: int = 400
+    reconnect_max_ms: int = 50  # always the same
+    open_timeout_ms: int = 250  # four round trips must fit; TCP itself would try again after 1, 3, 7 s
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
     os_receive_buffer: int = 0
 
@@ -47,6 +50,7 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
+    direct_octets = 5 * 256 * 1024  # what its data queue and the socket hold without making the sender wait
 
     def open(self) -> None:
         self._publishers: dict[bytes, zenoh.Publisher] = {}
@@ -87,7 +91,7 @@ class ZenohTransport(Transport):
             "period_increase_factor": 1.5,
         }
         queues = {
-            name: options.data_queue if name.startswith("data") else 2
+            name: options.data_queue if name in {"data", "interactive_high"} else 2
             for name in (
                 "control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low",
                 "background",
@@ -104,10 +108,13 @@ class ZenohTransport(Transport):
             "listen/exit_on_failure": True,
             "scouting/multicast/enabled": False,
             "scouting/gossip/enabled": False,
+            "transport/unicast/open_timeout": options.open_timeout_ms,
+            "transport/unicast/accept_timeout": options.open_timeout_ms,
             "transport/shared_memory/enabled": options.shared_memory,
             "transport/link/tx/lease": options.lease_ms,
             "transport/link/tx/queue/size": queues,
             "transport/link/tx/queue/congestion_control/block/wait_before_close": options.block_before_close_ms * 1000,
+            "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
             "transport/link/rx/max_message_size": self.max_frame + 4096,
         }
         if options.os_send_buffer:
@@ -123,14 +130,13 @@ class ZenohTransport(Transport):
         with self._publishers_lock:
             if topic not in self._publishers:
                 control = zenoh.CongestionControl
+                data = topic.startswith(b"traffic/") and topic != HELLO_TOPIC
                 self._publishers[topic] = self._session.declare_publisher(
                     topic.decode(),
                     reliability=zenoh.Reliability.RELIABLE,
-                    # A hello that finds the queue full can go: the next one comes, and nobody must wait for it.
-                    congestion_control=control.DROP if topic == HELLO_TOPIC else control.BLOCK,
-                    priority=zenoh.Priority.DATA
-                    if topic.startswith(b"traffic/") and topic != HELLO_TOPIC
-                    else zenoh.Priority.INTERACTIVE_HIGH,
+                    # The thread that receives must not wait for a peer that takes nothing.
+                    congestion_control=control.BLOCK if data else control.DROP,
+                    priority=zenoh.Priority.DATA if data else zenoh.Priority.INTERACTIVE_HIGH,
                     express=False,  # a message alone in a batch occupies 64 KiB at the receiver, and is no quicker
                     allowed_destination=zenoh.Locality.REMOTE,  # our own subscriber matches the key expression too
                 )

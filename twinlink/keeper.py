@@ -1,0 +1,59 @@
+"""The thread that keeps a link's appointments: hellos on time whatever the application does, and the backlog.
+
+It receives nothing.  A handler may block and a transport may hold up bulk data: the peers still hear from us.
+"""
+
+import logging
+import threading
+import time
+
+from .peers import HELLO_NS, SEARCH_NS
+from .reception import Reception
+from .wire import Kind
+
+logger = logging.getLogger("twinlink")
+
+
+class Keeper:
+    """Runs from its making until `stop`."""
+
+    def __init__(self, node: str, reception: Reception) -> None:
+        self._reception = reception
+        self._stopping = False
+        self._next_hello_at = time.monotonic()
+        self._work = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-keeper", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is a backlog, or room for it."""
+        self._work.set()
+
+    def stop(self) -> None:
+        """Nothing more will be said; a transport that is being waited for is not."""
+        self._stopping = True
+        self._work.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Return when it has ended."""
+        self._thread.join(timeout_s)
+
+    def _has_to_stop(self) -> bool:
+        return self._stopping or time.monotonic() >= self._next_hello_at
+
+    def _run(self) -> None:
+        reception = self._reception
+        while not self._stopping:
+            try:
+                if time.monotonic() >= self._next_hello_at:
+                    self._next_hello_at = time.monotonic() + (HELLO_NS if reception.up else SEARCH_NS) / 1e9
+                    reception.say(Kind.HELLO)
+                    for sender in list(reception.senders.values()):
+                        sender.ask_if_stuck()
+                self._work.clear()
+                for sender in list(reception.senders.values()):
+                    sender.hand_over(self._has_to_stop)
+            except Exception:  # a transport that failed: the peers still count on us
+                logger.exception("the keeper of a link was interrupted; it goes on")
+                time.sleep(SEARCH_NS / 1e9)
+            self._work.wait(max(0.0, self._next_hello_at - time.monotonic()))

@@ -1,0 +1,83 @@
+"""The receiving side's repair of one sender session on one flow: what is held until what is missing has come."""
+
+from collections.abc import Iterator, Sequence
+
+from .message import Message
+from .ranges import RangeSet
+
+
+class Reassembly:
+    """Begins with a gap and ends when everything below ``end`` has been released, in order and once.
+
+    Attributes:
+        due: the next number to be released.
+        end: one more than the highest number known to have been sent.
+        missing: neither here nor given up.
+    """
+
+    def __init__(self, due: int) -> None:
+        self.due = due
+        self.end = due
+        self.missing = RangeSet()
+        self._held: dict[int, Message] = {}
+        self._gone = RangeSet()  # given up, not released yet
+        self._conflated = RangeSet()  # of them: replaced by a newer message
+
+    def expect(self, end: int) -> tuple[int, int] | None:
+        """Everything below ``end`` has been sent; returns the range that is now found missing."""
+        if end <= self.end:
+            return None
+        found = (self.end, end)
+        self.missing.add(*found)
+        self.end = end
+        return found
+
+    def hold(self, message: Message) -> bool:
+        """Take in a message below ``end``; False when it has come, or been given up, before."""
+        if not self.missing.remove(message.sequence):
+            return False
+        self._held[message.sequence] = message
+        return True
+
+    def give_up(self, ranges: Sequence[tuple[int, int]], conflated: bool) -> None:
+        """These will not come."""
+        for first, end in ranges:
+            for gone in self.missing.take(first, end):
+                self._gone.add(*gone)
+                if conflated:
+                    self._conflated.add(*gone)
+
+    def give_up_all(self) -> None:
+        """Nothing more will come."""
+        self.give_up([(self.due, self.end)], conflated=False)
+
+    def release(self) -> Iterator[Message | tuple[int, int, bool]]:
+        """What is due: messages, and ranges ``(first, end, conflated)`` that were given up, in order."""
+        while self.due < self.end:
+            message = self._held.pop(self.due, None)
+            if message is not None:
+                self.due += 1
+                yield message
+                continue
+            gone = self._gone.first_range()
+            if gone is None or gone[0] != self.due:
+                return
+            first, end = gone
+            replaced = self._conflated.first_range()
+            conflated = replaced is not None and replaced[0] == first
+            if replaced is not None:  # a range that is partly conflated is released in parts
+                end = replaced[1] if conflated else min(end, replaced[0])
+            self._gone.take(first, end)
+            self._conflated.take(first, end)
+            self.due = end
+            yield first, end, conflated
+
+    @property
+    def held(self) -> int:
+        """How many messages wait here."""
+        return len(self._held)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything has been released."""
+        return self.due == self.end
