@@ -309,7 +309,7 @@ def test_a_twin_that_takes_nothing_holds_up_neither_indications_nor_blocks(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
     """The window fills, observations are dropped and counted, and a decision still gets through."""
-    count = 400
+    count = 1200
     port_link = twin[0]
     port_link.receiver("spectrum")  # claimed, never read
     with Agent(endpoints) as agent:

@@ -56,7 +56,8 @@ def run(given: argparse.Namespace) -> int:
                 watch.tell()
                 if given.interval:
                     stop.wait(given.interval)
-            sender.flush(timeout=given.timeout)
+            # Asked to end while nobody is there: nobody is waited for.
+            sender.flush(timeout=given.timeout if link.peers() or not stop.requested else 0)
         except (twinlink.AckTimeout, twinlink.SendTimeout) as error:
             problem = str(error)
         watch.tell()
