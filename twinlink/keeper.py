@@ -11,6 +11,9 @@ from .peers import HELLO_NS, SEARCH_NS
 from .reception import Reception
 from .wire import Kind
 
+# All that may be ahead of a message of high priority, however fast the link is: one message of 1 MiB.
+BESIDE_URGENT_OCTETS = 1024 * 1024
+
 logger = logging.getLogger("twinlink")
 
 
@@ -38,6 +41,13 @@ class Keeper:
         """Return when it has ended."""
         self._thread.join(timeout_s)
 
+    def _look_after(self) -> None:
+        senders = list(self._reception.senders.values())
+        normal = sum(sender.priority == "normal" for sender in senders)
+        share = BESIDE_URGENT_OCTETS // normal if 0 < normal < len(senders) else None
+        for sender in senders:
+            sender.look_after(share if sender.priority == "normal" else None)
+
     def _has_to_stop(self) -> bool:
         return self._stopping or time.monotonic() >= self._next_hello_at
 
@@ -48,8 +58,7 @@ class Keeper:
                 if time.monotonic() >= self._next_hello_at:
                     self._next_hello_at = time.monotonic() + (HELLO_NS if reception.up else SEARCH_NS) / 1e9
                     reception.say(Kind.HELLO)
-                    for sender in list(reception.senders.values()):
-                        sender.ask_if_stuck()
+                    self._look_after()
                 self._work.clear()
                 for sender in list(reception.senders.values()):
                     sender.hand_over(self._has_to_stop)

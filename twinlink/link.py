@@ -22,7 +22,7 @@ from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
-from .sender import Sender
+from .sender import Priority, Sender
 from .transports import Transport
 from .wire import FLOW_NAME, Kind
 
@@ -99,6 +99,7 @@ class Link:
         on_ack: Callable[[Ack], None] | None = None,
         reliability: Literal["repair", "detect"] | None = None,
         overflow: Overflow | None = None,
+        priority: Priority | None = None,
     ) -> Sender:
         """The sending end of a flow; asking again gives the same one (and sets ``on_ack`` where given).
 
@@ -111,6 +112,9 @@ class Link:
                 (default) waits up to the link's ``send_timeout``, then raises SendTimeout; ``"drop-oldest"`` and
                 ``"drop-newest"`` drop and report; ``"latest"`` keeps only the newest of what waits to be handed to
                 the transport, for states of which only the last one counts.
+            priority: ``"high"`` for small messages that bulk data on other flows must not delay: beside such a flow
+                the others have at most 1 MiB under way.  The default is ``"normal"``, except for the flow called
+                ``control``.
 
         Raises:
             ConfigurationError: an argument cannot be used, or the flow has been opened with another choice.
@@ -119,6 +123,7 @@ class Link:
         _check_callable("on_ack", on_ack)
         _check_choice("reliability", reliability, get_args(Literal["repair", "detect"]))
         _check_choice("overflow", overflow, get_args(Overflow))
+        _check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
             sender = self.reception.senders.get(flow)
             if sender is None:
@@ -132,14 +137,17 @@ class Link:
                     repair=reliability != "detect",
                     overflow=overflow or "block",
                 )
-                sender = Sender(self, self._transport, core)
+                sender = Sender(self, self._transport, core, priority or ("high" if flow == "control" else "normal"))
+                if sender.priority == "high":
+                    self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)
                 self.reception.say(Kind.HELLO)  # peers learn of the flow before its first message
-            elif reliability not in {None, sender.reliability} or overflow not in {None, sender.overflow}:
-                raise ConfigurationError(
-                    f"flow {flow!r} has been opened with reliability={sender.reliability!r} and "
-                    f"overflow={sender.overflow!r}; that cannot be changed"
-                )
+            else:
+                for asked, is_now in (
+                    (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
+                ):  # fmt: skip
+                    if asked not in {None, is_now}:
+                        raise ConfigurationError(f"flow {flow!r} has been opened as {is_now!r}: it cannot be {asked!r}")
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender

@@ -44,6 +44,7 @@ class Outgoing:
 
     Attributes:
         unsent: the first number that has not been handed to the transport.
+        transit_limit: the ``transit`` of now.
         backlog: whether something waits to be handed over, or is being handed over out of the backlog.
         sent_again: asked for, handed over again, and not acknowledged yet.
         losses: lost since they were last reported, by reason.
@@ -54,7 +55,7 @@ class Outgoing:
         flow: str,
         window: int,
         retention: int = 64 * 1024 * 1024,
-        transit: int = 8 * 1024 * 1024,
+        transit: int = 2 * 1024 * 1024,
         *,
         repair: bool = True,
         overflow: Overflow = "block",
@@ -78,7 +79,7 @@ class Outgoing:
         self.losses: dict[str, RangeSet] = {}
         self.acks: dict[int, deque[Ack]] = {}  # the latest of each peer
         self.awaited: dict[int, Entry] = {}  # by ascending sequence
-        self._transit_limit = transit
+        self.transit_limit = transit
         self._transit: dict[int, int] = {}  # sequence -> octets: handed over, owed by somebody who is up
         self._transit_octets = 0
         self._again: dict[int, None] = {}  # asked for, in order
@@ -88,6 +89,7 @@ class Outgoing:
         self._in_flight: deque[tuple[int, int]] = deque()  # sequence, size
         self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
         self._up: frozenset[int] = frozenset()  # its keys
+        self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
         self._owing: frozenset[int] = frozenset()  # up and absent
@@ -143,8 +145,14 @@ class Outgoing:
             self._give_up(sequence, Why.CONFLATED)
 
     def _first_unsent(self) -> int | None:
-        """The first that waits to be handed over; passes what was given up."""
-        while self.unsent < self.next and self.unsent not in self.awaited:
+        """The first that waits to be handed over.
+
+        Passes what was given up, and, when others are up, what only absent peers owe: they ask for it when they return.
+        """
+        while self.unsent < self.next:
+            entry = self.awaited.get(self.unsent)
+            if entry is not None and (entry[1] & self._up or not self._up):
+                break
             self.unsent += 1
         return self.unsent if self.unsent < self.next else None
 
@@ -173,7 +181,7 @@ class Outgoing:
         """Whether the limits allow a payload of ``size`` octets to be handed over; a single one always may."""
         under_way, octets, count = self._transit_octets, self.in_flight_octets, len(self._in_flight)
         return (
-            (under_way + size <= self._transit_limit or not under_way)
+            (under_way + size <= self.transit_limit or not under_way)
             and (octets + size <= self.window or octets <= SLACK_OCTETS)
             and (count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES)
         )
@@ -201,10 +209,13 @@ class Outgoing:
             return why, ranges
         while self._again:
             sequence = next(iter(self._again))
-            frame = self.awaited[sequence][2]
+            _, waiting, frame = self.awaited[sequence]
             size = len(frame) - HEADER_OCTETS
+            if not waiting & self._up:  # who asked for it has gone
+                del self._again[sequence]
+                continue
             if sequence not in self._transit:
-                if self._transit_octets and self._transit_octets + size > self._transit_limit:
+                if self._transit_octets and self._transit_octets + size > self.transit_limit:
                     return None
                 self._transit[sequence] = size
                 self._transit_octets += size
@@ -285,17 +296,18 @@ class Outgoing:
         self._lose(sequence, sequence + 1, "the peer's application takes nothing on this flow")
 
     def asked(
-        self, epoch: int, settled: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+        self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
-        """Peer ``epoch`` is done with everything below ``settled``, and is to get the ``missing`` ranges again.
+        """Peer ``epoch`` is to get the ``missing`` ranges again, and has everything else below ``known``.
 
         Returns acks for those whose own ack did not come: how long they took is not known, only that they were there
         when the peer asked (T2 = T3), so they do not count for the delays.
         """
         acks = []
-        for sequence in self._kept_between(0, settled):
+        absent_there = RangeSet(missing)
+        for sequence in self._kept_between(0, known):
             entry = self.awaited[sequence]
-            if epoch in entry[1]:
+            if epoch in entry[1] and sequence not in absent_there:
                 t1_ns = HEADER.unpack_from(entry[2])[4]
                 self._acknowledged_by(epoch, sequence, entry)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
@@ -303,11 +315,15 @@ class Outgoing:
         for first, end in missing:
             low, high = first, min(end, self.unsent)
             for sequence in self._kept_between(low, high):
+                if epoch not in self.awaited[sequence][1]:
+                    continue  # it was sent before this peer joined, and is kept for another
                 self._will_not_come(low, sequence)
                 low = sequence + 1
                 self._again.setdefault(sequence)
             self._will_not_come(low, high)
         self.backlog = self.backlog or bool(self._again or self._unannounced)
+        if known >= self._returned.get(epoch, 0):
+            self._returned.pop(epoch, None)
         return acks
 
     def _will_not_come(self, first: int, end: int) -> None:
@@ -364,6 +380,7 @@ class Outgoing:
         self._peers_changed()
         self._free_window()
         if returns:
+            self._returned[epoch] = self.unsent
             self._unannounced.setdefault(Why.EVICTED, RangeSet())  # asks what is missing
             self.backlog = True
         self.backlog = self.backlog or self.unsent < self.next
@@ -374,6 +391,7 @@ class Outgoing:
     def peer_down(self, epoch: int, reason: str, may_return: bool = False) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it."""
         consumed = self._consumed.pop(epoch, None)
+        self._returned.pop(epoch, None)
         stays = may_return and epoch in self._repairing and consumed is not None
         self._repairing.discard(epoch)
         if not stays or consumed is None:
@@ -414,6 +432,13 @@ class Outgoing:
             self.in_flight_octets = 0
             self.backlog = False
 
+    def shortest_round_trip_ns(self) -> int:
+        """Of the latest acks of those who are up; 0 without any."""
+        recent = [
+            min(ack.rtt_ns for ack in islice(reversed(self.acks[epoch]), 64)) for epoch in self._up if self.acks[epoch]
+        ]
+        return max(recent, default=0)
+
     @property
     def absent(self) -> frozenset[int]:
         """Peers that fell silent and for whom messages are kept."""
@@ -445,6 +470,8 @@ class Outgoing:
         oldest = next(iter(self._transit), None)
         if oldest is None and self.unsent < self.next and self._in_flight:
             oldest = self._in_flight[0][0]
+        if oldest is None and self._returned:
+            oldest = -1
         before, self._oldest = self._oldest, oldest
         return bool(self._repairing) and oldest is not None and oldest == before
 

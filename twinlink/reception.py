@@ -327,11 +327,15 @@ class Reception:
                 self._send_ask(ack_topic, stream, [found])
         if ask_for_all:
             missing = list(stream.pending.missing) if stream.pending else []
-            self._send_ask(ack_topic, stream, missing[:MAX_RANGES])
+            known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else tracker.next
+            self._send_ask(ack_topic, stream, missing[:MAX_RANGES], known)
 
-    def _send_ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]]) -> None:
-        settled = stream.pending.due if stream.pending else stream.tracker.next
-        body = ask_body(stream.epoch, settled, missing)
+    def _send_ask(
+        self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int | None = None
+    ) -> None:
+        if known is None:
+            known = stream.pending.due if stream.pending else stream.tracker.next
+        body = ask_body(stream.epoch, known, missing)
         self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
 
     def _release(self, incoming: Incoming, stream: Stream) -> None:
@@ -360,13 +364,13 @@ class Reception:
         self.call_later(incoming.handler, message, incoming.flow)
 
     def _ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
-        asked_epoch, settled, missing = parse_ask(frame)
+        asked_epoch, known, missing = parse_ask(frame)
         if asked_epoch != self._epoch:
             return
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
-        self._hand_over(sender, sender.asked(epoch, settled, missing, t3_ns, _time_ns(), mono_ns))
+        self._hand_over(sender, sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns))
 
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from .message import Ack
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
 
+Priority = Literal["high", "normal"]
+
+NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full
+
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
 logger = logging.getLogger("twinlink")
@@ -29,11 +33,13 @@ class Sender:
 
     Attributes:
         flow: name of the flow.
+        priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
     """
 
-    def __init__(self, link: "Link", transport: Transport, core: Outgoing) -> None:
+    def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
         self.flow = core.flow
+        self.priority = priority
         self.on_ack: Callable[[Ack], None] | None = None
         self._link = link
         self._transport = transport
@@ -194,13 +200,13 @@ class Sender:
         return acks
 
     def asked(
-        self, epoch: int, settled: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+        self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in what a peer misses; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
             self.handing_over = self.on_ack is not None
-            acks = core.asked(epoch, settled, missing, t3_ns, t4_ns, t4_mono_ns)
+            acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
         if core.backlog:
             self._link.hand_over_backlog()
         return acks
@@ -223,10 +229,15 @@ class Sender:
             else:
                 self._transport.send(self._topic, what)
 
-    def ask_if_stuck(self) -> None:
-        """When acks do not come, ask the peers what they miss."""
+    def look_after(self, share: int | None) -> None:
+        """To be called four times a second: when acks do not come, ask the peers what they miss.
+
+        ``share`` is what this flow may have under way beside flows of high priority; None: there are none.
+        """
+        core = self._core
         with self._state:
-            stuck = self._core.stuck()
+            stuck = core.stuck()
+            core.transit_limit = share or self._transport.direct_octets + core.shortest_round_trip_ns() // NS_AN_OCTET
         if stuck:
             self._announce(Why.EVICTED, [])
 

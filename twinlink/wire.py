@@ -49,8 +49,8 @@ ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 64
 REFUSED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
 
-# An ask: every message of the data sender below ``settled`` has arrived or is given up; these ranges are missing.
-ASK_HEAD = struct.Struct("!QQ")  # asked epoch, settled
+# An ask: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
+ASK_HEAD = struct.Struct("!QQ")  # asked epoch, known
 # A gone: ranges of the sender's own messages that it will not send (any more), and why.  Its header's sequence is the
 # first that has not been sent: it travels behind all that were, so what is not there when it arrives is missing.
 GONE_HEAD = struct.Struct("!Q")  # reason
@@ -137,18 +137,16 @@ def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]
     return acked_epoch, consumed, records
 
 
-def ask_body(asked_epoch: int, settled: int, missing: Sequence[tuple[int, int]]) -> bytes:
+def ask_body(asked_epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> bytes:
     """The body of an ask for at most MAX_RANGES half-open ranges."""
-    return ASK_HEAD.pack(asked_epoch, settled) + b"".join([RANGE.pack(*one) for one in missing])
+    return ASK_HEAD.pack(asked_epoch, known) + b"".join([RANGE.pack(*one) for one in missing])
 
 
 def parse_ask(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int]]]:
-    """Asked epoch, settled and missing ranges of an ask *frame*.  Raises Malformed."""
+    """Asked epoch, known and missing ranges of an ask *frame*.  Raises Malformed."""
     ranges = _ranges(octets, HEADER_OCTETS + ASK_HEAD.size, "ask")
-    asked_epoch, settled = ASK_HEAD.unpack_from(octets, HEADER_OCTETS)
-    if ranges and ranges[0][0] < settled:
-        raise Malformed("ask")
-    return asked_epoch, settled, ranges
+    asked_epoch, known = ASK_HEAD.unpack_from(octets, HEADER_OCTETS)
+    return asked_epoch, known, ranges
 
 
 def gone_body(why: Why, ranges: Sequence[tuple[int, int]]) -> bytes:

@@ -110,11 +110,12 @@ class Sending(RuleBasedStateMachine):
     @rule(data=st.data())
     def ask(self, data: st.DataObject) -> None:
         epoch = data.draw(st.sampled_from(sorted(self.up)))
-        settled = data.draw(st.integers(0, self.core.unsent))
-        missing = data.draw(st.sets(st.integers(settled, self.core.unsent + 2), max_size=8))
+        known = data.draw(st.integers(0, self.core.unsent))
+        missing = data.draw(st.sets(st.integers(0, self.core.unsent + 2), max_size=8))
         ranges = list(RangeSet((number, number + 1) for number in missing))
-        expected = [sequence for sequence in sorted(self.owed) if sequence < settled and epoch in self.owed[sequence]]
-        acks = self.core.asked(epoch, settled, ranges, 3, 4, 5)
+        there = set(range(known)) - missing
+        expected = [sequence for sequence in sorted(self.owed) if sequence in there and epoch in self.owed[sequence]]
+        acks = self.core.asked(epoch, known, ranges, 3, 4, 5)
         assert [ack.sequence for ack in acks] == expected
         for sequence in expected:
             self.settle(epoch, sequence)
@@ -287,6 +288,17 @@ def test_who_returns_is_asked_what_it_misses_and_gets_the_rest_in_order(core: Ou
     assert taken(core) == [1, 2]
     assert acknowledge(core, 1, [1, 2, 3, 4, 5]) == [1, 2, 3, 4, 5]
     assert core.stats()["repaired"] == 2
+
+
+def test_who_returns_is_asked_until_it_has_answered(core: Outgoing) -> None:
+    send(core, 10)
+    core.peer_down(1, "silent", may_return=True)
+    assert not core.stuck()
+    core.peer_up(1, repairs=True)
+    assert taken(core) == [(Why.EVICTED, [])]
+    assert [core.stuck() for _ in range(4)] == [False, True, True, True]
+    assert [ack.sequence for ack in core.asked(1, 1, [], 3, 4, 5)] == [0]
+    assert not core.stuck()
 
 
 def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:

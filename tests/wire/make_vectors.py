@@ -49,8 +49,8 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
             dict(zip(("sequence", "t1_ns", "t2_ns"), map(str, record), strict=True)) for record in records
         ]
     elif kind is Kind.ASK:
-        asked_epoch, settled, missing = parse_ask(octets)
-        description["asked_epoch"], description["settled"] = f"{asked_epoch:016x}", str(settled)
+        asked_epoch, known, missing = parse_ask(octets)
+        description["asked_epoch"], description["known"] = f"{asked_epoch:016x}", str(known)
         description["missing"] = [[str(first), str(end)] for first, end in missing]
     elif kind is Kind.GONE:
         why, gone = parse_gone(octets)
@@ -71,7 +71,7 @@ def composed(description: dict[str, Any]) -> bytes:
         body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
     elif kind is Kind.ASK:
         missing = [(int(first), int(end)) for first, end in description["missing"]]
-        body = ask_body(int(description["asked_epoch"], 16), int(description["settled"]), missing)
+        body = ask_body(int(description["asked_epoch"], 16), int(description["known"]), missing)
     elif kind is Kind.GONE:
         gone = [(int(first), int(end)) for first, end in description["gone"]]
         body = gone_body(Why[description["why"].upper()], gone)
@@ -100,7 +100,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
         "ack-refused": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
         "again": ("traffic/spectrum", frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16)))),
-        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(38, 39), (41, 44)]))),
+        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 46, [(38, 39), (41, 44)]))),
         "ask-nothing": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 44, []))),
         "gone": (
             "traffic/spectrum",
@@ -126,7 +126,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
-        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39)]))),
+        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
         "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
         "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, b'{"node":"gnb-1","heard":["1"],"flows":{}}')),
     }

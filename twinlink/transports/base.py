@@ -48,7 +48,7 @@ class Transport(ABC):
 
     options_class: ClassVar[type[Options]] = Options
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
-    direct_octets: ClassVar[int] = 8 * 1024 * 1024  # of a flow, so much may be under way before the link holds it back
+    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # of a flow, so much may be under way before the link holds it back
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint
@@ -63,6 +63,9 @@ class Transport(ABC):
     @abstractmethod
     def send(self, topic: bytes, frame: bytes) -> None:
         """Hand a frame to everybody at the other end; in order, and without loss while they are connected."""
+
+    def prefer(self, topic: bytes) -> None:  # noqa: B027  (most transports have one queue for everything)
+        """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
     @abstractmethod
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:

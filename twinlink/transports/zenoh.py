@@ -55,6 +55,7 @@ class ZenohTransport(Transport):
     def open(self) -> None:
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._publishers_lock = threading.Lock()
+        self._preferred: set[bytes] = set()
         self._patience = 0  # ticks until a recv is ended
         self._closing = threading.Event()
         if self.options.one_io_thread:
@@ -136,7 +137,9 @@ class ZenohTransport(Transport):
                     reliability=zenoh.Reliability.RELIABLE,
                     # The thread that receives must not wait for a peer that takes nothing.
                     congestion_control=control.BLOCK if data else control.DROP,
-                    priority=zenoh.Priority.DATA if data else zenoh.Priority.INTERACTIVE_HIGH,
+                    priority=zenoh.Priority.DATA
+                    if data and topic not in self._preferred
+                    else zenoh.Priority.INTERACTIVE_HIGH,
                     express=False,  # a message alone in a batch occupies 64 KiB at the receiver, and is no quicker
                     allowed_destination=zenoh.Locality.REMOTE,  # our own subscriber matches the key expression too
                 )
@@ -148,6 +151,9 @@ class ZenohTransport(Transport):
         except zenoh.ZError as error:
             if not self._closing.is_set():
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
+
+    def prefer(self, topic: bytes) -> None:
+        self._preferred.add(topic)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         if timeout_s < TICK_S:
