@@ -33,12 +33,15 @@ from .events import (
     PeerUp,
     Reordered,
     Restarted,
+    Stale,
+    SyncChanged,
     Unclaimed,
 )
 from .inbox import EventStream, Receiver
 from .link import Link
 from .message import Ack, Message
 from .sender import Sender
+from .sync import Sync
 from .transports import Endpoint, transport_class
 from .transports.base import make_options
 from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
@@ -69,6 +72,9 @@ __all__ = [
     "Restarted",
     "SendTimeout",
     "Sender",
+    "Stale",
+    "Sync",
+    "SyncChanged",
     "TransportError",
     "TransportMissing",
     "TwinlinkError",

@@ -23,7 +23,10 @@ class PeerUp(Event):
 
 @dataclass(frozen=True, slots=True)
 class PeerDown(Event):
-    """A peer is gone: ``reason`` is ``closed`` (it said so), ``silent`` (nothing heard) or ``restarted``."""
+    """A peer is gone: ``closed`` (it said so), ``restarted``, ``silent`` (nothing heard) or ``deaf`` (it hears us not).
+
+    After the last two its session may come up again; what it has not acknowledged is kept for it.
+    """
 
     node: str
     epoch: int
@@ -41,7 +44,10 @@ class Restarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Gap(Event):
-    """Messages ``first`` to ``end - 1`` of a flow did not arrive before a later one did."""
+    """Messages ``first`` to ``end - 1`` of a flow did not arrive, and will not.
+
+    On a flow with ``reliability="detect"``: did not arrive before a later one did.
+    """
 
     flow: str
     epoch: int
@@ -65,6 +71,26 @@ class Duplicate(Event):
     flow: str
     epoch: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stale(Event):
+    """Messages ``first`` to ``end - 1`` arrived older than the receiver's ``max_age`` and were not delivered."""
+
+    flow: str
+    epoch: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncChanged(Event):
+    """A flow that ``link.sync`` watches is ``bound``, ``in-sync``, ``stale`` or ``out-of-sync`` (`twinlink.sync`)."""
+
+    flow: str
+    state: str
+    age_ns: int | None
+    completeness: float | None
 
 
 @dataclass(frozen=True, slots=True)

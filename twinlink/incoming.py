@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .message import Message
+from .ranges import RangeSet
 from .reassembly import Reassembly
 from .sequence import SequenceTracker
+from .sync import Sync
 
 ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (outgoing.py)
 ANNOUNCE_MESSAGES = 32
@@ -64,6 +66,9 @@ class Incoming:
         self.queue: deque[Message] = deque()
         self.queued_octets = 0
         self.streams: dict[int, Stream] = {}
+        self.max_age_ns: int | None = None
+        self.stale: dict[int, RangeSet] = {}  # by epoch: too old on arrival, and not reported yet
+        self.sync: Sync | None = None
         self._retired: Counter[str] = Counter()  # what forgotten sessions counted
 
     def join(self, epoch: int, node: str | None, first: int | None, repairs: bool, up: frozenset[int]) -> Stream:
@@ -79,6 +84,21 @@ class Incoming:
         """Queue a message for the application."""
         self.queue.append(message)
         self.queued_octets += len(message.payload)
+
+    @property
+    def watched(self) -> bool:
+        """Whether the age of what arrives matters."""
+        return self.sync is not None or self.max_age_ns is not None
+
+    def pass_over(self, stream: Stream, message: Message) -> None:
+        """It will not be delivered: too old."""
+        sequence = message.sequence
+        stream.stale += 1
+        self.stale.setdefault(stream.epoch, RangeSet()).add(sequence, sequence + 1)
+        if not self.queue and sequence >= stream.consumed:
+            stream.consumed = sequence + 1
+        stream.unannounced += 1
+        stream.unannounced_octets += len(message.payload)
 
     def take(self) -> tuple[Message, Stream | None] | None:
         """The next message, and the stream whose sender must now be told how far consumption is."""
@@ -109,6 +129,7 @@ class Incoming:
             "sessions": len(self.streams),
             "queued": len(self.queue),
             "queued_octets": self.queued_octets,
+            "sync": self.sync.stats() if self.sync else None,
         }
 
 

@@ -23,6 +23,7 @@ from .outgoing import Outgoing, Overflow
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
 from .sender import Priority, Sender
+from .sync import Sync, Thresholds
 from .transports import Transport
 from .wire import FLOW_NAME, Kind
 
@@ -30,6 +31,7 @@ BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and 
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.4  # then this long for the thread that leads
+MAX_AGE_S = 1e6
 STOP_S = 0.1  # and this long for a send that is being made: a transport may hold it while a peer is stalled
 
 _monotonic_ns = time.monotonic_ns
@@ -152,16 +154,25 @@ class Link:
             sender.on_ack = on_ack
         return sender
 
-    def receiver(self, flow: str, *, handler: Callable[[Message], None] | None = None) -> Receiver:
+    def receiver(
+        self, flow: str, *, handler: Callable[[Message], None] | None = None, max_age: float | None = None
+    ) -> Receiver:
         """The receiving end of a flow: iterate it, or give a handler.
+
+        A message that is older than ``max_age`` seconds when its turn comes is not delivered, but counted and
+        reported (`Stale`); its age contains what the two clocks differ by.
 
         A handler is called for each message on the thread that receives, one at a time; it must not block.  What it
         raises is reported as HandlerError, and delivery goes on.
         """
         self._check_flow(flow)
         _check_callable("handler", handler)
+        if max_age is not None and not 0 < max_age < MAX_AGE_S:
+            raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
         incoming = self.reception.flow(flow)
         incoming.claimed = True
+        if max_age is not None:
+            incoming.max_age_ns = int(max_age * 1e9)
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, Receiver(self, incoming))
         if handler is not None:
@@ -173,6 +184,30 @@ class Link:
         while (message := receiver.take()) is not None:
             self.reception.call(handler, message, receiver.flow)
         self.reception.flow(receiver.flow).handler = handler
+
+    def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
+        """How fresh and how complete a flow is that this side receives; watched from the first call on.
+
+        Args:
+            flow: its name.
+            stale_after: age in s of the newest message from which the flow is ``stale``.
+            out_after: age in s from which it is ``out-of-sync``.
+            completeness: part, from 0 to 1, of the last ten seconds' messages below which it is ``out-of-sync``.
+
+        Every change of state is an event (`SyncChanged`).  Asking again gives the same object, with the thresholds as
+        they were.
+        """
+        self._check_flow(flow)
+        if not (0 < stale_after <= out_after and 0 <= completeness <= 1):
+            raise ConfigurationError(
+                f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
+                f"{out_after!r} and {completeness!r}"
+            )
+        incoming = self.reception.flow(flow)
+        with self._flows_lock:
+            if incoming.sync is None:
+                incoming.sync = Sync(Thresholds(stale_after, out_after, completeness))
+        return incoming.sync
 
     def wait_ready(self, timeout: float = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.

@@ -89,6 +89,7 @@ class Outgoing:
         self._in_flight: deque[tuple[int, int]] = deque()  # sequence, size
         self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
         self._up: frozenset[int] = frozenset()  # its keys
+        self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
@@ -222,16 +223,16 @@ class Outgoing:
             del self._again[sequence]
             self.sent_again.add(sequence)
             return None, frame
-        waiting = self._first_unsent()
-        if waiting is None:
+        unsent = self._first_unsent()
+        if unsent is None:
             self.backlog = False
             return None
-        frame = self.awaited[waiting][2]
+        frame = self.awaited[unsent][2]
         size = len(frame) - HEADER_OCTETS
         if not self._may_go(size):
             return None
-        self.unsent = waiting + 1
-        self._handed_over(waiting, size)
+        self.unsent = unsent + 1
+        self._handed_over(unsent, size)
         return None, frame
 
     # What comes back
@@ -374,6 +375,7 @@ class Outgoing:
     def peer_up(self, epoch: int, repairs: bool = False) -> None:
         """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes."""
         returns = epoch in self._absent
+        self._joined.setdefault(epoch, self.next)
         self._consumed.setdefault(epoch, self._absent.pop(epoch, self.next))
         if repairs and self.repair:
             self._repairing.add(epoch)
@@ -388,14 +390,17 @@ class Outgoing:
             self.acks.pop(next((old for old in self.acks if old not in self._owing), epoch), None)
         self.acks.setdefault(epoch, deque(maxlen=SAMPLES))
 
-    def peer_down(self, epoch: int, reason: str, may_return: bool = False) -> None:
-        """A peer went: for good, or perhaps to return; then what it owes is kept for it."""
+    def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
+        """A peer went: for good, or perhaps to return; then what it owes is kept for it.
+
+        What a ``successor`` of the same node has acknowledged in its stead is not lost.
+        """
         consumed = self._consumed.pop(epoch, None)
         self._returned.pop(epoch, None)
         stays = may_return and epoch in self._repairing and consumed is not None
         self._repairing.discard(epoch)
         if not stays or consumed is None:
-            self.forget(epoch, reason)
+            self.forget(epoch, reason, successor)
             return
         if len(self._absent) >= MAX_ABSENT:
             self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
@@ -407,10 +412,12 @@ class Outgoing:
         if self._consumed:
             self._free_window()
 
-    def forget(self, epoch: int, reason: str) -> None:
+    def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what only it owed is lost."""
         self._absent.pop(epoch, None)
+        self._joined.pop(epoch, None)
         self._peers_changed()
+        taken_over = self._joined.get(successor, self.next) if successor is not None else self.next
         for sequence, (sent_mono_ns, waiting, frame) in list(self.awaited.items()):
             if epoch not in waiting:
                 continue
@@ -420,7 +427,10 @@ class Outgoing:
                     self._transit_octets -= self._transit.pop(sequence)
                 continue
             self._settle(sequence)
-            self._lose(sequence, sequence + 1, reason)
+            if sequence >= taken_over:
+                self.acknowledged += 1
+            else:
+                self._lose(sequence, sequence + 1, reason)
         if self._consumed:
             self._free_window()
         elif not self._owing:

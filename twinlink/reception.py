@@ -22,6 +22,7 @@ from .peers import Change, PeerTable
 from .reassembly import Reassembly
 from .sender import Sender
 from .sequence import Arrival
+from .sync import State
 from .transports import Transport
 from .transports.base import Frame
 from .wire import (
@@ -58,7 +59,12 @@ MESSAGE_OCTETS = 1024
 AWAY_NS = 600_000_000  # time is kept every 0.1 s; after such a pause this side was away, not the others
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 
-_time_ns, _unpack_header, _pack_ack_one = time.time_ns, HEADER.unpack_from, ACK_ONE.pack
+_monotonic_ns, _time_ns, _unpack_header, _pack_ack_one = (
+    time.monotonic_ns,
+    time.time_ns,
+    HEADER.unpack_from,
+    ACK_ONE.pack,
+)
 
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 
@@ -173,7 +179,9 @@ class Reception:
         elif stream.repairs:
             self._repair(incoming, ack_topic, stream, message, again)
         else:
-            new = self._out_of_order(incoming.flow, stream, sequence)
+            new = self._out_of_order(incoming, stream, sequence)
+        if new and (incoming.sync is not None or incoming.max_age_ns is not None):
+            new = self._fresh(incoming, stream, message)
         if new:
             if handler is None:
                 incoming.put(message)
@@ -352,11 +360,41 @@ class Reception:
                 stream.conflated += end - first
                 continue
             stream.tracker.pass_over(first, end)
+            if incoming.sync is not None:
+                incoming.sync.missed(end - first, _monotonic_ns())
             self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
         if pending.complete:
             stream.pending = None
 
+    def _fresh(self, incoming: Incoming, stream: Stream, message: Message) -> bool:
+        """Whether it is to be delivered, where age matters."""
+        now, sync = _time_ns(), incoming.sync
+        if incoming.max_age_ns is not None and now - message.sent_ns > incoming.max_age_ns:
+            incoming.pass_over(stream, message)
+            if sync is not None:
+                sync.missed(1, _monotonic_ns())
+            return False
+        if sync is not None:
+            sync.arrived(message.sent_ns, now, _monotonic_ns())
+            if sync.state is not State.IN_SYNC:
+                self._look_at(incoming)
+        return True
+
+    def _look_at(self, incoming: Incoming) -> None:
+        """Report what is new about the age of a flow."""
+        sync = incoming.sync
+        if sync is not None and (state := sync.look(_monotonic_ns())) is not None:
+            now = _time_ns()
+            self._report(ev.SyncChanged(now, incoming.flow, state.value, sync.age_ns(), sync.completeness()))
+        if incoming.stale:
+            stale, incoming.stale = incoming.stale, {}
+            for epoch, ranges in stale.items():
+                for first, end in ranges:
+                    self._report(ev.Stale(_time_ns(), incoming.flow, epoch, first, end))
+
     def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
+        if incoming.watched and not self._fresh(incoming, stream, message):
+            return
         if incoming.handler is None:
             incoming.put(message)
             return
@@ -404,13 +442,15 @@ class Reception:
 
     # Off the path: order, flows, peers
 
-    def _out_of_order(self, flow: str, stream: Stream, sequence: int) -> bool:
+    def _out_of_order(self, incoming: Incoming, stream: Stream, sequence: int) -> bool:
         """Report what a sequence number says that is not the next one; whether to deliver the message."""
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
-        expected = stream.tracker.next
+        flow, expected = incoming.flow, stream.tracker.next
         arrival = stream.tracker.arrive(sequence)
         if arrival is Arrival.AFTER_GAP:
+            if incoming.sync is not None:
+                incoming.sync.missed(sequence - expected, _monotonic_ns())
             self._report(ev.Gap(_time_ns(), flow, stream.epoch, expected, sequence))
         elif arrival is Arrival.LATE:
             self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
@@ -516,6 +556,9 @@ class Reception:
         for sender in list(self.senders.values()):
             if sender.has_losses:
                 self._report_losses(sender)
+        for incoming in list(self.flows.values()):
+            if incoming.watched:
+                self._look_at(incoming)
         self._run_calls()
 
     def _changed(self, changes: list[Change]) -> None:
@@ -533,12 +576,12 @@ class Reception:
                         sender.peer_up(peer.epoch, peer.repairs)
                     else:
                         told = f"peer {peer.node} went down ({reason})"
-                        sender.peer_down(peer.epoch, told, reason in MAY_RETURN)
+                        sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
                 self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
             if reason is None:
                 for epoch, (_, node) in list(self._absent.items()):
                     if node == peer.node:  # it has a new session
-                        self._forget(epoch, f"peer {node} was restarted")
+                        self._forget(epoch, f"peer {node} was restarted", peer.epoch)
         for change in changes:
             peer = change.peer
             if change.reason is None:
@@ -551,13 +594,13 @@ class Reception:
             if sender.has_losses:
                 self._report_losses(sender)
 
-    def _forget(self, epoch: int, reason: str) -> None:
+    def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A session that had fallen silent will not come back."""
         del self._absent[epoch]
         self._give_up(epoch)
         with self._peers_lock:
             for sender in self.senders.values():
-                sender.forget(epoch, reason)
+                sender.forget(epoch, reason, successor)
 
     def names(self, epochs: frozenset[int]) -> str:
         """Of peers that are up or have fallen silent, for a person."""

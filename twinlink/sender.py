@@ -252,15 +252,15 @@ class Sender:
         if self._core.backlog:
             self._link.hand_over_backlog()
 
-    def peer_down(self, epoch: int, reason: str, may_return: bool) -> None:
-        """A peer went."""
+    def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
+        """A peer went; ``successor`` is the session that takes its place."""
         with self._state:
-            self._core.peer_down(epoch, reason, may_return)
+            self._core.peer_down(epoch, reason, may_return, successor)
 
-    def forget(self, epoch: int, reason: str) -> None:
+    def forget(self, epoch: int, reason: str, successor: int | None) -> None:
         """A peer that had fallen silent will not come back."""
         with self._state:
-            self._core.forget(epoch, reason)
+            self._core.forget(epoch, reason, successor)
 
     @property
     def has_losses(self) -> bool:

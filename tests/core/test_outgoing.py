@@ -301,6 +301,16 @@ def test_who_returns_is_asked_until_it_has_answered(core: Outgoing) -> None:
     assert not core.stuck()
 
 
+def test_what_the_successor_has_acknowledged_is_not_lost_with_its_predecessor(core: Outgoing) -> None:
+    send(core, 10)
+    core.peer_up(2, repairs=True)
+    send(core, 10)
+    acknowledge(core, 2, [1])
+    core.peer_down(1, "restarted", successor=2)
+    assert numbers(core.lost) == {0}
+    assert core.stats()["acknowledged"] == 1
+
+
 def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
     core.peer_down(1, "silent", may_return=True)
     for _ in range(30):
