@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 
+from .company import Company
 from .peers import HELLO_NS, SEARCH_NS
-from .reception import Reception
 from .wire import Kind
 
 # All that may be ahead of a message of high priority, however fast the link is: one message of 1 MiB.
@@ -20,8 +20,8 @@ logger = logging.getLogger("twinlink")
 class Keeper:
     """Runs from its making until `stop`."""
 
-    def __init__(self, node: str, reception: Reception) -> None:
-        self._reception = reception
+    def __init__(self, node: str, company: Company) -> None:
+        self._company = company
         self._stopping = False
         self._next_hello_at = time.monotonic()
         self._work = threading.Event()
@@ -42,7 +42,7 @@ class Keeper:
         self._thread.join(timeout_s)
 
     def _look_after(self) -> None:
-        senders = list(self._reception.senders.values())
+        senders = list(self._company.senders.values())
         normal = sum(sender.priority == "normal" for sender in senders)
         share = BESIDE_URGENT_OCTETS // normal if 0 < normal < len(senders) else None
         for sender in senders:
@@ -52,15 +52,15 @@ class Keeper:
         return self._stopping or time.monotonic() >= self._next_hello_at
 
     def _run(self) -> None:
-        reception = self._reception
+        company = self._company
         while not self._stopping:
             try:
                 if time.monotonic() >= self._next_hello_at:
-                    self._next_hello_at = time.monotonic() + (HELLO_NS if reception.up else SEARCH_NS) / 1e9
-                    reception.say(Kind.HELLO)
+                    self._next_hello_at = time.monotonic() + (HELLO_NS if company.up else SEARCH_NS) / 1e9
+                    company.say(Kind.HELLO)
                     self._look_after()
                 self._work.clear()
-                for sender in list(reception.senders.values()):
+                for sender in list(company.senders.values()):
                     sender.hand_over(self._has_to_stop)
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the keeper of a link was interrupted; it goes on")

@@ -79,6 +79,7 @@ class Link:
         self.wait = self.lead.wait
         self._event_stream = EventStream(self)
         self.reception = Reception(transport, self.node, self.epoch, window, max_payload, self._event_stream.put)
+        self._company = self.reception.company
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
         self._last_frame_ns = 0
@@ -86,8 +87,8 @@ class Link:
         self._emptied_ns = 0  # when the transport was last found with nothing to read
 
         transport.open()
-        self.reception.say(Kind.HELLO)
-        self._keeper = Keeper(self.node, self.reception)
+        self._company.say(Kind.HELLO)
+        self._keeper = Keeper(self.node, self._company)
         self.hand_over_backlog = self._keeper.wake
         self.lead.start()
         _open_links.add(self)
@@ -127,9 +128,9 @@ class Link:
         _check_choice("overflow", overflow, get_args(Overflow))
         _check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
-            sender = self.reception.senders.get(flow)
+            sender = self._company.senders.get(flow)
             if sender is None:
-                if len(self.reception.senders) >= MAX_FLOWS:
+                if len(self._company.senders) >= MAX_FLOWS:
                     raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
                 core = Outgoing(
                     flow,
@@ -143,7 +144,7 @@ class Link:
                 if sender.priority == "high":
                     self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)
-                self.reception.say(Kind.HELLO)  # peers learn of the flow before its first message
+                self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
             else:
                 for asked, is_now in (
                     (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
@@ -216,15 +217,14 @@ class Link:
             PeerTimeout: nobody did within ``timeout`` seconds.
             LinkClosed: the link was closed.
         """
-        reception = self.reception
-        self.wait(lambda: reception.up, timeout)
+        self.wait(lambda: self._company.up, timeout)
         self._check_open()
-        if reception.up:
+        if self._company.up:
             return
         role, other = ("listening on", "connect") if self.listening else ("connecting to", "listen")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
-        heard = ", ".join([peer.node for peer in reception.peers.all()][:4])
+        heard = ", ".join([peer.node for peer in self._company.peers.all()][:4])
         if heard:
             hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
         elif not self.listening and not self._resolves():
@@ -244,7 +244,7 @@ class Link:
 
     def peers(self) -> list[str]:
         """Names of the nodes that are up."""
-        return sorted(peer.node for peer in self.reception.peers.all() if peer.up)
+        return sorted(peer.node for peer in self._company.peers.all() if peer.up)
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
@@ -265,7 +265,7 @@ class Link:
             "node": self.node,
             "epoch": f"{self.epoch:016x}",
             "peers": self.peers(),
-            "sent": {flow: sender.stats() for flow, sender in list(reception.senders.items())},
+            "sent": {flow: sender.stats() for flow, sender in list(self._company.senders.items())},
             "received": {flow: incoming.stats() for flow, incoming in list(reception.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(reception.malformed.items())},
             "acks_sent": reception.acks_sent,
@@ -286,8 +286,8 @@ class Link:
         if self.closed:
             return
         self.sending_ends = True  # first: acks could not settle, nor get through, while others go on sending
-        senders = list(self.reception.senders.values())
-        if self.reception.up and not self.lead.held_here:
+        senders = list(self._company.senders.values())
+        if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
         if not self.lead.close(CLOSE_S) and self.reception.calling and not self.lead.held_here:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
@@ -295,11 +295,11 @@ class Link:
 
     def _give_back(self) -> None:
         """Called once, by the thread that holds the lead."""
-        senders = list(self.reception.senders.values())
+        senders = list(self._company.senders.values())
         self.sending_ends = True
         self._keeper.stop()
         self._keeper.join(STOP_S)  # so that the bye is the last word
-        self.reception.say(Kind.BYE)
+        self._company.say(Kind.BYE)
         deadline = time.monotonic() + STOP_S
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())
@@ -319,7 +319,7 @@ class Link:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         reception = self.reception
         receive = self._transport.receive
-        received = receive(timeout_s if reception.up else min(timeout_s, SEARCH_S))
+        received = receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()
         if received is not None:
             if now - self._last_frame_ns > BUSY_NS:

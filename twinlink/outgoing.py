@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal
 
+from .delays import delays
 from .message import Ack
-from .offset import clock_offset
 from .ranges import RangeSet
 from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Why
 
@@ -505,34 +505,5 @@ class Outgoing:
             "repaired": self.repaired,
             "kept_octets": self.kept_octets,
             "in_flight_octets": self.in_flight_octets,
-            "peers": {f"{epoch:016x}": _delays(list(acks)) for epoch, acks in self.acks.items()},
+            "peers": {f"{epoch:016x}": delays(list(acks)) for epoch, acks in self.acks.items()},
         }
-
-
-def _delays(acks: list[Ack]) -> dict[str, Any]:
-    estimate = clock_offset(acks)
-    if estimate is None:
-        return {"rtt_ns": None, "one_way_ns": None, "clock_offset_ns": None}
-    offset_ns, bound_ns = estimate
-    return {
-        "rtt_ns": _percentiles([ack.rtt_ns for ack in acks]),
-        "one_way_ns": {
-            **_percentiles([ack.peer_received_ns - ack.sent_ns - offset_ns for ack in acks]),
-            "bound": bound_ns,
-        },
-        "clock_offset_ns": {"offset": offset_ns, "bound": bound_ns},
-    }
-
-
-def _percentiles(values: list[int]) -> dict[str, int]:
-    """Nearest-rank percentiles of at least one value."""
-    values.sort()
-    last = len(values) - 1
-    return {
-        "n": len(values),
-        "min": values[0],
-        "p50": values[round(0.50 * last)],
-        "p95": values[round(0.95 * last)],
-        "p99": values[round(0.99 * last)],
-        "max": values[last],
-    }

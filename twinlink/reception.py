@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import events as ev
+from .company import Company
 from .errors import LinkClosed
 from .events import Event
 from .incoming import Incoming, Stream
 from .message import Ack, Message
 from .outgoing import MAX_IN_FLIGHT
-from .peers import Change, PeerTable
-from .reassembly import Reassembly
+from .repair import Repair
 from .sender import Sender
 from .sequence import Arrival
 from .sync import State
@@ -36,15 +36,12 @@ from .wire import (
     HEADER_OCTETS,
     HELLO_TOPIC,
     MAX_ACK_RECORDS,
-    MAX_RANGES,
     MAX_SEQUENCE,
     REFUSED,
     Hello,
     Kind,
     Malformed,
-    Why,
     ack_body,
-    ask_body,
     check,
     parse_ack,
     parse_ask,
@@ -56,8 +53,6 @@ from .wire import (
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 MESSAGE_OCTETS = 1024
-AWAY_NS = 600_000_000  # time is kept every 0.1 s; after such a pause this side was away, not the others
-ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 
 _monotonic_ns, _time_ns, _unpack_header, _pack_ack_one = (
     time.monotonic_ns,
@@ -65,8 +60,6 @@ _monotonic_ns, _time_ns, _unpack_header, _pack_ack_one = (
     HEADER.unpack_from,
     ACK_ONE.pack,
 )
-
-MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 
 logger = logging.getLogger("twinlink")
 
@@ -78,7 +71,7 @@ class Reception:
     lock, so that other threads may read them.  Handlers, of events too, are called when no lock is held.
 
     Attributes:
-        up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
+        company: who is at the other end.
     """
 
     def __init__(
@@ -90,19 +83,15 @@ class Reception:
         max_payload: int,
         report: Callable[[Event], None],
     ) -> None:
-        self.peers = PeerTable(epoch)
-        self._heard = self.peers.heard
-        self.up: frozenset[int] = frozenset()
-        self._peers_lock = threading.Lock()
-        self.senders: dict[str, Sender] = {}
+        self.company = Company(transport, node, epoch, report, self._give_up)
+        self._heard = self.company.peers.heard
+        self._repair = Repair(transport, epoch, report, self._deliver)
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
-        self._say_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
         self.acks_sent = 0
         self.handler_errors = 0
         self._transport = transport
-        self._node = node
         self._epoch = epoch
         # Below the window of a sender like us by a whole message: who is refused must not be held up before.
         self._held_limit = min(max(window - max_payload, window // 8), MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8)
@@ -113,9 +102,6 @@ class Reception:
         self._batch_for: tuple[bytes, Stream] | None = None
         self._calls: deque[tuple[Callable[[Any], None], Any, str]] = deque()
         self.calling = False
-        self._kept_mono_ns = 0
-        self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
-        self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
     # The path of a message
 
@@ -142,8 +128,12 @@ class Reception:
                     self._ask(topic, frame, epoch, sent_ns, mono_ns)
                 elif kind is Kind.GONE:
                     self._gone(topic, frame, epoch, sequence)
-                else:
-                    self._greeting(topic, kind, epoch, frame, mono_ns)
+                elif topic != HELLO_TOPIC:
+                    raise Malformed("topic")
+                elif epoch == self._epoch:
+                    raise Malformed("reflected")
+                elif (hello := self.company.greeting(kind, epoch, frame, mono_ns)) is not None:
+                    self._name(epoch, hello)
         except struct.error:
             self._count_malformed("truncated", mono_ns)
         except Malformed as error:
@@ -177,7 +167,7 @@ class Reception:
             tracker.next = sequence + 1
             tracker.received += 1
         elif stream.repairs:
-            self._repair(incoming, ack_topic, stream, message, again)
+            self._repair.take(incoming, ack_topic, stream, message, again)
         else:
             new = self._out_of_order(incoming, stream, sequence)
         if new and (incoming.sync is not None or incoming.max_age_ns is not None):
@@ -260,7 +250,7 @@ class Reception:
             raise Malformed("topic")
         self._hand_over(sender, sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns))
         if sender.has_losses:
-            self._report_losses(sender)
+            self.company.report_losses()
 
     def _hand_over(self, sender: Sender, acks: list[Ack]) -> None:
         on_ack = sender.on_ack
@@ -299,72 +289,7 @@ class Reception:
         while self._calls and not self.calling:
             self.call(*self._calls.popleft())
 
-    # Off the path: repair
-
-    def _repair(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> None:
-        """A message that is not the next one, of a sender that sends again what it is asked for."""
-        tracker, sequence = stream.tracker, message.sequence
-        if sequence > MAX_SEQUENCE:
-            raise Malformed("sequence")
-        if sequence >= tracker.next:
-            self._expect(incoming, ack_topic, stream, sequence, ask_for_all=False)
-            self._expect(incoming, ack_topic, stream, sequence + 1, ask_for_all=None)
-        pending = stream.pending
-        if pending is None or not pending.hold(message):
-            if again:
-                stream.repeated += 1
-            else:
-                tracker.duplicates += 1
-                self._report(ev.Duplicate(_time_ns(), incoming.flow, stream.epoch, sequence))
-            return
-        tracker.received += 1
-        stream.repaired += again
-        self._release(incoming, stream)
-
-    def _expect(
-        self, incoming: Incoming, ack_topic: bytes, stream: Stream, end: int, *, ask_for_all: bool | None
-    ) -> None:
-        """Everything below ``end`` was sent: ask for all that is missing, for what is newly missing, or (None) not."""
-        tracker = stream.tracker
-        if end > tracker.next:
-            if stream.pending is None:
-                stream.pending = Reassembly(tracker.next)
-            found = stream.pending.expect(end)
-            tracker.next = end
-            if found and ask_for_all is False:
-                self._send_ask(ack_topic, stream, [found])
-        if ask_for_all:
-            missing = list(stream.pending.missing) if stream.pending else []
-            known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else tracker.next
-            self._send_ask(ack_topic, stream, missing[:MAX_RANGES], known)
-
-    def _send_ask(
-        self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int | None = None
-    ) -> None:
-        if known is None:
-            known = stream.pending.due if stream.pending else stream.tracker.next
-        body = ask_body(stream.epoch, known, missing)
-        self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
-
-    def _release(self, incoming: Incoming, stream: Stream) -> None:
-        """Deliver what is due."""
-        pending = stream.pending
-        if pending is None:
-            return
-        for released in pending.release():
-            if isinstance(released, Message):
-                self._deliver(incoming, stream, released)
-                continue
-            first, end, conflated = released
-            if conflated:
-                stream.conflated += end - first
-                continue
-            stream.tracker.pass_over(first, end)
-            if incoming.sync is not None:
-                incoming.sync.missed(end - first, _monotonic_ns())
-            self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
-        if pending.complete:
-            stream.pending = None
+    # Off the path: age and repair
 
     def _fresh(self, incoming: Incoming, stream: Stream, message: Message) -> bool:
         """Whether it is to be delivered, where age matters."""
@@ -412,35 +337,27 @@ class Reception:
 
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)
-        incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
         if unsent > MAX_SEQUENCE:
             raise Malformed("sequence")
+        incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
         stream = incoming.streams.get(epoch)
         if stream is None:
-            if self.peers.get(epoch) is None:
+            if self.company.peers.get(epoch) is None:
                 return
             stream = self._join(incoming, epoch, unsent)
         if not stream.repairs:
             return
-        end = max([unsent, *(end for _, end in ranges)])
-        self._expect(incoming, ack_topic, stream, end, ask_for_all=None)
-        if stream.pending is not None:
-            stream.pending.give_up(ranges, why is Why.CONFLATED)
-            self._release(incoming, stream)
+        self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
         if not ranges:
-            self._expect(incoming, ack_topic, stream, end, ask_for_all=True)
             self.send_ack(ack_topic, stream, [])  # how far it is consumed may have been lost as well
 
     def _give_up(self, epoch: int) -> None:
-        """A session that will not come back: what it still owed is a gap."""
-        self._joined.pop(epoch, None)
+        """A session that will not come back."""
         for incoming in list(self.flows.values()):
-            stream = incoming.streams.get(epoch)
-            if stream is not None and stream.pending is not None:
-                stream.pending.give_up_all()
-                self._release(incoming, stream)
+            if (stream := incoming.streams.get(epoch)) is not None:
+                self._repair.give_up(incoming, stream)
 
-    # Off the path: order, flows, peers
+    # Off the path: order, flows, time
 
     def _out_of_order(self, incoming: Incoming, stream: Stream, sequence: int) -> bool:
         """Report what a sequence number says that is not the next one; whether to deliver the message."""
@@ -460,11 +377,7 @@ class Reception:
 
     def add_sender(self, sender: Sender) -> None:
         """Route a flow's acks to its sender."""
-        with self._peers_lock:
-            for epoch in self.up:
-                peer = self.peers.get(epoch)
-                sender.peer_up(epoch, peer is not None and peer.repairs)
-            self.senders[sender.flow] = sender
+        self.company.add_sender(sender)
         self._on_ack[f"ack/{sender.flow}".encode()] = sender
 
     def flow(self, name: str) -> Incoming:
@@ -490,14 +403,14 @@ class Reception:
         """Begin a sender session with the message that has come first."""
         if epoch == self._epoch:
             raise Malformed("reflected")
-        peer = self.peers.get(epoch)
+        peer = self.company.peers.get(epoch)
         if peer is None:
-            return incoming.join(epoch, None, None, False, self.up)
-        first = self._joined.get(epoch, peer.flows).get(incoming.flow, 0)
+            return incoming.join(epoch, None, None, False, self.company.up)
+        first = self.company.joined_at(epoch, incoming.flow)
         repairs = peer.repairs and incoming.flow not in peer.detect
         if repairs:
             first = min(first, sequence)  # a hello may overtake data
-        return incoming.join(epoch, peer.node, first, repairs, self.up)
+        return incoming.join(epoch, peer.node, first, repairs, self.company.up)
 
     def _held_octets(self) -> int:
         """What is held on flows that nobody has asked for yet, with what Python needs beside the payload."""
@@ -516,113 +429,20 @@ class Reception:
             stream.tracker.next = max(stream.tracker.next, sequence + 1)
         self.send_ack(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
 
-    def _greeting(self, topic: bytes, kind: Kind, epoch: int, frame: Frame, mono_ns: int) -> None:
-        if topic != HELLO_TOPIC:
-            raise Malformed("topic")
-        if epoch == self._epoch:
-            raise Malformed("reflected")
-        if kind is Kind.BYE:
-            self._changed(self.peers.bye(epoch))
-            if epoch in self._absent:
-                self._forget(epoch, f"peer {self._absent[epoch][1]} closed")
-            return
-        hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
-        if self.peers.get(epoch) is None:
-            for incoming in list(self.flows.values()):  # data may overtake the first hello
-                if (stream := incoming.streams.get(epoch)) is not None:
-                    stream.node = hello.node
-                    stream.repairs = hello.repairs and incoming.flow not in hello.detect
-        answer, changes = self.peers.hello(epoch, hello, mono_ns)
-        self._joined.setdefault(epoch, hello.flows)
-        self._changed(changes)
-        if answer:
-            self.say(Kind.HELLO)
+    def _name(self, epoch: int, hello: Hello) -> None:
+        """Data may have overtaken the first hello."""
+        for incoming in list(self.flows.values()):
+            if (stream := incoming.streams.get(epoch)) is not None:
+                stream.node = hello.node
+                stream.repairs = hello.repairs and incoming.flow not in hello.detect
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
-        """To be called ten times a second: take out peers that have been silent for too long, report what was lost.
-
-        ``emptied_mono_ns`` is when the transport was last found with nothing to read.
-        """
-        if now_mono_ns - self._kept_mono_ns > AWAY_NS:
-            self.peers.excuse(now_mono_ns)
-        self._kept_mono_ns = now_mono_ns
-        changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
-        self._changed(changes)
-        if changes:
-            self.say(Kind.HELLO)  # who cannot be heard is to know it
-        for epoch, (since_ns, node) in list(self._absent.items()):
-            if now_mono_ns - since_ns > ABSENT_NS:
-                self._forget(epoch, f"peer {node} was silent for {ABSENT_NS // 1_000_000_000} s")
-        for sender in list(self.senders.values()):
-            if sender.has_losses:
-                self._report_losses(sender)
+        """To be called twenty times a second; ``emptied_mono_ns`` is when the transport was last found empty."""
+        self.company.keep_time(now_mono_ns, emptied_mono_ns)
         for incoming in list(self.flows.values()):
             if incoming.watched:
                 self._look_at(incoming)
         self._run_calls()
-
-    def _changed(self, changes: list[Change]) -> None:
-        for change in changes:
-            peer, reason = change.peer, change.reason
-            if reason is None:
-                self._absent.pop(peer.epoch, None)
-            elif reason in MAY_RETURN:
-                self._absent[peer.epoch] = (self._kept_mono_ns, peer.node)
-            else:
-                self._give_up(peer.epoch)
-            with self._peers_lock:
-                for sender in self.senders.values():
-                    if reason is None:
-                        sender.peer_up(peer.epoch, peer.repairs)
-                    else:
-                        told = f"peer {peer.node} went down ({reason})"
-                        sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
-                self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
-            if reason is None:
-                for epoch, (_, node) in list(self._absent.items()):
-                    if node == peer.node:  # it has a new session
-                        self._forget(epoch, f"peer {node} was restarted", peer.epoch)
-        for change in changes:
-            peer = change.peer
-            if change.reason is None:
-                self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
-            else:
-                self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, change.reason))
-            if change.successor is not None:
-                self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
-        for sender in list(self.senders.values()) if changes else ():
-            if sender.has_losses:
-                self._report_losses(sender)
-
-    def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """A session that had fallen silent will not come back."""
-        del self._absent[epoch]
-        self._give_up(epoch)
-        with self._peers_lock:
-            for sender in self.senders.values():
-                sender.forget(epoch, reason, successor)
-
-    def names(self, epochs: frozenset[int]) -> str:
-        """Of peers that are up or have fallen silent, for a person."""
-        names = [peer.node for peer in self.peers.all() if peer.up and peer.epoch in epochs]
-        names += [f"{node} (down, may return)" for epoch, (_, node) in list(self._absent.items()) if epoch in epochs]
-        return ", ".join(sorted(names)) or "nobody who is left"
-
-    def say(self, kind: Kind) -> None:
-        """Send a hello or a bye."""
-        body = b""
-        with self._say_lock:  # an older hello that went out after a newer one would say that we hear less than we do
-            if kind is Kind.HELLO:
-                senders = list(self.senders.items())
-                flows = {flow: sender.next_sequence for flow, sender in senders}
-                detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
-                body = Hello(self._node, frozenset(list(self._heard)), flows, True, detect).encode()
-            self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, 0, _time_ns(), body))
-
-    def _report_losses(self, sender: Sender) -> None:
-        for reason, lost in sender.take_losses().items():
-            for first, end in lost:
-                self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:
         state = self.malformed.setdefault(reason, [0, 0])

@@ -130,7 +130,7 @@ class Sender:
         if self._link.closed:
             what = "not acknowledged before the link was closed"
         elif owing:
-            what = f"not acknowledged within {timeout:g} s by {self._link.reception.names(owing)}"
+            what = f"not acknowledged within {timeout:g} s by {self._link.reception.company.names(owing)}"
         else:
             what = "lost: no peer was up, or it went down; link.events() says which"
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))

@@ -1,0 +1,167 @@
+"""Those at the other end: greets them, notes who comes, goes and may return, and tells the senders."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from . import events as ev
+from .events import Event
+from .peers import Change, PeerTable
+from .sender import Sender
+from .transports import Transport
+from .transports.base import Frame
+from .wire import HEADER_OCTETS, HELLO_TOPIC, Hello, Kind
+from .wire import frame as make_frame
+
+AWAY_NS = 600_000_000  # time is kept twenty times a second; after such a pause this side was away, not the others
+ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
+MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
+MAX_JOINED = 2048
+
+_time_ns = time.time_ns
+
+
+class Company:
+    """Peers and senders of one link.  All but `say` and `add_sender` is for the thread that leads.
+
+    Attributes:
+        peers: who is heard, and who is up.
+        up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
+        senders: by flow.
+    """
+
+    def __init__(
+        self, transport: Transport, node: str, epoch: int, report: Callable[[Event], None], gone: Callable[[int], None]
+    ) -> None:
+        """``gone(epoch)`` is called when a session will not come back."""
+        self.peers = PeerTable(epoch)
+        self.up: frozenset[int] = frozenset()
+        self.senders: dict[str, Sender] = {}
+        self._transport = transport
+        self._node = node
+        self._epoch = epoch
+        self._report = report
+        self._gone = gone
+        self._lock = threading.Lock()  # who is up, and the senders who must know
+        self._say_lock = threading.Lock()
+        self._kept_mono_ns = 0
+        self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
+        self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
+
+    def add_sender(self, sender: Sender) -> None:
+        """From now on it knows who is up."""
+        with self._lock:
+            for epoch in self.up:
+                peer = self.peers.get(epoch)
+                sender.peer_up(epoch, peer is not None and peer.repairs)
+            self.senders[sender.flow] = sender
+
+    def joined_at(self, epoch: int, flow: str) -> int:
+        """The next number of a peer's flow when the peer was first heard."""
+        return self._joined.get(epoch, {}).get(flow, 0)
+
+    def greeting(self, kind: Kind, epoch: int, frame: Frame, mono_ns: int) -> Hello | None:
+        """Take in a hello or a bye; returns the hello of somebody who was not known.  Raises Malformed."""
+        if kind is Kind.BYE:
+            self._changed(self.peers.bye(epoch))
+            if epoch in self._absent:
+                self._forget(epoch, f"peer {self._absent[epoch][1]} closed")
+            return None
+        hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
+        known = self.peers.get(epoch) is not None
+        answer, changes = self.peers.hello(epoch, hello, mono_ns)
+        if self.peers.get(epoch) is not None:
+            self._joined.setdefault(epoch, hello.flows)
+        self._changed(changes)
+        if answer:
+            self.say(Kind.HELLO)
+        return None if known else hello
+
+    def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
+        """Take out peers that have been silent for too long; report what senders have lost.
+
+        ``emptied_mono_ns`` is when the transport was last found with nothing to read.
+        """
+        if now_mono_ns - self._kept_mono_ns > AWAY_NS:
+            self.peers.excuse(now_mono_ns)
+        self._kept_mono_ns = now_mono_ns
+        changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
+        self._changed(changes)
+        if changes:
+            self.say(Kind.HELLO)  # who cannot be heard is to know it
+        for epoch, (since_ns, node) in list(self._absent.items()):
+            if now_mono_ns - since_ns > ABSENT_NS:
+                self._forget(epoch, f"peer {node} was silent for {ABSENT_NS // 1_000_000_000} s")
+        if len(self._joined) > MAX_JOINED:
+            known = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
+            self._joined = {epoch: flows for epoch, flows in self._joined.items() if epoch in known}
+        self.report_losses()
+
+    def _changed(self, changes: list[Change]) -> None:
+        for change in changes:
+            peer, reason = change.peer, change.reason
+            if reason is None:
+                self._absent.pop(peer.epoch, None)
+            elif reason in MAY_RETURN:
+                self._absent[peer.epoch] = (self._kept_mono_ns, peer.node)
+            else:
+                self._lose_track(peer.epoch)
+            with self._lock:
+                for sender in self.senders.values():
+                    if reason is None:
+                        sender.peer_up(peer.epoch, peer.repairs)
+                    else:
+                        told = f"peer {peer.node} went down ({reason})"
+                        sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
+                self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
+            if reason is None:
+                for epoch, (_, node) in list(self._absent.items()):
+                    if node == peer.node:  # it has a new session
+                        self._forget(epoch, f"peer {node} was restarted", peer.epoch)
+        for change in changes:
+            peer = change.peer
+            if change.reason is None:
+                self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
+            else:
+                self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, change.reason))
+            if change.successor is not None:
+                self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
+        if changes:
+            self.report_losses()
+
+    def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
+        """A session that had fallen silent will not come back."""
+        del self._absent[epoch]
+        self._lose_track(epoch)
+        with self._lock:
+            for sender in self.senders.values():
+                sender.forget(epoch, reason, successor)
+
+    def _lose_track(self, epoch: int) -> None:
+        self._joined.pop(epoch, None)
+        self._gone(epoch)
+
+    def names(self, epochs: frozenset[int]) -> str:
+        """Of peers that are up or have fallen silent, for a person."""
+        names = [peer.node for peer in self.peers.all() if peer.up and peer.epoch in epochs]
+        names += [f"{node} (down, may return)" for epoch, (_, node) in list(self._absent.items()) if epoch in epochs]
+        return ", ".join(sorted(names)) or "nobody who is left"
+
+    def say(self, kind: Kind) -> None:
+        """Send a hello or a bye."""
+        body = b""
+        with self._say_lock:  # an older hello that went out after a newer one would say that we hear less than we do
+            if kind is Kind.HELLO:
+                senders = list(self.senders.items())
+                flows = {flow: sender.next_sequence for flow, sender in senders}
+                detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
+                body = Hello(self._node, frozenset(list(self.peers.heard)), flows, True, detect).encode()
+            self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, 0, _time_ns(), body))
+
+    def report_losses(self) -> None:
+        """Say what the senders have lost since the last time."""
+        for sender in list(self.senders.values()):
+            if sender.has_losses:
+                for reason, lost in sender.take_losses().items():
+                    for first, end in lost:
+                        self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))

@@ -1,0 +1,108 @@
+"""The receiving half of repair: asks for what is missing, holds what came after it, says what will not come."""
+
+import time
+from collections.abc import Callable
+
+from . import events as ev
+from .events import Event
+from .incoming import Incoming, Stream
+from .message import Message
+from .reassembly import Reassembly
+from .transports import Transport
+from .wire import MAX_RANGES, MAX_SEQUENCE, Kind, Malformed, Why, ask_body
+from .wire import frame as make_frame
+
+_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+
+
+class Repair:
+    """Of one link; for streams of senders that send again what they are asked for."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        epoch: int,
+        report: Callable[[Event], None],
+        deliver: Callable[[Incoming, Stream, Message], None],
+    ) -> None:
+        """``deliver`` is called with messages in order."""
+        self._transport = transport
+        self._epoch = epoch
+        self._report = report
+        self._deliver = deliver
+
+    def take(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> None:
+        """Take in a message that is not simply the next one.  Raises Malformed."""
+        tracker, sequence = stream.tracker, message.sequence
+        if sequence > MAX_SEQUENCE:
+            raise Malformed("sequence")
+        if sequence >= tracker.next:
+            if (found := self._expect(stream, sequence)) is not None:
+                self._ask(
+                    ack_topic, stream, [found], stream.tracker.next if stream.pending is None else stream.pending.due
+                )
+            self._expect(stream, sequence + 1)
+        pending = stream.pending
+        if pending is None or not pending.hold(message):
+            if again:
+                stream.repeated += 1
+            else:
+                tracker.duplicates += 1
+                self._report(ev.Duplicate(_time_ns(), incoming.flow, stream.epoch, sequence))
+            return
+        tracker.received += 1
+        stream.repaired += again
+        self._release(incoming, stream)
+
+    def _expect(self, stream: Stream, end: int) -> tuple[int, int] | None:
+        """Everything below ``end`` was sent: the range that is thereby found missing."""
+        if end <= stream.tracker.next:
+            return None
+        if stream.pending is None:
+            stream.pending = Reassembly(stream.tracker.next)
+        stream.tracker.next = end
+        return stream.pending.expect(end)
+
+    def _ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int) -> None:
+        body = ask_body(stream.epoch, known, missing)
+        self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
+
+    def _release(self, incoming: Incoming, stream: Stream) -> None:
+        """Deliver what is due."""
+        pending = stream.pending
+        if pending is None:
+            return
+        for released in pending.release():
+            if isinstance(released, Message):
+                self._deliver(incoming, stream, released)
+                continue
+            first, end, conflated = released
+            if conflated:
+                stream.conflated += end - first
+                continue
+            stream.tracker.pass_over(first, end)
+            if incoming.sync is not None:
+                incoming.sync.missed(end - first, _monotonic_ns())
+            self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
+        if pending.complete:
+            stream.pending = None
+
+    def gone(
+        self, incoming: Incoming, ack_topic: bytes, stream: Stream, why: Why, ranges: list[tuple[int, int]], unsent: int
+    ) -> None:
+        """Take in what will not come.  Everything below ``unsent`` was sent before: answer what of it is missing."""
+        self._expect(stream, max([unsent, *(end for _, end in ranges)]))
+        if stream.pending is not None:
+            stream.pending.give_up(ranges, why is Why.CONFLATED)
+            self._release(incoming, stream)
+        if ranges:
+            return
+        missing = list(stream.pending.missing) if stream.pending else []
+        known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else stream.tracker.next
+        self._ask(ack_topic, stream, missing[:MAX_RANGES], known)
+
+    def give_up(self, incoming: Incoming, stream: Stream) -> None:
+        """The session will not come back: what it still owed is a gap."""
+        if stream.pending is not None:
+            stream.pending.give_up_all()
+            self._release(incoming, stream)
