@@ -79,7 +79,9 @@ class Outgoing:
         self.losses: dict[str, RangeSet] = {}
         self.acks: dict[int, deque[Ack]] = {}  # the latest of each peer
         self.awaited: dict[int, Entry] = {}  # by ascending sequence
-        self.transit_limit = transit
+        self.transit_limit = (
+            0 if overflow == "latest" else transit
+        )  # a state under way is soon an old one: one at a time
         self._transit: dict[int, int] = {}  # sequence -> octets: handed over, owed by somebody who is up
         self._transit_octets = 0
         self._again: dict[int, None] = {}  # asked for, in order
@@ -89,6 +91,7 @@ class Outgoing:
         self._in_flight: deque[tuple[int, int]] = deque()  # sequence, size
         self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
         self._up: frozenset[int] = frozenset()  # its keys
+        self._in_doubt: dict[int, RangeSet] = {}  # peer epoch -> evicted, but handed over: it may have them
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
@@ -158,10 +161,15 @@ class Outgoing:
         return self.unsent if self.unsent < self.next else None
 
     def _give_up(self, sequence: int, why: Why) -> None:
+        waiting: frozenset[int] = frozenset()
         if sequence in self.awaited:
+            waiting = self.awaited[sequence][1]
             self._settle(sequence)
         if why is Why.CONFLATED:
             self.conflated += 1
+        elif why is Why.EVICTED and sequence < self.unsent:
+            for epoch in waiting:
+                self._in_doubt.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
         else:
             self._lose(sequence, sequence + 1, REASONS[why])
         self._unannounced.setdefault(why, RangeSet()).add(sequence, sequence + 1)
@@ -313,6 +321,7 @@ class Outgoing:
                 self._acknowledged_by(epoch, sequence, entry)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
+        self._resolve(epoch, known, missing)
         for first, end in missing:
             low, high = first, min(end, self.unsent)
             for sequence in self._kept_between(low, high):
@@ -321,11 +330,33 @@ class Outgoing:
                 self._will_not_come(low, sequence)
                 low = sequence + 1
                 self._again.setdefault(sequence)
+                self._transit_octets -= self._transit.pop(sequence, 0)  # it is not under way: it is missing
             self._will_not_come(low, high)
         self.backlog = self.backlog or bool(self._again or self._unannounced)
         if known >= self._returned.get(epoch, 0):
             self._returned.pop(epoch, None)
         return acks
+
+    def _resolve(self, epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> None:
+        """A peer says which of the messages that were in doubt it has."""
+        doubt = self._in_doubt.get(epoch)
+        if doubt is None:
+            return
+        for first, end in missing:
+            for lost in doubt.take(first, end):
+                self._lose_in_doubt(*lost)
+        for first, end in doubt.take(0, known):
+            self.acknowledged += sum(not self._doubtful(sequence) for sequence in range(first, end))
+        if not doubt:
+            del self._in_doubt[epoch]
+
+    def _doubtful(self, sequence: int) -> bool:
+        return sequence in self.lost or any(sequence in doubt for doubt in self._in_doubt.values())
+
+    def _lose_in_doubt(self, first: int, end: int) -> None:
+        for doubt in self._in_doubt.values():
+            doubt.take(first, end)
+        self._lose(first, end, REASONS[Why.EVICTED])
 
     def _will_not_come(self, first: int, end: int) -> None:
         if first < end:
@@ -431,6 +462,8 @@ class Outgoing:
                 self.acknowledged += 1
             else:
                 self._lose(sequence, sequence + 1, reason)
+        for first, end in self._in_doubt.pop(epoch, ()):
+            self._lose_in_doubt(first, end)
         if self._consumed:
             self._free_window()
         elif not self._owing:
@@ -469,8 +502,19 @@ class Outgoing:
         return losses
 
     def outstanding(self) -> RangeSet:
-        """The sequences that are waited for."""
-        return RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
+        """The sequences whose fate is not known yet."""
+        ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
+        for doubt in self._in_doubt.values():
+            for first, end in doubt:
+                ranges.add(first, end)
+        return ranges
+
+    def _count_in_doubt(self) -> int:
+        ranges = RangeSet()
+        for doubt in self._in_doubt.values():
+            for first, end in doubt:
+                ranges.add(first, end)
+        return ranges.count()
 
     def stuck(self) -> bool:
         """Whether what holds this flow up is still the same as when this was last asked.
@@ -499,7 +543,7 @@ class Outgoing:
             "sent": self.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self.awaited),
+            "outstanding": len(self.awaited) + self._count_in_doubt(),
             "lost": self.lost.count(),
             "conflated": self.conflated,
             "repaired": self.repaired,

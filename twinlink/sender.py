@@ -88,7 +88,7 @@ class Sender:
                     else:
                         link.hand_over_backlog()
                     return sequence
-            deadline = deadline or time.monotonic() + link.send_timeout
+            deadline = deadline or time.monotonic() + link.send_timeout * 0.9  # the rest is for waking up and saying so
             self._wait_for_room(size, deadline)
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
@@ -237,7 +237,10 @@ class Sender:
         core = self._core
         with self._state:
             stuck = core.stuck()
-            core.transit_limit = share or self._transport.direct_octets + core.shortest_round_trip_ns() // NS_AN_OCTET
+            if core.overflow != "latest":
+                core.transit_limit = (
+                    share or self._transport.direct_octets + core.shortest_round_trip_ns() // NS_AN_OCTET
+                )
         if stuck:
             self._announce(Why.EVICTED, [])
 

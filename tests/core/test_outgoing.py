@@ -52,6 +52,7 @@ class Sending(RuleBasedStateMachine):
         self.acknowledged: set[int] = set()
         self.reported: set[int] = set()
         self.handed_over: list[int] = []  # first transmissions
+        self.doubt: dict[int, set[int]] = {}  # evicted, but handed over to this absent peer
 
     def note_losses(self) -> set[int]:
         lost = set()
@@ -77,14 +78,19 @@ class Sending(RuleBasedStateMachine):
             self.owed[sequence] = set(everybody)
         if direct and everybody:
             self.handed_over.append(sequence)
+        outstanding = numbers(self.core.outstanding())
         for gone in set(self.owed) - self.core.awaited.keys():
-            assert self.overflow == "latest"  # conflated
-            del self.owed[gone]
+            waiting = self.owed.pop(gone)
+            if gone in outstanding:
+                for epoch in waiting:
+                    self.doubt.setdefault(epoch, set()).add(gone)
+            else:
+                assert self.overflow == "latest"  # conflated
 
     @rule()
     def hand_over(self) -> None:
         for one in taken(self.core):
-            if isinstance(one, int) and one not in self.handed_over:
+            if isinstance(one, int) and one not in self.core.sent_again:
                 self.handed_over.append(one)
 
     @precondition(lambda self: self.sizes)
@@ -119,6 +125,17 @@ class Sending(RuleBasedStateMachine):
         assert [ack.sequence for ack in acks] == expected
         for sequence in expected:
             self.settle(epoch, sequence)
+        doubt = self.doubt.pop(epoch, set())
+        self.doubt_is_over(doubt & missing)
+        assert self.note_losses() == doubt & missing
+        if left := doubt - missing - there:
+            self.doubt[epoch] = left
+        others = set().union(*self.doubt.values())
+        self.acknowledged |= (doubt & there) - others - self.reported
+
+    def doubt_is_over(self, lost: set[int]) -> None:
+        for epoch in self.doubt:
+            self.doubt[epoch] -= lost
 
     @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
     def consume(self, epoch: int, consumed: int) -> None:
@@ -155,7 +172,9 @@ class Sending(RuleBasedStateMachine):
         expected = {sequence for sequence, waiting in self.owed.items() if waiting == {epoch}}
         for waiting in self.owed.values():
             waiting.discard(epoch)
-        assert self.note_losses() == expected
+        doubt = self.doubt.pop(epoch, set())
+        self.doubt_is_over(doubt)
+        assert self.note_losses() == expected | doubt
 
     @rule()
     def everybody_catches_up(self) -> None:
@@ -183,6 +202,7 @@ class Sending(RuleBasedStateMachine):
         stats = self.core.stats()
         accounted = stats["acknowledged"] + stats["outstanding"] + stats["lost"] + stats["conflated"]
         assert stats["sent"] == accounted == len(self.sizes)
+        assert stats["outstanding"] == len(numbers(self.core.outstanding()))
         assert stats["sent_octets"] == sum(self.sizes)
         assert stats["acknowledged"] == len(self.acknowledged)
         assert set(self.core.awaited) == set(self.owed)
@@ -196,6 +216,7 @@ class Sending(RuleBasedStateMachine):
         biggest = max(self.sizes, default=0)
         assert 0 <= stats["in_flight_octets"] <= max(WINDOW, SLACK_OCTETS) + biggest
         assert self.up or self.absent or not self.owed
+        assert numbers(self.core.outstanding()) == set(self.owed).union(*self.doubt.values())
 
 
 class DroppingOldest(Sending):
@@ -319,6 +340,35 @@ def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
     assert numbers(core.lost) == set(range(first)) != set()
     core.peer_up(1, repairs=True)
     assert taken(core)[0] == (Why.EVICTED, [(0, first)])
+
+
+def test_what_was_handed_over_is_lost_only_when_the_peer_says_so(core: Outgoing) -> None:
+    for _ in range(4):
+        send(core, 10_000)
+    core.peer_down(1, "silent", may_return=True)
+    for _ in range(80):
+        send(core, 10_000)
+    assert min(core.awaited) > 4
+    assert numbers(core.lost) == set(range(4, min(core.awaited)))
+    assert {0, 1, 2, 3} < numbers(core.outstanding())
+    core.peer_up(1, repairs=True)
+    core.asked(1, 4, [(2, 4)], 3, 4, 5)
+    assert {0, 1} & numbers(core.lost) == set()
+    assert {2, 3} < numbers(core.lost)
+    assert core.stats()["acknowledged"] == 2
+
+
+def test_what_is_missing_is_not_under_way(core: Outgoing) -> None:
+    """Or what the peer misses would take the room that it needs to be sent again."""
+    for _ in range(5):
+        send(core, 10_000)
+    core.peer_down(1, "silent", may_return=True)
+    for _ in range(5):
+        send(core, 10_000)
+    core.peer_up(1, repairs=True)
+    assert taken(core) == [(Why.EVICTED, []), 5, 6, 7, 8, 9]
+    core.asked(1, 10, [(0, 10)], 3, 4, 5)
+    assert taken(core) == [0, 1, 2, 3, 4]
 
 
 def test_what_is_refused_is_lost(core: Outgoing) -> None:

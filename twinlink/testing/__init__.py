@@ -17,6 +17,7 @@ a failed assertion show its values.  docs/adding-a-transport.md says what a tran
 | Acks       | every message acknowledged, what is missing is named                                           |
 | Peers      | who is up: nobody, several, late ones, ones that come back                                     |
 | Closing    | from every state within a second, nothing left behind                                          |
+| Repairing  | what is missing is asked for, sent again or reported; what is kept is bounded                  |
 | Strangers  | garbage, gaps, duplicates and reordering from programs that are not ours                       |
 | Opening    | wrong arguments, endpoints in use, a missing driver                                            |
 
@@ -28,10 +29,11 @@ from .closing import Closing
 from .delivery import Acks, Delivery
 from .opening import Opening
 from .peers import Peers
+from .repair import Repairing
 from .strangers import Strangers
 
 __all__ = ["ForeignPeer", "TransportConformance", "free_endpoint", "patience", "wait_until"]
 
 
-class TransportConformance(Delivery, Acks, Peers, Closing, Strangers, Opening, Conformance):
+class TransportConformance(Delivery, Acks, Peers, Closing, Repairing, Strangers, Opening, Conformance):
     """Everything a transport is held to; subclass it as ``TestSomething`` and set ``transport``."""

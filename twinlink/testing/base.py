@@ -15,7 +15,7 @@ import pytest
 import twinlink
 from twinlink.transports import Endpoint, Transport, transport_class
 from twinlink.transports.base import make_options
-from twinlink.wire import HEADER_OCTETS, HELLO_TOPIC, MAX_PAYLOAD, Hello, Kind, ack_body, frame, parse
+from twinlink.wire import HEADER_OCTETS, HELLO_TOPIC, MAX_PAYLOAD, Hello, Kind, ack_body, check, frame, parse
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
 CLOSE_S = 1.0  # the contract
@@ -84,6 +84,7 @@ class ForeignPeer:
         self.node = node
         self.epoch = secrets.randbits(64) if epoch is None else epoch
         self.flows: dict[str, int] = {}
+        self.repairs = False
 
     def send(self, topic: str, octets: bytes) -> None:
         """Any octets under any topic."""
@@ -91,7 +92,7 @@ class ForeignPeer:
 
     def hello(self, *heard: int) -> None:
         """Say hello, hearing these epochs."""
-        body = Hello(self.node, frozenset(heard), self.flows).encode()
+        body = Hello(self.node, frozenset(heard), self.flows, self.repairs).encode()
         self.transport.send(HELLO_TOPIC, frame(Kind.HELLO, self.epoch, 0, time.time_ns(), body))
 
     def meet(self, link: twinlink.Link) -> None:
@@ -118,6 +119,15 @@ class ForeignPeer:
         now = time.time_ns()
         body = ack_body(link.epoch, consumed, [(sequence, now, now) for sequence in sequences])
         self.send(f"ack/{flow}", frame(Kind.ACK, self.epoch, 0, now, body))
+
+    def next(self, *kinds: Kind, seconds: float = 10.0) -> bytes:
+        """The next frame of one of these kinds that it receives; others are passed over."""
+        deadline = time.monotonic() + patience(seconds)
+        while time.monotonic() < deadline:
+            received = self.transport.receive(0.1)
+            if received is not None and check(received[1]) in kinds:
+                return bytes(received[1])
+        raise AssertionError(f"no {' or '.join(kind.name for kind in kinds)} came within {patience(seconds):g} s")
 
     def close(self) -> None:
         """Go without a word, as a killed program does."""

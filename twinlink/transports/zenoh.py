@@ -17,10 +17,11 @@ from ..errors import TransportError
 from ..wire import HELLO_TOPIC
 from .base import Frame, Options, Transport, in_use
 
-# Zenoh reads and writes on separate thread pools.  With both on one thread a round trip takes a fifth less on two
-# cores, but when a connection dies without a word, Zenoh 1.10 waits on that thread, for 10 s, for tasks that only it
-# could end: nobody is served meanwhile.  Only for two hosts whose connection does not break; a ZENOH_RUNTIME in the
-# environment wins.
+# Zenoh sets SO_LINGER to 10 s: closing the socket of a peer that has gone without a word blocks the thread that does
+# it for so long, and by default only one accepts and connects.  So there are more.  With reading and writing on one
+# thread a round trip takes a fifth less on two cores, but nobody is served while that thread closes a socket: only
+# for two hosts whose connection does not break.  A ZENOH_RUNTIME in the environment wins.
+THREADS = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 4))"
 ONE_IO_THREAD = "(rx: (worker_threads: 1), tx: (handover: rx))"
 TICK_S = 0.05
 POLL_S = 0.0005
@@ -42,7 +43,7 @@ class ZenohOptions(Options):
     lease_ms: int = 2000  # silence after which Zenoh gives a connection up
     block_before_close_ms: int = 700  # a peer that takes nothing for this long is disconnected, and returns if it can
     drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
-    one_io_thread: bool = False  # see ONE_IO_THREAD; for the whole process, from its first Zenoh session on
+    one_io_thread: bool = False  # see THREADS; for the whole process, from its first Zenoh session on
     reconnect_ms: int = 50
     reconnect_max_ms: int = 50  # always the same
     open_timeout_ms: int = 250  # four round trips must fit; TCP itself would try again after 1, 3, 7 s
@@ -63,8 +64,7 @@ class ZenohTransport(Transport):
         self._preferred: set[bytes] = set()
         self._patience = 0  # ticks until a recv is ended
         self._closing = threading.Event()
-        if self.options.one_io_thread:
-            os.environ.setdefault("ZENOH_RUNTIME", ONE_IO_THREAD)
+        os.environ.setdefault("ZENOH_RUNTIME", ONE_IO_THREAD if self.options.one_io_thread else THREADS)
         try:
             self._session = zenoh.open(self.config())
             # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.

@@ -39,7 +39,7 @@ class ZeromqOptions(Options):
     heartbeat_timeout_ms: int = 1500
     reconnect_ms: int = 50
     reconnect_max_ms: int = 0  # always the same
-    connect_timeout_ms: int = 250  # longer than the path's round trip; TCP itself would try again after 1, 3, 7 s
+    connect_timeout_ms: int = 150  # longer than the path's round trip; TCP itself would try again after 1, 3, 7 s
     io_threads: int = 1
 
 

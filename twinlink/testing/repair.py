@@ -1,0 +1,213 @@
+"""What is missing is asked for, sent again, or reported; what is kept is bounded; what is old is told from new."""
+
+# ruff: noqa: D102  (a test's name is its sentence)
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import twinlink
+from twinlink.peers import SILENT_NS
+from twinlink.wire import HEADER_OCTETS, Kind, Why, ask_body, frame, gone_body, parse, parse_ask, parse_gone
+
+from .base import Conformance, ForeignPeer, MakeForeign, Open, drain, patience, receive_all, wait_until
+
+
+class Repairing(Conformance):
+    """The link's own repair, against a peer that is made by hand."""
+
+    @pytest.fixture
+    def link(self, opening: Open) -> twinlink.Link:
+        return opening("listen", node="ours", retention=1024 * 1024)
+
+    @pytest.fixture
+    def peer(self, link: twinlink.Link, foreign: MakeForeign) -> ForeignPeer:
+        peer = foreign()
+        peer.repairs = True
+        peer.meet(link)
+        return peer
+
+    @pytest.fixture
+    def greeting(self, link: twinlink.Link, peer: ForeignPeer) -> Iterator[threading.Event]:
+        """Keeps the peer up until it is set."""
+        over = threading.Event()
+
+        def greet() -> None:
+            while not over.wait(0.2):
+                peer.hello(link.epoch)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        yield over
+        over.set()
+        thread.join()
+
+    def gone(self, peer: ForeignPeer, flow: str, unsent: int, *ranges: tuple[int, int]) -> None:
+        body = gone_body(Why.EVICTED, ranges)
+        peer.send(f"traffic/{flow}", frame(Kind.GONE, peer.epoch, unsent, time.time_ns(), body))
+
+    def ask(self, peer: ForeignPeer, link: twinlink.Link, flow: str, known: int, *missing: tuple[int, int]) -> None:
+        body = ask_body(link.epoch, known, missing)
+        peer.send(f"ack/{flow}", frame(Kind.ASK, peer.epoch, 0, time.time_ns(), body))
+
+    @pytest.mark.usefixtures("greeting")
+    def test_a_gap_is_asked_for_and_filled_in_order(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        inbox = link.receiver("flow")
+        for sequence in (0, 1, 4, 5):
+            peer.data("flow", sequence)
+        assert parse_ask(peer.next(Kind.ASK)) == (peer.epoch, 2, [(2, 4)])
+        assert [message.sequence for message in receive_all(inbox, 2)] == [0, 1]
+        for sequence in (3, 2, 2):
+            peer.send("traffic/flow", frame(Kind.AGAIN, peer.epoch, sequence, 7, b"again"))
+        rest = receive_all(inbox, 4)
+        assert [(message.sequence, message.sent_ns == 7) for message in rest] == [
+            (2, True), (3, True), (4, False), (5, False),
+        ]  # fmt: skip
+        wait_until(lambda: link.stats()["received"]["flow"]["repeated"] == 1)
+        counted = link.stats()["received"]["flow"]
+        assert {key: counted[key] for key in ("received", "repaired", "missing", "duplicates", "held")} == {
+            "received": 6, "repaired": 2, "missing": 0, "duplicates": 0, "held": 0,
+        }  # fmt: skip
+        assert drain(link, twinlink.Gap, twinlink.Duplicate, twinlink.Reordered) == []
+
+    @pytest.mark.usefixtures("greeting")
+    def test_what_will_not_come_is_a_gap_and_the_rest_goes_on(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        inbox = link.receiver("flow")
+        for sequence in (0, 5):
+            peer.data("flow", sequence)
+        self.gone(peer, "flow", 6, (1, 3))
+        peer.send("traffic/flow", frame(Kind.AGAIN, peer.epoch, 3, 7, b""))
+        peer.send("traffic/flow", frame(Kind.AGAIN, peer.epoch, 4, 7, b""))
+        assert [message.sequence for message in receive_all(inbox, 4)] == [0, 3, 4, 5]
+        assert [(gap.first, gap.end) for gap in drain(link, twinlink.Gap)] == [(1, 3)]
+        assert link.stats()["received"]["flow"]["missing"] == 2
+
+    @pytest.mark.usefixtures("greeting")
+    def test_the_question_what_is_missing_is_answered(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        link.receiver("flow")
+        peer.data("flow", 0)
+        self.gone(peer, "flow", 3)
+        assert parse_ask(peer.next(Kind.ASK)) == (peer.epoch, 3, [(1, 3)])
+        self.gone(peer, "other", 2)  # nothing of this flow has ever arrived
+        assert parse_ask(peer.next(Kind.ASK)) == (peer.epoch, 2, [(0, 2)])
+
+    def test_a_session_that_ends_owes_nothing_any_more(
+        self, link: twinlink.Link, peer: ForeignPeer, greeting: threading.Event
+    ) -> None:
+        inbox = link.receiver("flow")
+        peer.data("flow", 0)
+        peer.data("flow", 2)
+        greeting.set()
+        peer.send("traffic/_link", frame(Kind.BYE, peer.epoch, 0, 1, b""))
+        assert [message.sequence for message in receive_all(inbox, 2)] == [0, 2]
+        assert [(gap.first, gap.end) for gap in drain(link, twinlink.Gap)] == [(1, 2)]
+
+    @pytest.mark.usefixtures("greeting")
+    def test_what_a_peer_asks_for_is_sent_again(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        acks: list[twinlink.Ack] = []
+        outbox = link.sender("flow", on_ack=acks.append)
+        for number in range(5):
+            outbox.send(bytes([number]) * 100)
+        first = [peer.next(Kind.DATA) for _ in range(5)]
+        self.ask(peer, link, "flow", 5, (1, 3))
+        for original in first[1:3]:
+            again = peer.next(Kind.AGAIN)
+            assert parse(again)[1:] == parse(original)[1:]
+            assert again[HEADER_OCTETS:] == original[HEADER_OCTETS:]
+        peer.ack(link, "flow", 3, 1, 2)
+        outbox.flush(patience(10))
+        assert sorted(ack.sequence for ack in acks) == [0, 1, 2, 3, 4]
+        counted = outbox.stats()
+        assert (counted["acknowledged"], counted["repaired"], counted["kept_octets"]) == (5, 2, 0)
+
+    def test_a_silent_peer_that_returns_has_missed_nothing(
+        self, link: twinlink.Link, peer: ForeignPeer, greeting: threading.Event
+    ) -> None:
+        outbox = link.sender("flow")
+        greeting.set()
+        wait_until(lambda: link.peers() == [], SILENT_NS / 1e9 + 10)
+        for _ in range(3):
+            outbox.send(b"meanwhile")
+        with pytest.raises(twinlink.AckTimeout, match="may return"):
+            outbox.flush(0.05)
+        peer.meet(link)
+        assert parse_gone(peer.next(Kind.GONE, Kind.DATA)) == (Why.EVICTED, [])
+        assert [parse(peer.next(Kind.DATA))[2] for _ in range(3)] == [0, 1, 2]
+        peer.ack(link, "flow", 3, 0, 1, 2)
+        outbox.flush(patience(10))
+        assert [event.reason for event in drain(link, twinlink.PeerDown, twinlink.Lost)] == ["silent"]
+
+    @pytest.mark.usefixtures("greeting")
+    @pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
+    def test_a_full_flow_drops_and_says_what(self, link: twinlink.Link, peer: ForeignPeer, overflow: str) -> None:
+        outbox = link.sender("flow", overflow=overflow)  # type: ignore[arg-type]
+        for _ in range(40):
+            outbox.send(bytes(100_000))
+        assert outbox.stats()["kept_octets"] <= 1024 * 1024
+        lost: list[int] = []
+
+        def reported() -> bool:
+            for event in drain(link, twinlink.Lost):
+                lost.extend(range(event.first, event.end))
+            return len(lost) == 30
+
+        wait_until(reported)
+        kept = sorted(set(range(40)) - set(lost))
+        assert len(kept) == 10
+        assert (39 in kept) == (overflow == "drop-oldest")
+        with pytest.raises(twinlink.AckTimeout) as caught:
+            outbox.flush(0)
+        assert len(caught.value.missing) >= 1
+
+    @pytest.mark.usefixtures("greeting")
+    def test_of_states_the_latest_is_kept(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        outbox = link.sender("state", overflow="latest")
+        while outbox.stats()["conflated"] < 10:
+            outbox.send(bytes(500_000))
+        assert drain(link, twinlink.Lost) == []
+        newest = outbox.stats()["sent"] - 1
+        seen: list[int] = []
+        while newest not in seen:
+            received = peer.next(Kind.DATA, Kind.GONE)
+            if parse(received)[0] is Kind.DATA:
+                seen.append(parse(received)[2])
+                peer.ack(link, "state", seen[-1] + 1, seen[-1])
+        assert seen == sorted(seen)
+        outbox.flush(patience(10))
+
+    def test_a_full_flow_blocks_for_its_time_and_no_longer(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        outbox = link.sender("flow")
+        for _ in range(10):
+            outbox.send(bytes(100_000))
+        with pytest.raises(twinlink.SendTimeout, match=r"full for 0\.05 s"):
+            outbox.send(bytes(100_000))
+
+    @pytest.mark.usefixtures("greeting")
+    def test_what_is_too_old_is_not_delivered(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        inbox = link.receiver("flow", max_age=1.0)
+        old = frame(Kind.DATA, peer.epoch, 0, time.time_ns() - 2_000_000_000, b"old")
+        peer.send("traffic/flow", old)
+        peer.data("flow", 1, b"new")
+        assert [message.sequence for message in receive_all(inbox, 1)] == [1]
+        stale: list[twinlink.Stale] = []
+        wait_until(lambda: stale.extend(drain(link, twinlink.Stale)) or stale)  # type: ignore[func-returns-value]
+        assert [(event.first, event.end) for event in stale] == [(0, 1)]
+
+    @pytest.mark.usefixtures("greeting")
+    def test_the_freshness_of_a_flow_is_told(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        sync = link.sync("flow", stale_after=0.3, out_after=0.6)
+        link.receiver("flow")
+        assert (sync.state.value, sync.age_ns()) == ("bound", None)
+        peer.data("flow", 0)
+        told: list[str] = []
+
+        def follows(*states: str) -> bool:
+            told.extend(event.state for event in drain(link, twinlink.SyncChanged))
+            return told == list(states)
+
+        wait_until(lambda: follows("in-sync", "stale", "out-of-sync"))
+        peer.data("flow", 1)
+        wait_until(lambda: told[3:4] == ["in-sync"] or follows("in-sync", "stale", "out-of-sync", "in-sync"))
+        assert link.stats()["received"]["flow"]["sync"]["peak_age_ns"] > 600_000_000
