@@ -109,13 +109,16 @@ class Outgoing:
         """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""
         sequence = self.next
         size = len(frame) - HEADER_OCTETS
-        self.next = sequence + 1
         self.sent_octets += size
         if not self._owing:
-            self.unsent = self.next
+            self.unsent = self.next = sequence + 1
             self._lose(sequence, self.next, "no peer was up")
             return True  # a plain subscriber may listen
-        if self.kept_octets + size + KEEPING_OCTETS > self.retention and not self._make_room(size):
+        if self.overflow == "latest":
+            self._conflate()
+        stays = self.kept_octets + size + KEEPING_OCTETS <= self.retention or self._make_room(size)
+        self.next = sequence + 1
+        if not stays:
             self._give_up(sequence, Why.DROPPED)
             return False
         self.awaited[sequence] = (now_mono_ns, self._owing, frame)
@@ -124,8 +127,6 @@ class Outgoing:
             self.unsent = self.next
             self._handed_over(sequence, size)
             return True
-        if self.overflow == "latest":
-            self._conflate(sequence)
         self.backlog = True
         return False
 
@@ -143,9 +144,9 @@ class Outgoing:
             self._give_up(oldest, Why.EVICTED)
         return True
 
-    def _conflate(self, newest: int) -> None:
-        """Let the newest take the place of what waits to be handed over."""
-        while (sequence := self._first_unsent()) is not None and sequence < newest:
+    def _conflate(self) -> None:
+        """Make way for the newest: what waits to be handed over is old."""
+        while (sequence := self._first_unsent()) is not None:
             self._give_up(sequence, Why.CONFLATED)
 
     def _first_unsent(self) -> int | None:

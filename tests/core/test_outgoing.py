@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from twinlink.outgoing import KEEPING_OCTETS, MAX_IN_FLIGHT, SLACK_OCTETS, Outgoing
+from twinlink.outgoing import KEEPING_OCTETS, MAX_IN_FLIGHT, SLACK_OCTETS, Outgoing, Overflow
 from twinlink.ranges import RangeSet
 from twinlink.wire import REFUSED, Kind, Why, frame
 
@@ -369,6 +369,21 @@ def test_what_is_missing_is_not_under_way(core: Outgoing) -> None:
     assert taken(core) == [(Why.EVICTED, []), 5, 6, 7, 8, 9]
     core.asked(1, 10, [(0, 10)], 3, 4, 5)
     assert taken(core) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("overflow", "left"), [("latest", [11]), ("drop-oldest", [7, 8, 9, 10, 11])])
+def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: list[int]) -> None:
+    core = Outgoing("flow", WINDOW, 6 * (TRANSIT + KEEPING_OCTETS), TRANSIT, overflow=overflow)
+    core.peer_up(1, repairs=True)
+    for _ in range(12):
+        send(core, TRANSIT)
+    acknowledge(core, 1, [0])
+    seen = []
+    while (one := core.take()) is not None:
+        if one[0] is None:
+            seen.append(int.from_bytes(one[1][16:24]))
+            acknowledge(core, 1, seen[-1:])
+    assert seen == left
 
 
 def test_what_is_refused_is_lost(core: Outgoing) -> None:
