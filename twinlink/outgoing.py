@@ -105,11 +105,11 @@ class Outgoing:
         oldest = next(iter(self.awaited.values()), None)
         return oldest is None or not (oldest[1] & self._up)  # who is not there holds nobody up
 
-    def send(self, frame: bytes, now_mono_ns: int) -> bool:
+    def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool:
         """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""
         sequence = self.next
         size = len(frame) - HEADER_OCTETS
-        self.sent_octets += size
+        self.sent_octets += payload_octets
         if not self._owing:
             self.unsent = self.next = sequence + 1
             self._lose(sequence, self.next, "no peer was up")

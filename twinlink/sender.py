@@ -21,6 +21,7 @@ Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview
 
 Priority = Literal["high", "normal"]
 
+LONG_OCTETS = 32 * 1024  # what a transport may treat in its own way
 NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
@@ -80,9 +81,10 @@ class Sender:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
                 if core.fits(size):
                     sequence = core.next
-                    frame = _pack(DATA_WORD, size, link.epoch, sequence, _time_ns()) + payload
+                    header = _pack(DATA_WORD, size, link.epoch, sequence, _time_ns())
+                    frame = header + payload if size < LONG_OCTETS else self._transport.join(header, payload)
                     with self._state:
-                        now = core.send(frame, _monotonic_ns())
+                        now = core.send(frame, size, _monotonic_ns())
                     if now:
                         self._transport.send(self._topic, frame)
                     else:

@@ -20,7 +20,7 @@ def numbers(ranges: RangeSet | None) -> set[int]:
 
 
 def send(core: Outgoing, size: int, now: int = 1) -> bool:
-    return core.send(frame(Kind.DATA, 7, core.next, now, bytes(size)), now)
+    return core.send(frame(Kind.DATA, 7, core.next, now, bytes(size)), size, now)
 
 
 def acknowledge(core: Outgoing, epoch: int, sequences: list[int], now: int = 10) -> list[int]:

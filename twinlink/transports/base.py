@@ -67,6 +67,10 @@ class Transport(ABC):
     def prefer(self, topic: bytes) -> None:  # noqa: B027  (most transports have one queue for everything)
         """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
+    def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
+        """Header and payload as the frame that `send` takes, where a transport adds something to long ones."""
+        return header + payload
+
     @abstractmethod
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         """The next topic and frame; None after ``timeout_s`` seconds (0: what is there) or a little earlier.

@@ -150,8 +150,13 @@ class ZenohTransport(Transport):
                 )
             return self._publishers[topic]
 
+    def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
+        if len(payload) + len(header) <= WHOLE_OCTETS:
+            return header + payload
+        return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes its time
+
     def send(self, topic: bytes, frame: bytes) -> None:
-        if len(frame) > WHOLE_OCTETS:
+        if len(frame) > WHOLE_OCTETS and frame[-SEAL_OCTETS:] != frame[SEAL]:
             frame += frame[SEAL]
         try:
             (self._publishers.get(topic) or self._publisher(topic)).put(frame)
