@@ -7,6 +7,11 @@ class TestMemory(TransportConformance):
     transport = "memory"
 
 
+class TestMqtt(TransportConformance):
+    transport = "mqtt"
+    driver, package = "paho", "twinlink[mqtt]"
+
+
 class TestZeromq(TransportConformance):
     transport = "zeromq"
     driver, package = "zmq", "pyzmq"

@@ -79,12 +79,12 @@ for name in ("seagull", "raven"):
         print(type(error).__name__, error)
 """
     known, name, missing, unknown = run(installed, "-c", script).splitlines()
-    assert known == str(["memory", "pigeon", "seagull", "zenoh", "zeromq"])
+    assert known == str(["memory", "mqtt", "pigeon", "seagull", "zenoh", "zeromq"])
     assert name == "pigeon"
     assert missing.startswith("TransportMissing")
     assert "pip install 'twinlink-pigeon[fish]'" in missing
     assert unknown.startswith("ConfigurationError")
-    assert "memory, pigeon, seagull" in unknown
+    assert "memory, mqtt, pigeon, seagull" in unknown
 
 
 def test_it_passes_the_public_suite(installed: Path) -> None:

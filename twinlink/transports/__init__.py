@@ -6,15 +6,17 @@ What one must provide stands in `base.Transport`; `twinlink.testing` holds the c
 
 import importlib
 from importlib.metadata import entry_points
+from shlex import quote
 
 from ..errors import ConfigurationError, TransportMissing
 from .base import Endpoint, Transport
 
 __all__ = ["Endpoint", "Transport", "names", "transport_class"]
 
-# name -> module, class, the package that brings the driver
+# name -> module, class, what pip installs to bring the driver
 TRANSPORTS = {
     "memory": ("twinlink.transports.memory", "MemoryTransport", None),
+    "mqtt": ("twinlink.transports.mqtt", "MqttTransport", "twinlink[mqtt]"),
     "zenoh": ("twinlink.transports.zenoh", "ZenohTransport", "eclipse-zenoh"),
     "zeromq": ("twinlink.transports.zeromq", "ZeromqTransport", "pyzmq"),
 }
@@ -39,8 +41,8 @@ def transport_class(name: str) -> type[Transport]:
             found: type[Transport] = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
             raise TransportMissing(
-                f"transport {name!r} needs the package {package}, which is not installed "
-                f"({error}); install it with: pip install {package}"
+                f"the driver of transport {name!r} is not installed ({error}); "
+                f"install it with: pip install {quote(package or 'twinlink')}"
             ) from error
         return found
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):

@@ -1,0 +1,164 @@
+"""A private mosquitto broker: there as long as the program that started it, and gone with it.
+
+It reads and writes nothing of the machine's: its configuration stands in a temporary directory, it keeps nothing, and
+whatever is under way is in its memory.  A shell holds a pipe to the program; when that closes, by `stop` or because
+the program was killed, the broker ends.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import TransportError
+from .base import Endpoint, in_use
+
+START_S = 5.0  # it takes 0.01 s
+STOP_S = 1.0
+LOOK_S = 0.002
+SBIN = "/usr/sbin:/usr/local/sbin:/sbin"  # where it is installed; seldom on the PATH of an ordinary user
+RUNNING = re.compile(r"mosquitto version \S+ running")
+FREE_PORT_TRIES = 3  # another program may take a free port before mosquitto does
+
+# The broker's process is a child of this shell, which says its number, waits for it, and ends as it ended.
+LIFELINE = """
+exec 3<&0 </dev/null
+directory=$1; shift
+"$@" >&2 3<&- & broker=$!
+echo "$broker"; exec >&2
+(read -r _ <&3; rm -r "$directory"; kill -9 "$broker") & lifeline=$!
+exec 3<&-
+wait "$broker"; status=$?
+kill "$lifeline"; wait
+exit "$status"
+"""
+
+# 0 means no limit.  What is under way is bounded by the links' windows; a limit here would drop without a word.
+# max_packet_size is looked at before memory is taken for a packet.
+CONFIGURATION = """
+listener {port} {host}
+allow_anonymous true
+set_tcp_nodelay true
+persistence false
+max_inflight_messages 0
+max_inflight_bytes 0
+max_queued_messages 0
+max_queued_bytes 0
+max_packet_size {max_packet}
+sys_interval 0
+connection_messages false
+log_timestamp false
+log_dest stderr
+log_type error
+log_type warning
+log_type notice
+log_type information
+"""
+
+
+class Mosquitto:
+    """One mosquitto process, 2.0 or later.
+
+    Attributes:
+        endpoint: where it listens.
+        pid: of the broker's process, as in ``/proc/<pid>/stat`` (CPU) and ``/proc/<pid>/status`` (memory).
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint | None = None,
+        *,
+        max_packet: int = 17 * 1024 * 1024,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Start it; returns when it accepts connections.
+
+        Args:
+            endpoint: where to listen; a free port of 127.0.0.1 if None.
+            max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
+            prefix: a command that becomes the one that follows it, such as ``("ip", "netns", "exec", "NAME")``.
+
+        Raises:
+            TransportError: it is not installed, or refuses; says why.
+        """
+        for attempt in range(FREE_PORT_TRIES):
+            self.endpoint = endpoint or _free_endpoint()
+            try:
+                self._start(max_packet, prefix)
+                break
+            except TransportError as error:
+                if endpoint or attempt == FREE_PORT_TRIES - 1 or "in use" not in str(error):
+                    raise
+
+    def _start(self, max_packet: int, prefix: Sequence[str]) -> None:
+        binary = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SBIN}")
+        if binary is None:
+            raise TransportError(
+                "mosquitto is not installed: a broker of one's own needs it (Debian: apt install mosquitto); "
+                "or use one that is already there, with the option private_broker=False on the listening side"
+            )
+        self._directory = Path(tempfile.mkdtemp(prefix="twinlink-mosquitto-"))
+        try:
+            configuration = self._directory / "mosquitto.conf"
+            configuration.write_text(
+                CONFIGURATION.format(
+                    port=self.endpoint.port, host=self.endpoint.host.strip("[]"), max_packet=max_packet
+                )
+            )
+            self._log = (self._directory / "log").open("w+b")
+            arguments = [str(self._directory), *prefix, binary, "-c", str(configuration)]
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", LIFELINE, "twinlink-mosquitto", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                start_new_session=True,  # Ctrl-C is for the program: it has something to say before the broker goes
+            )
+            assert self._shell.stdout
+            with self._shell.stdout as told:
+                self.pid = int(told.readline())
+            self._wait_until_it_runs()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_until_it_runs(self) -> None:
+        deadline = time.monotonic() + START_S
+        while not RUNNING.search(self.log()):
+            if self.running and time.monotonic() < deadline:
+                time.sleep(LOOK_S)
+                continue
+            errors = re.findall(r"Error(?: creating listener)?: (.*?)\.?$", self.log(), re.MULTILINE)
+            reason = "; ".join(errors) or f"it does not begin within {START_S:g} s: {self.log().strip()}"
+            raise TransportError(f"mosquitto cannot listen on {self.endpoint}: {reason}{in_use(reason)}")
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._shell.poll() is None
+
+    def log(self) -> str:
+        """What it has said so far: errors and warnings, not who connects."""
+        return os.pread(self._log.fileno(), 100_000, 0).decode(errors="replace")
+
+    def stop(self) -> None:
+        """End it at once; what it has not passed on is gone.  A second call does nothing."""
+        if hasattr(self, "_shell"):
+            assert self._shell.stdin
+            self._shell.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._shell.wait(STOP_S)
+            self._log.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _free_endpoint() -> Endpoint:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Endpoint("127.0.0.1", probe.getsockname()[1])

@@ -1,0 +1,394 @@
+"""MQTT 5 over paho-mqtt: the same topics and frames as everywhere, with a broker between the two ends.
+
+MQTT knows no listener, so there are two ways to have a broker:
+
+- By default the listening side starts one: a private mosquitto process at its endpoint (`mosquitto.py`), which ends
+  with the link.  The other side connects to it as to any listener::
+
+      twinlink.open("mqtt", listen="tcp/0.0.0.0:7447")                # needs mosquitto
+      twinlink.open("mqtt", connect="tcp/10.0.0.5:7447")
+
+- With ``private_broker=False`` the listening side connects as well, to a broker that is already at the endpoint::
+
+      twinlink.open("mqtt", listen="tcp/10.0.0.9:1883", private_broker=False)
+      twinlink.open("mqtt", connect="tcp/10.0.0.9:1883")
+
+A frame is the payload of a PUBLISH on ``traffic/<flow>`` or ``ack/<flow>``.  Both directions share these topics, so
+
+- nobody is sent what it published itself (subscription option No Local);
+- a listener marks what it publishes with the Payload Format Indicator 0, "unspecified octets", which is what a frame
+  is; connectors do not, and it means the same.  A server must hand the property on unaltered (MQTT 5.0, 3.3.2.3.2).
+  Listeners take what is not marked, connectors what is: two connectors never take each other's messages.  They are
+  still sent them: every connector costs the broker, and the network, what the others send.
+
+The socket is served by whoever is in `receive`, as paho allows for event loops: an own thread would cost a hand-over
+for each message.  Connecting has a thread, since resolving a name and waiting for TCP cannot be cut short.
+"""
+
+import contextlib
+import logging
+import select
+import socket
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
+from paho.mqtt.enums import MQTTErrorCode
+
+from ..errors import ConfigurationError, TransportError
+from ..wire import HELLO_TOPIC
+from .base import Frame, Options, Transport
+from .mosquitto import Mosquitto
+from .mqtt_client import (
+    FILTERS,
+    MAX_IN_FLIGHT,
+    READ_PACKETS,
+    cut,
+    hang_up,
+    is_marked,
+    listeners_mark,
+    make_client,
+    subscribe,
+)
+
+ACK_INITIAL = ord("a")
+AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, and then some
+HOLD_S = 0.05  # how long a data message waits for the socket to take it; then it is left to `receive`
+FAREWELL_S = 0.3  # what is unsent at close gets this long
+LOOK_S = 0.01
+MAX_KEEPALIVE_S = 65535
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where to reach one's own broker that listens everywhere
+
+logger = logging.getLogger("twinlink")
+
+
+@dataclass(frozen=True)
+class MqttOptions(Options):
+    """Options of transport ``mqtt``."""
+
+    qos: int = 0  # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on
+    private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
+    keepalive_s: int = 10  # a client silent for 1.5 times as long is gone; until then the broker queues for it
+    user_timeout_ms: int = 2000  # what the broker's host has not acknowledged for so long ends the connection
+    connect_timeout_ms: int = 250  # longer than the path's round trip; TCP itself would try again after 1, 3, 7 s
+    reconnect_ms: int = 50
+
+
+class MqttTransport(Transport):
+    """paho-mqtt >= 2.1, mosquitto >= 2.0 or another MQTT 5 broker.
+
+    Attributes:
+        broker: the private broker, on the listening side; None when there is none.
+    """
+
+    options_class = MqttOptions
+    options: MqttOptions
+    broker: Mosquitto | None = None
+
+    def open(self) -> None:
+        options = self.options
+        if options.qos not in (0, 1, 2):
+            raise ConfigurationError(f"option qos must be 0, 1 or 2, but is {options.qos}")
+        if options.keepalive_s > MAX_KEEPALIVE_S:
+            raise ConfigurationError(f"option keepalive_s must be at most {MAX_KEEPALIVE_S}: {options.keepalive_s}")
+        self._inbox: deque[tuple[bytes, Frame]] = deque()
+        self._lock = threading.Lock()  # paho's client belongs to one thread at a time
+        self._urgent: list[None] = []  # as long as an ack, a hello or the reader waits for the client
+        self._closing = threading.Event()
+        self._up = False  # the broker has accepted us, and gets our subscriptions before all that we send
+        self._parted = False  # the broker has answered our farewell
+        self._unacknowledged: set[int] = set()  # with QoS 1 and 2
+        self._warned = ""
+        self._pause_s = max(options.reconnect_ms / 1000, LOOK_S)
+        self._reader = 0  # the thread that was in `receive` last
+        self._receive_maximum = 0
+        self._connecting: threading.Thread | None = None
+        self._descriptor: int | None = None  # of the socket, while the client may be served
+        self._polled: tuple[int, int] | None = None
+        self._mark = listeners_mark() if self.listening else None
+        if self.listening and options.private_broker:
+            self.broker = self._start_broker()
+        self._wakes, self._wake = socket.socketpair()
+        for end in (self._wakes, self._wake):
+            end.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._wakes, select.POLLIN)
+        self._client = self._make_client()
+        if self.broker is None or not self._connect_once():
+            self._start_connecting(0)
+
+    def _start_broker(self) -> Mosquitto:
+        return Mosquitto(self.endpoint, max_packet=self.max_frame + AROUND_A_FRAME)
+
+    def _make_client(self) -> Client:
+        options, host = self.options, self.endpoint.host.strip("[]")
+        if self.broker:
+            host = ANY.get(host, host)
+        client = make_client(
+            host,
+            self.endpoint.port,
+            qos=options.qos,
+            keepalive_s=options.keepalive_s,
+            max_packet=self.max_frame + AROUND_A_FRAME,
+            connect_timeout_ms=options.connect_timeout_ms,
+            user_timeout_ms=options.user_timeout_ms,
+        )
+        client.on_connect = self._connected
+        client.on_subscribe = self._subscribed
+        client.on_disconnect = self._disconnected
+        client.on_message = self._arrived
+        client.on_unsubscribe = self._answered
+        if options.qos:
+            client.on_publish = self._acknowledged  # called for QoS 0 as well, which costs
+        return client
+
+    # Connecting
+
+    def _start_connecting(self, after_s: float) -> None:
+        """Begin a thread that connects, if none does."""
+        if self._connecting is None or not self._connecting.is_alive():
+            self._connecting = threading.Thread(
+                target=self._connect, args=(after_s,), name="twinlink-mqtt-connect", daemon=True
+            )
+            self._connecting.start()
+
+    def _connect(self, after_s: float) -> None:
+        while not self._closing.wait(after_s):
+            if self._connect_once():
+                self._wake_reader()
+                return
+            after_s = self._pause_s
+
+    def _connect_once(self) -> bool:
+        """Whether TCP connects.  The client has no socket now, so nobody else touches it."""
+        try:
+            if self.broker and not self.broker.running:
+                self._restart(self.broker)
+            if self._client.max_inflight_messages != self._receive_maximum:
+                self._client.disconnect()  # it is; but only then paho takes the number
+                self._client.max_inflight_messages = self._receive_maximum
+            self._client.reconnect()
+        except (OSError, UnicodeError):  # the latter: a host name that cannot be one
+            return False
+        if self._closing.is_set():
+            hang_up(self._client)
+            if self.broker:
+                self.broker.stop()
+            return False
+        opened = self._client.socket()
+        self._descriptor = opened.fileno() if opened else None
+        return True
+
+    def _restart(self, ended: Mosquitto) -> None:
+        ended.stop()
+        try:
+            self.broker = self._start_broker()
+        except TransportError as error:
+            self._warn(f"has ended, and cannot be started again: {error}")
+            raise
+        self._warn("had ended, and was started again")
+
+    def _connected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self._warn(f"refuses us: {reason}")
+            return
+        maximum = getattr(properties, "ReceiveMaximum", 0)  # absent: as many as there are numbers
+        if self.options.qos and maximum != self._receive_maximum:
+            self._receive_maximum = maximum
+            client.disconnect()  # paho takes the number between two connections only
+            return
+        subscribe(client, self.options.qos)
+        self._warned = ""
+        self._up = True
+
+    def _subscribed(self, client: Client, userdata: Any, number: int, reasons: list[Any], properties: Any) -> None:
+        for topic_filter, reason in zip(FILTERS, reasons, strict=False):
+            if reason.is_failure:
+                self._warn(f"does not let us subscribe to {topic_filter}: {reason}")
+
+    def _disconnected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        self._up = False
+        self._descriptor = None
+        self._wake_reader()
+        if flags.is_disconnect_packet_from_server:
+            self._warn(f"disconnects us: {reason}")
+
+    def _warn(self, what: str) -> None:
+        """Say it, but not at every attempt."""
+        if what != self._warned:
+            self._warned = what
+            logger.warning("mqtt: the broker at %s %s", self.endpoint, what)
+
+    # Sending
+
+    def send(self, topic: bytes, frame: bytes) -> None:
+        # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
+        if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
+            self._urgent.append(None)
+            try:
+                self._publish(topic, frame)
+            finally:
+                self._urgent.pop()
+            if self._client.want_write():
+                self._wake_reader()
+        else:
+            while self._urgent:
+                time.sleep(0)
+            self._publish(topic, frame)
+            if self._behind() and get_ident() != self._reader:
+                self._hold()
+
+    def _publish(self, topic: bytes, frame: bytes) -> None:
+        """Queue a message and write what the socket takes; without a connection it goes nowhere."""
+        with self._lock:
+            if not self._up:
+                self._serve_client()  # perhaps nobody has been in `receive` yet
+            if not self._up or self._closing.is_set():
+                return
+            qos = self.options.qos
+            try:
+                sent = self._client.publish(topic.decode(), frame, qos, properties=self._mark)
+                self._client.loop_write()
+            except BaseException:
+                cut(self._client)
+                raise
+            if qos:
+                self._note(topic, sent)
+
+    def _note(self, topic: bytes, sent: MQTTMessageInfo) -> None:
+        if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
+            raise TransportError(
+                f"mqtt could not send on {topic.decode()}: the broker at {self.endpoint} has not acknowledged "
+                f"{len(self._unacknowledged)} messages"
+            )
+        self._unacknowledged.add(sent.mid)
+
+    def _acknowledged(self, client: Client, userdata: Any, number: int, reason: Any, properties: Any) -> None:
+        self._unacknowledged.discard(number)
+        if reason.is_failure:
+            self._warn(f"did not take a message: {reason}")
+
+    def _behind(self) -> bool:
+        return self._client.want_write() or len(self._unacknowledged) > MAX_IN_FLIGHT
+
+    def _hold(self) -> None:
+        """Wait a little for the broker, so that the client's queue stays short.
+
+        Not in the thread that receives: others wait for what it reads, and it writes as soon as the socket takes more.
+        """
+        self._wake_reader()  # it knows now that there is something to write
+        deadline = time.monotonic() + HOLD_S
+        while self._behind() and time.monotonic() < deadline and not self._closing.is_set():
+            descriptor = self._descriptor
+            if descriptor is None:
+                return
+            waiting = select.poll()
+            waiting.register(descriptor, select.POLLOUT if self._client.want_write() else select.POLLIN)
+            waiting.poll(LOOK_S * 1000)
+            self._serve()
+            if self._inbox:
+                self._wake_reader()
+
+    # Receiving
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        self._reader = get_ident()
+        inbox = self._inbox
+        if not inbox:
+            if timeout_s > 0:
+                self._wait(timeout_s)
+            self._serve()
+            if not inbox:
+                return None
+        return inbox.popleft()
+
+    def _wait(self, timeout_s: float) -> None:
+        """Until there is something to read, something to write can be written, or another thread wakes us."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            wanted = None
+        else:
+            events = select.POLLIN | select.POLLOUT if self._client.want_write() else select.POLLIN
+            wanted = (descriptor, events)
+        if wanted != self._polled:
+            if self._polled:
+                self._poll.unregister(self._polled[0])
+            if wanted:
+                self._poll.register(*wanted)
+            self._polled = wanted
+        for ready, _ in self._poll.poll(timeout_s * 1000):
+            if ready == self._wakes.fileno():
+                self._wakes.recv(1000)
+
+    def _serve(self) -> None:
+        self._urgent.append(None)
+        try:
+            with self._lock:
+                self._serve_client()
+        finally:
+            self._urgent.pop()
+
+    def _serve_client(self) -> None:
+        """Read a packet, if there is one, and write what waits."""
+        client = self._client
+        if self._descriptor is None:
+            if not self._closing.is_set():
+                self._start_connecting(self._pause_s)
+            return
+        try:
+            client.loop_read(READ_PACKETS)
+            if client.want_write():
+                client.loop_write()
+            if not self._inbox:
+                client.loop_misc()  # keepalive
+        except BaseException:
+            cut(self._client)
+            raise
+
+    def _arrived(self, client: Client, userdata: Any, message: MQTTMessage) -> None:
+        if is_marked(message.properties) == self.listening:
+            return  # for the others
+        try:
+            self._inbox.append((message.topic.encode(), bytes(message.payload)))
+        except UnicodeDecodeError:
+            self._inbox.append((b"", b""))
+
+    def _wake_reader(self) -> None:
+        with contextlib.suppress(OSError):  # full: it will wake; closed: nobody reads
+            self._wake.send(b"\0")
+
+    # Closing
+
+    def close(self) -> None:
+        self._closing.set()
+        deadline = time.monotonic() + FAREWELL_S
+        if self._connecting:
+            self._connecting.join(FAREWELL_S)
+        if self._up:
+            self._part(deadline)
+        with self._lock:
+            if self._descriptor is not None:
+                hang_up(self._client)
+        if self.broker:
+            self.broker.stop()
+        self._wakes.close()
+        self._wake.close()
+
+    def _part(self, deadline: float) -> None:
+        """Return when the broker has passed on all that we sent: it answers in order, so let it answer something."""
+        asked = False
+        while not self._parted and self._descriptor is not None and (left := deadline - time.monotonic()) > 0:
+            if not asked and not self._unacknowledged:
+                asked = True
+                with self._lock:
+                    self._client.unsubscribe(list(FILTERS))
+            self._wait(left)
+            self._serve()
+            self._inbox.clear()
+
+    def _answered(self, client: Client, userdata: Any, number: int, reasons: Any, properties: Any) -> None:
+        self._parted = True

@@ -1,0 +1,116 @@
+"""paho's client as the MQTT transport uses it: MQTT 5, every limit explicit, its socket served by us."""
+
+import contextlib
+import secrets
+import socket
+from typing import Any
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+FILTERS = ("ack/+", "traffic/+")
+MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: messages in each direction that the other has not acknowledged
+SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a client whose connection broke
+READ_PACKETS = 64  # at one go, with QoS 2
+
+
+def make_client(
+    host: str,
+    port: int,
+    *,
+    qos: int,
+    keepalive_s: int,
+    max_packet: int,
+    connect_timeout_ms: int,
+    user_timeout_ms: int,
+) -> Client:
+    """A client that is not connected yet: `Client.reconnect` does that."""
+    kind = _ReadingLess if qos == 2 else Client
+    client = kind(
+        CallbackAPIVersion.VERSION2,
+        client_id=f"twinlink-{secrets.token_hex(8)}",
+        protocol=MQTTProtocolVersion.MQTTv5,
+    )
+    client.connect_timeout = connect_timeout_ms / 1000
+    client.max_queued_messages = 0  # no limit: what is under way is bounded by the link's window
+    client.max_inflight_messages = 0  # no limit but the broker's: the transport waits at MAX_IN_FLIGHT
+    client.on_socket_open = lambda client, userdata, opened: _set_up(opened, user_timeout_ms)
+    client.on_socket_register_write = _served_elsewhere
+    properties = _properties(PacketTypes.CONNECT, MaximumPacketSize=max_packet)
+    if qos:
+        properties.SessionExpiryInterval = SESSION_S
+        properties.ReceiveMaximum = MAX_IN_FLIGHT
+    client.connect_async(host, port, keepalive_s, properties=properties)
+    return client
+
+
+def subscribe(client: Client, qos: int) -> None:
+    """To all that is not our own, nor retained from earlier; both filters at once."""
+    options = SubscribeOptions(qos=qos, noLocal=True, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
+    client.subscribe([(topic_filter, options) for topic_filter in FILTERS])
+
+
+def listeners_mark() -> Properties:
+    """What distinguishes a listener's messages: Payload Format Indicator 0, "unspecified octets"."""
+    return _properties(PacketTypes.PUBLISH, PayloadFormatIndicator=0)
+
+
+def is_marked(properties: Properties | None) -> bool:
+    """Whether a message has that property."""
+    return hasattr(properties, "PayloadFormatIndicator")
+
+
+def hang_up(client: Client) -> None:
+    """Disconnect for good: the broker keeps no session."""
+    client.disconnect(properties=_properties(PacketTypes.DISCONNECT, SessionExpiryInterval=0))
+    client.loop_write()
+    opened = client.socket()
+    if opened is not None:  # the broker takes nothing: paho closes when DISCONNECT is written
+        opened.close()
+
+
+def cut(client: Client) -> None:
+    """After an interruption in the midst of a packet (Ctrl-C): the rest would not fit, so end this connection."""
+    opened: Any = client.socket()
+    if opened is not None:
+        with contextlib.suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
+
+
+class _ReadingLess(Client):
+    """paho's client, but `loop_read` does as it is told; for QoS 2.
+
+    paho's own reads as many packets at one go as messages are in flight.  These may be tens of thousands (mosquitto
+    2.0.11 ignores our Receive Maximum), and while it reads nobody says hello: the peers give us up.
+    """
+
+    def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
+        """Read packets until there are no more, or so many have been read."""
+        for _ in range(max_packets):
+            if self._sock is None:
+                return MQTTErrorCode.MQTT_ERR_NO_CONN
+            code = self._packet_read()
+            if code > 0:
+                return self._loop_rc_handle(code)
+            if code == MQTTErrorCode.MQTT_ERR_AGAIN:
+                break
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+
+def _properties(packet: int, **values: int) -> Properties:
+    properties = Properties(packet)  # type: ignore[no-untyped-call]
+    for name, value in values.items():
+        setattr(properties, name, value)
+    return properties
+
+
+def _set_up(opened: Any, user_timeout_ms: int) -> None:
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
+
+
+def _served_elsewhere(client: Client, userdata: Any, opened: Any) -> None:
+    """Its presence keeps paho from writing in the midst of `publish`: whoever holds the transport's lock does."""
