@@ -1,0 +1,275 @@
+"""`twinlink mgen` as a user starts it, between mgen processes that it knows nothing of."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Run, Start
+from tests.mgen.conftest import Listen, Send, free_ports
+from twinlink.mgen import records
+from twinlink.mgen.message import Address, Flag, Packet
+
+TRANSPORTS = ("zeromq", "zenoh")
+
+
+def finish(run: Run) -> dict[str, dict[str, int]]:
+    """Ctrl-C; what the summary says, with the exit code."""
+    run.interrupt()
+    code = run.code()
+    found: dict[str, dict[str, int]] = json.loads(run.out[-1])
+    found["exit"] = {"code": code}
+    return found
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_every_message_of_every_payload(
+    start: Start, listen: Listen, send: Send, endpoint: str, transport: str, tmp_path: Path
+) -> None:
+    """The acceptance: 100 of 100 at each payload, no RERR, over one pair of bridges."""
+    udp, tcp, out_udp, out_tcp = free_ports(4)
+    udp_listener, tcp_listener = listen("UDP", out_udp), listen("TCP", out_tcp)
+    link = ("--transport", transport, "--json", "--records")
+    out = start(
+        "mgen", "out", "--listen", endpoint, "--udp", f"{out_udp}", "--tcp", f"{out_tcp}", *link, f"{tmp_path}/o"
+    )
+    into = start("mgen", "in", "--connect", endpoint, "--udp", f"{udp}", "--tcp", f"{tcp}", *link, f"{tmp_path}/i.gz")
+    into.wait_for("is up")
+    out.wait_for("connected to TCP")
+    payloads = {"UDP": (100, 8192), "TCP": (76, 10_240, 102_400, 1_048_576)}
+    expected = []
+    for protocol, port, listener in (("UDP", udp, udp_listener), ("TCP", tcp, tcp_listener)):
+        for number, octets in enumerate(payloads[protocol]):
+            sender = send(protocol, port, octets, 100, 200 if octets < 10**6 else 40, 10 * octets)
+            sender.wait()
+            assert len(sender.log().of("SEND")) == 100
+            listener.wait_for(100 * (number + 1))
+            expected.append((octets, listener, sender))
+    for octets, listener, _ in expected:
+        messages = [one for one in listener.received() if one.flow == 10 * octets]
+        assert [one.sequence for one in messages] == list(range(100))
+        assert all(one.complete and one.octets == octets for one in messages)
+        assert {one.fragments for one in messages} == {-(-octets // 65535)}
+        assert listener.log().of("RERR") == []
+    gave, took = finish(into), finish(out)
+    assert (gave["exit"]["code"], took["exit"]["code"]) == (0, 0)
+    assert (gave["in"]["udp"], gave["in"]["tcp"], gave["in"]["acknowledged"], gave["in"]["lost"]) == (200, 400, 600, 0)
+    assert (took["out"]["forwarded"], took["out"]["missing"]) == (600, 0)
+    assert gave["in"]["octets"] == took["out"]["octets"] == 100 * sum(octets for octets, _, _ in expected)
+
+    rows_in, rows_out = records.read(tmp_path / "i.gz"), records.read(tmp_path / "o")
+    assert sorted(row.sequence for row in rows_in) == [row.sequence for row in rows_out] == list(range(600))
+    by_number = {row.sequence: row for row in rows_out}
+    for row in rows_in:
+        other = by_number[row.sequence]
+        assert row[1:9] == other[1:9]
+        assert (row.sent_ns, row.peer_received_ns) == (other.sent_ns, other.peer_received_ns)
+        assert None not in (row.taken_ns, row.peer_sent_ns, row.received_ns, row.rtt_ns)
+
+    octets, listener, sender = expected[-1]
+    join = start("mgen", "join", "--tx", str(sender.path), "--rx", str(listener.path), "--records", f"{tmp_path}/i.gz")
+    assert join.code() == 0
+    assert join.out[0].startswith("100 of 100 received, 0 RERR, 0 duplicates")
+    assert [line.split("  ")[0] for line in join.out[2:3]] == ["MGEN, SEND to RECV"]
+    assert any("on the link" in line and " 100 " in line for line in join.out)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_both_directions_over_one_link(start: Start, listen: Listen, send: Send, endpoint: str, transport: str) -> None:
+    ports = free_ports(8)
+    names = ("--udp", "--tcp", "--out-udp", "--out-tcp")
+    sides = []
+    for side, way in ((ports[:4], "--listen"), (ports[4:], "--connect")):
+        options = [text for name, port in zip(names, side, strict=True) for text in (name, str(port))]
+        sides.append(start("mgen", "both", way, endpoint, "--transport", transport, "--json", *options))
+    listeners = {
+        port: listen(p, port)
+        for side in (ports[:4], ports[4:])
+        for p, port in zip(("UDP", "TCP"), side[2:], strict=True)
+    }
+    for side_run in sides:
+        side_run.wait_for("is up")
+        side_run.wait_for("connected to TCP")
+    senders = [
+        send("UDP", ports[0], 100, 50, 100, 1),
+        send("TCP", ports[1], 102_400, 50, 100, 2),
+        send("UDP", ports[4], 100, 50, 100, 3),
+        send("TCP", ports[5], 102_400, 50, 100, 4),
+    ]
+    for sender in senders:
+        sender.wait()
+    # From the first side's ports to the second side's listeners, and back.
+    for port, number in ((ports[6], 1), (ports[7], 2), (ports[2], 3), (ports[3], 4)):
+        listeners[port].wait_for(50)
+        assert [(one.flow, one.sequence) for one in listeners[port].received()] == [(number, n) for n in range(50)]
+        assert listeners[port].log().of("RERR") == []
+    for side_run in sides:
+        side_run.interrupt()
+    for side_run in sides:
+        assert side_run.code() == 0
+        summary = side_run.records()[-1]
+        assert (summary["in"]["acknowledged"], summary["out"]["forwarded"]) == (100, 100)
+
+
+@pytest.mark.parametrize(("protocol", "octets"), [("UDP", 100), ("TCP", 10_240)])
+def test_the_bridge_before_its_peer(
+    start: Start, listen: Listen, send: Send, endpoint: str, protocol: str, octets: int
+) -> None:
+    port, out_port = free_ports(2)
+    option = f"--{protocol.lower()}"
+    into = start("mgen", "in", "--connect", endpoint, option, str(port), "--json")
+    into.wait_for("Ctrl-C ends it")
+    listener = listen(protocol, out_port)
+    sender = send(protocol, port, octets)
+    if protocol == "UDP":
+        sender.wait()
+    out = start("mgen", "out", "--listen", endpoint, option, str(out_port), "--json")
+    listener.wait_for(100)
+    assert [one.sequence for one in listener.received()] == list(range(100))
+    assert finish(into)["exit"]["code"] == 0
+    assert finish(out)["exit"]["code"] == 0
+
+
+def test_what_waited_for_a_peer_that_never_came_is_counted(start: Start, send: Send, endpoint: str) -> None:
+    (port,) = free_ports(1)
+    into = start("mgen", "in", "--connect", endpoint, "--udp", str(port), "--json")
+    into.wait_for("Ctrl-C ends it")
+    send("UDP", port, 8192, 800, 4000).wait()  # more than the socket's buffer holds
+    summary = finish(into)
+    assert summary["exit"]["code"] == 1
+    assert summary["in"]["dropped"] > 0
+    assert summary["in"]["given_up"] + summary["in"]["dropped"] == 800
+
+
+def test_a_peer_that_was_killed(start: Start, listen: Listen, send: Send, endpoint: str) -> None:
+    port, out_port = free_ports(2)
+    listener = listen("TCP", out_port)
+    into = start("mgen", "in", "--connect", endpoint, "--tcp", str(port), "--json")
+    out = start("mgen", "out", "--listen", endpoint, "--tcp", str(out_port))
+    into.wait_for("is up")
+    sender = send("TCP", port, 10_240, 100, 50)
+    listener.wait_for(20)
+    out.process.kill()
+    out.code()
+    again = start("mgen", "out", "--listen", endpoint, "--tcp", str(out_port), "--json")
+    sender.wait()
+    into.wait_for("is gone")
+    gave = finish(into)
+    took = finish(again)
+    assert gave["in"]["tcp"] == gave["in"]["sent"] == 100
+    assert gave["in"]["acknowledged"] + gave["in"]["lost"] == 100
+    assert took["out"]["tcp"] == took["out"]["forwarded"] >= 1
+    listener.wait_for(20 + took["out"]["tcp"])
+    assert gave["exit"]["code"] == (1 if gave["in"]["lost"] else 0)
+
+
+def test_garbage_does_no_harm(start: Start, listen: Listen, send: Send, endpoint: str) -> None:
+    udp, tcp, out_udp, out_tcp = free_ports(4)
+    listeners = [listen("UDP", out_udp), listen("TCP", out_tcp)]
+    out = start("mgen", "out", "--listen", endpoint, "--udp", str(out_udp), "--tcp", str(out_tcp), "--json")
+    into = start("mgen", "in", "--connect", endpoint, "--udp", str(udp), "--tcp", str(tcp), "--json")
+    into.wait_for("is up")
+    with socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        for octets in (b"garbage" * 10, b"", b"x", bytes(100)):
+            datagrams.sendto(octets, ("127.0.0.1", udp))
+    for octets in (b"garbage" * 100, b"GET / HTTP/1.1\r\nHost: example\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", tcp)) as connection:
+            connection.sendall(octets)
+            connection.settimeout(30)
+            assert connection.recv(1) == b""  # the bridge closes it
+    begun = Packet(65535, Flag.CONTINUES, 9, 0, 0, Address("127.0.0.1", tcp)).serialize()
+    with socket.create_connection(("127.0.0.1", tcp)) as cut:
+        cut.sendall(begun + begun[:1000])
+    into.wait_for("last fragment did not come")
+    never_ends = socket.create_connection(("127.0.0.1", tcp))
+    never_ends.sendall(begun)
+    for protocol, port, listener in (("UDP", udp, listeners[0]), ("TCP", tcp, listeners[1])):
+        send(protocol, port, 1024, 20)
+        listener.wait_for(20)
+        assert [one.sequence for one in listener.received()] == list(range(20))
+        assert listener.log().of("RERR") == []
+    gave, took = finish(into), finish(out)
+    never_ends.close()
+    assert (gave["in"]["udp"], gave["in"]["tcp"]) == (20, 20)
+    assert (gave["in"]["malformed"], gave["in"]["incomplete"]) == (6, 2)
+    assert gave["exit"]["code"] == 1
+    assert took["exit"]["code"] == 0
+
+
+def test_nothing_listens(start: Start, send: Send, endpoint: str) -> None:
+    udp, tcp, out_udp, out_tcp = free_ports(4)
+    out = start("mgen", "out", "--listen", endpoint, "--udp", str(out_udp), "--tcp", str(out_tcp), "--json")
+    into = start("mgen", "in", "--connect", endpoint, "--udp", str(udp), "--tcp", str(tcp), "--json", "--idle", "1")
+    into.wait_for("is up")
+    send("UDP", udp, 100, 20).wait()
+    send("TCP", tcp, 10_240, 20).wait()
+    assert into.code() == 0  # it ended by itself, and the other side had everything
+    took = finish(out)
+    assert took["exit"]["code"] == 1
+    assert took["out"]["held"] == 20
+    assert took["out"]["refused"] >= 1  # the host may tell of several at once
+    assert took["out"]["refused"] + took["out"]["forwarded"] == 20
+    assert f"nothing listens at UDP 127.0.0.1:{out_udp}" in out.err
+    assert f"no connection to TCP 127.0.0.1:{out_tcp}: Connection refused" in out.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "required: way"),
+        (("sideways",), "invalid choice"),
+        (("in",), "say which ports to use: --udp or --tcp"),
+        (("out",), "say which ports to use: --udp or --tcp"),
+        (("both", "--udp", "5001", "--listen", "tcp/127.0.0.1:7447"), "--out-udp or --out-tcp"),
+        (("both", "--udp", "5001", "--out-udp", "6001"), "--listen or --connect"),
+        (("in", "--udp", "0"), "PORT or HOST:PORT"),
+        (("in", "--udp", "many"), "PORT or HOST:PORT"),
+        (("in", "--tcp", ":5"), "PORT or HOST:PORT"),
+        (("in", "--udp", "5001", "--out-udp", "6001"), "--out-udp says nothing to in"),
+        (("in", "--udp", "5001", "--tx", "a"), "--tx says nothing to in"),
+        (("in", "--udp", "5001", "--records", "a", "--records", "b"), "one file of --records"),
+        (("in", "--udp", "5001", "--connect", "here"), "tcp/host:port"),
+        (("join",), "--rx, --records, or both"),
+    ],
+)
+def test_wrong_arguments(start: Start, arguments: tuple[str, ...], says: str) -> None:
+    run = start("mgen", *arguments)
+    assert run.code() == 3
+    assert says in run.err
+    assert run.out == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("in", "--udp", "192.0.2.1:5001"), "cannot listen at UDP 192.0.2.1:5001"),
+        (("in", "--udp", "5001", "--records", "/nonexistent/file"), "/nonexistent/file cannot be written"),
+        (("out", "--tcp", "host.invalid:1"), "host.invalid does not resolve"),
+        (("join", "--rx", "/nonexistent"), "/nonexistent cannot be read"),
+        (("join", "--rx", "/etc/passwd"), "/etc/passwd is no log of MGEN"),
+        (("join", "--records", "/etc/passwd"), "does not name the columns"),
+    ],
+)
+def test_what_cannot_be_done(start: Start, arguments: tuple[str, ...], says: str) -> None:
+
+    link = () if arguments[0] == "join" else ("--connect", "tcp/127.0.0.1:7447")
+    run = start("mgen", *arguments, *link)
+    assert run.code() == 2
+    assert says in run.err
+
+
+def test_options_from_the_environment(start: Start, listen: Listen, send: Send, endpoint: str, tmp_path: Path) -> None:
+    port, out_port = free_ports(2)
+    listener = listen("UDP", out_port)
+    config = tmp_path / "twinlink.toml"
+    config.write_text(f'[mgen]\nconnect = "{endpoint}"\nudp = {port}\nflow = "other"\n')
+    out = start("mgen", "out", "--flow", "other", env={"TWINLINK_UDP": str(out_port), "TWINLINK_LISTEN": endpoint})
+    into = start("mgen", "in", "--config", str(config))
+    into.wait_for("is up")
+    send("UDP", port, 100, 10)
+    listener.wait_for(10)
+    for run, text in ((into, "10 sent over the link, 10 acknowledged"), (out, "10 forwarded to MGEN; nothing lost")):
+        run.interrupt()
+        assert run.code() == 0
+        assert text in run.out[-1]

@@ -1,0 +1,287 @@
+"""Carry MGEN's traffic over a link, or show where its messages spent their time.
+
+in: listens like an MGEN receiver, on the UDP and TCP ports given, and sends each message over the link (a TCP message
+with all its fragments as one).  out: sends what comes over the link to MGEN receivers, as it was.  both: does both
+over one link, on each of two hosts; --out-udp and --out-tcp then say where the receivers are.  join: puts MGEN's logs
+and the bridge's records together and reports MGEN's delay and the link's apart.
+
+Unless told otherwise, in connects to tcp/127.0.0.1:7447 and out listens on that port.
+"""
+
+import argparse
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import twinlink
+from twinlink.mgen import joined, records
+from twinlink.mgen import log as mgen_log
+from twinlink.mgen.egress import Egress
+from twinlink.mgen.ingress import Ingress
+from twinlink.mgen.message import Address
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop, log
+
+NAME = "twinlink mgen"
+_LISTEN_HOST = "0.0.0.0"
+_OUT_HOST = "127.0.0.1"
+_SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("way", choices=("in", "out", "both", "join"), help="what to do")
+    linking.add_options(parser, listens=False, flow="mgen")
+    for action in parser._actions:
+        if action.dest == "connect":
+            action.default = None  # which side this is depends on the way
+    parser.add_argument("--udp", metavar="[HOST:]PORT", help="in, both: listen here; out: MGEN listens there")
+    parser.add_argument("--tcp", metavar="[HOST:]PORT", help="likewise")
+    parser.add_argument("--out-udp", metavar="[HOST:]PORT", help="both: MGEN listens there")
+    parser.add_argument("--out-tcp", metavar="[HOST:]PORT", help="likewise")
+    parser.add_argument(
+        "--idle", type=linking.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
+    )
+    parser.add_argument(
+        "--records",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="write what happened to each message there (.csv or .csv.gz); join: read it, several may be given",
+    )
+    parser.add_argument("--tx", type=Path, metavar="FILE", help="join: the log of the sending mgen (with txlog)")
+    parser.add_argument("--rx", type=Path, metavar="FILE", help="join: the log of the receiving mgen")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Carry until Ctrl-C and print the summary; or join and print."""
+    return _join(given) if given.way == "join" else _carry(given)
+
+
+def _carry(given: argparse.Namespace) -> int:
+    takes = _addresses(given, "udp", "tcp", _LISTEN_HOST) if given.way != "out" else {}
+    gives = {}
+    if given.way == "out":
+        gives = _addresses(given, "udp", "tcp", _OUT_HOST)
+    elif given.way == "both":
+        gives = _addresses(given, "out_udp", "out_tcp", _OUT_HOST)
+    _refuse_what_is_idle(given)
+    if given.listen is None and given.connect is None:
+        if given.way == "both":
+            raise twinlink.ConfigurationError("both: say which side of the link this is: --listen or --connect")
+        given.listen, given.connect = (linking.LISTEN, None) if given.way == "out" else (None, linking.CONNECT)
+    given.option = [("send_timeout", _SEND_TIMEOUT_S), *(given.option or [])]
+
+    output = Output(given.json)
+    say = partial(log, NAME)
+    recorder = _recorder(given.records[0]) if given.records else None
+    try:
+        with Stop() as stop, linking.open_link(given) as link:
+            watch = linking.Watch(NAME, link)
+            ends: dict[str, Ingress | Egress] = {}
+            try:
+                if takes:
+                    ends["in"] = Ingress(link, **takes, flow=given.flow, recorder=recorder, say=say)
+                if gives:
+                    ends["out"] = Egress(link, **gives, flow=given.flow, recorder=recorder, say=say)
+                say(f"{linking.endpoint(given)}, {_describe(given, takes, gives)}; Ctrl-C ends it")
+                _run(list(ends.values()), stop, given.idle, watch.tell)
+                stats = {way: end.stats() for way, end in ends.items()}
+            finally:
+                for end in ends.values():
+                    end.close()
+        watch.tell()
+    finally:
+        if recorder:
+            recorder.close()
+    if "out" in stats:
+        stats["out"]["missing"] = watch.missing
+    output.emit(
+        {"type": "summary", "transport": given.transport, "flow": given.flow, **{f"{k}": v for k, v in stats.items()}},
+        "\n".join(_sentence(way, counts) for way, counts in stats.items()),
+    )
+    return DONE if all(_is_whole(way, counts) for way, counts in stats.items()) else NOT_MET
+
+
+def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: Callable[[], None]) -> None:
+    """Run the last end on this thread, another on its own; ends when the one that has to ends."""
+
+    def is_over() -> bool:
+        tell()
+        return stop.requested or failed
+
+    failed = False
+    problems: list[BaseException] = []
+
+    def run_beside(end: Ingress | Egress) -> None:
+        nonlocal failed
+        try:
+            end.run(lambda: stop.requested or failed, idle_s)
+        except BaseException as error:
+            problems.append(error)
+            failed = True
+
+    threads = [threading.Thread(target=run_beside, args=(end,), name="mgen-in") for end in ends[:-1]]
+    for thread in threads:
+        thread.start()
+    try:
+        ends[-1].run(is_over, idle_s)
+    except BaseException:
+        failed = True
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+    if problems:
+        raise problems[0]
+
+
+def _recorder(path: Path) -> records.Recorder:
+    try:
+        return records.Recorder(path)
+    except OSError as error:
+        raise twinlink.TwinlinkError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict[str, Address]:
+    """The two ports that were given under these names."""
+    found = {
+        name: _address(getattr(given, key), host, key)
+        for name, key in (("udp", udp), ("tcp", tcp))
+        if getattr(given, key) is not None
+    }
+    if not found:
+        options = f"--{udp} or --{tcp}, or both".replace("_", "-")
+        raise twinlink.ConfigurationError(f"{given.way}: say which ports to use: {options}")
+    return found
+
+
+def _address(text: str, host: str, key: str) -> Address:
+    before, colon, port = text.rpartition(":")
+    if not port.isdigit() or not 0 < int(port) < 65536 or (colon and not before):
+        raise twinlink.ConfigurationError(f"--{key.replace('_', '-')} {text}: PORT or HOST:PORT is expected")
+    return Address(before.strip("[]") or host, int(port))
+
+
+def _refuse_what_is_idle(given: argparse.Namespace) -> None:
+    """An option that would do nothing was meant to do something."""
+    idle = ["tx", "rx"] if given.way == "both" else ["tx", "rx", "out_udp", "out_tcp"]
+    for key in idle:
+        if getattr(given, key) is not None:
+            raise twinlink.ConfigurationError(f"--{key.replace('_', '-')} says nothing to {given.way}")
+    if given.records and len(given.records) > 1:
+        raise twinlink.ConfigurationError(f"{given.way} writes one file of --records, not {len(given.records)}")
+
+
+def _describe(given: argparse.Namespace, takes: dict[str, Address], gives: dict[str, Address]) -> str:
+    parts = []
+    for what, places in (("takes from MGEN at", takes), ("gives to MGEN at", gives)):
+        if places:
+            parts.append(f"{what} " + ", ".join(f"{p.upper()} {a.host}:{a.port}" for p, a in places.items()))
+    return f"flow {given.flow}: {'; '.join(parts)}"
+
+
+_LOSSES = {
+    "in": {
+        "lost": "lost on the link",
+        "dropped": "datagrams dropped by the kernel",
+        "incomplete": "incomplete",
+        "too_long": "too long for the link",
+        "given_up": "not taken by the link",
+    },
+    "out": {
+        "missing": "lost on the link",
+        "held": "not taken by the TCP listener",
+        "refused": "datagrams refused by the listener's host",
+        "failed": "datagrams that could not be sent",
+        "unwanted": "with no place to go",
+    },
+}
+
+
+def _is_whole(way: str, counts: dict[str, Any]) -> bool:
+    return bool(counts["udp"] + counts["tcp"]) and not any(counts[key] for key in _LOSSES[way])
+
+
+def _sentence(way: str, counts: dict[str, Any]) -> str:
+    came = f"{counts['udp']} datagrams and {counts['tcp']} TCP messages, {counts['octets']} B"
+    if not counts["udp"] + counts["tcp"]:
+        text = f"{way}: nothing came {'from MGEN' if way == 'in' else 'over the link'}"
+    elif way == "in":
+        text = f"in: {came} from MGEN; {counts['sent']} sent over the link, {counts['acknowledged']} acknowledged"
+    else:
+        text = f"out: {came} over the link; {counts['forwarded']} forwarded to MGEN"
+    found = [f"{counts[key]} {what}" for key, what in _LOSSES[way].items() if counts[key]]
+    if counts.get("resent"):
+        found.append(f"{counts['resent']} sent again after a connection broke")
+    if counts["malformed"]:
+        found.append(f"{counts['malformed']} malformed")
+    if not found and counts["octets"]:
+        found = ["nothing lost"]
+    return "; ".join([text, *([", ".join(found)] if found else [])])
+
+
+def _join(given: argparse.Namespace) -> int:
+    if not given.rx and not given.records:
+        raise twinlink.ConfigurationError("join: give --rx, --records, or both (and --tx where there is one)")
+    sender, listener = _log(given.tx), _log(given.rx)
+    try:
+        rows = [row for path in given.records or [] for row in records.read(path)]
+    except ValueError as error:
+        raise twinlink.TwinlinkError(str(error)) from error
+    found = joined.put_together(sender, listener, rows)
+    output = Output(given.json)
+    if given.json:
+        for journey in found.journeys:
+            output.emit({"type": "message", **journey._asdict()})
+    figures = {
+        name: linking.spread([value for journey in found.journeys if (value := getattr(journey, name)) is not None])
+        for name in ("mgen_delay_ns", "before_link_ns", "link_delay_ns", "behind_link_ns", "rtt_ns")
+    }
+    counts = {key: value for key, value in found._asdict().items() if key != "journeys"}
+    output.emit({"type": "summary", **counts, **figures}, "\n".join(_report(found, figures)))
+    whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
+    return DONE if whole or (not given.rx and found.sent) else NOT_MET
+
+
+def _log(path: Path | None) -> mgen_log.Log | None:
+    if path is None:
+        return None
+    try:
+        found = mgen_log.read(path)
+    except OSError as error:
+        raise twinlink.TwinlinkError(f"{path} cannot be read: {error.strerror}") from error
+    if found.unreadable and not found.events:
+        raise twinlink.TwinlinkError(f"{path} is no log of MGEN")
+    return found
+
+
+_FIGURES = {
+    "mgen_delay_ns": "MGEN, SEND to RECV",
+    "before_link_ns": "  before the link",
+    "link_delay_ns": "  on the link",
+    "behind_link_ns": "  behind the link",
+    "rtt_ns": "link RTT",
+}
+
+
+def _report(found: joined.Joined, figures: dict[str, dict[str, int] | None]) -> list[str]:
+    lines = [
+        f"{found.received} of {found.sent} received, {found.errors} RERR, {found.duplicates} duplicates, "
+        f"{found.incomplete} incomplete, {found.strangers} of other senders, {found.unreadable} unreadable",
+        f"{'delay in ms':20} {'n':>6} {'min':>9} {'p50':>9} {'p99':>9} {'max':>9}",
+    ]
+    for name, what in _FIGURES.items():
+        values = figures[name]
+        if values:
+            numbers = " ".join(f"{values[key] / 1e6:9.3f}" for key in ("min", "p50", "p99", "max"))
+            lines.append(f"{what:20} {values['n']:6} {numbers}")
+    if found.offset_ns is not None and found.offset_bound_ns is not None:
+        lines.append(
+            f"the receiving clock is ahead by {found.offset_ns / 1e6:.3f} ms +- {found.offset_bound_ns / 1e6:.3f} ms; "
+            "delays (not the RTT) include that"
+        )
+    return lines

@@ -1,0 +1,334 @@
+"""The end of the bridge where MGEN sends to: from UDP datagrams and TCP connections onto the link.
+
+Nothing is read while no peer is up or the link's window is full: TCP then holds MGEN back, and datagrams wait in the
+socket's buffer, whose overflow the kernel counts.  So what is lost is lost where it is counted.
+"""
+
+import contextlib
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import AckTimeout, MalformedPayload, SendTimeout, TransportError
+from ..link import Link
+from ..message import Ack
+from . import message
+from .message import Address, Protocol
+from .records import Recorder, Row
+from .stream import Stream
+
+RECEIVE_BUFFER = (
+    4 * 1024 * 1024
+)  # octets of the UDP socket: 500 datagrams of 8192 B, while another program has its turn
+MAX_CONNECTIONS = 256
+LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+_TURN = 64  # datagrams that are read before others have their turn
+_ALONE_S = 0.02  # how often one looks for a peer
+_MAX_DATAGRAM = 65535
+_MAX_WAITING = 100_000  # messages whose acknowledgement is still expected
+_COUNTED = ("udp", "tcp", "octets", "sent", "acknowledged", "malformed", "incomplete", "too_long", "given_up")
+
+# linux/asm-generic/socket.h; the standard library does not name them
+_SO_RCVBUFFORCE = 33
+_SO_MEMINFO = 55
+_MEMINFO = struct.Struct("=9I")
+_DROPS = 8
+
+
+class Ingress:
+    """Takes messages from MGEN senders and sends each as one message of a flow.
+
+    The payload on the link is one octet for the protocol (`message.Protocol`), then the message as it came.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        udp: Address | None = None,
+        tcp: Address | None = None,
+        flow: str = "mgen",
+        recorder: Recorder | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Listens at once.
+
+        Args:
+            link: stays open when this is closed.
+            udp, tcp: where to listen; port 0 takes a free one, `addresses` says which.
+            flow: of the link.
+            recorder: gets a row for each message.
+            say: gets a line of text for a person when something is out of order.
+
+        Raises:
+            TransportError: an address cannot be used.
+        """
+        self._link = link
+        self._sender = link.sender(flow, on_ack=self._acknowledged)
+        self._recorder = recorder
+        self._waiting: dict[int, Row | None] = {}  # for their acknowledgement
+        self._next = self._sender.stats()["sent"]  # number of the next message; nobody else sends on this flow
+        self._say = say
+        self._limit = link.max_payload - 1
+        self._counts = dict.fromkeys(_COUNTED, 0)
+        self._connections: dict[socket.socket, Stream] = {}
+        self._selector = selectors.DefaultSelector()
+        self._datagram = memoryview(bytearray(1 + _MAX_DATAGRAM))
+        self._datagram[0] = Protocol.UDP
+        self._last_ns = 0  # monotonic, of the last message
+        self._ends = False
+        self.addresses: dict[Protocol, Address] = {}
+        self._udp = self._tcp = None
+        try:
+            if udp:
+                self._udp = self._open(Protocol.UDP, udp)
+            if tcp:
+                self._tcp = self._open(Protocol.TCP, tcp)
+        except OSError:
+            self.close()
+            raise
+
+    def run(self, stopped: Callable[[], bool], idle_s: float | None = None) -> None:
+        """Carry messages until ``stopped()``, or until nothing came for ``idle_s`` after the first one.
+
+        What has arrived by then is still taken and sent, and acknowledgements are waited for, a second at most.
+        """
+        while not stopped() and not self._is_idle(idle_s):
+            if self._link.peers():
+                self._turn(LOOK_S, stopped)
+            else:
+                time.sleep(_ALONE_S)
+            if self._recorder:
+                self._recorder.write()
+        self._ends = True
+        until = time.monotonic() + 1
+        while time.monotonic() < until and self._turn(0, lambda: time.monotonic() > until):
+            pass
+        for connection in list(self._connections):
+            self._end(connection)
+        with contextlib.suppress(AckTimeout):
+            self._sender.flush(timeout=1)
+        for number in list(self._waiting):
+            self._record(self._waiting.pop(number, None))
+
+    def stats(self) -> dict[str, Any]:
+        """Counters.
+
+        ``udp``, ``tcp`` messages taken and their ``octets``; ``sent`` on the link; ``acknowledged``, by one peer at
+        least; ``lost``, the others of these; ``dropped`` datagrams by the kernel because they came faster than the
+        link took them; ``malformed`` datagrams and TCP connections that are not MGEN's; ``incomplete`` TCP messages;
+        ``too_long`` for the link; ``given_up`` messages at the end, when no peer was up or the link took none.
+        """
+        streams = list(self._connections.values())
+        return {
+            **self._counts,
+            "incomplete": self._counts["incomplete"] + sum(stream.incomplete for stream in streams),
+            "too_long": self._counts["too_long"] + sum(stream.too_long for stream in streams),
+            "lost": self._counts["sent"] - self._counts["acknowledged"],
+            "dropped": self._drops(),
+        }
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._counts = dict(self._counts, dropped=self._drops())
+        for one in (self._udp, self._tcp, *self._connections):
+            if one:
+                one.close()
+        self._udp = None
+        self._selector.close()
+
+    def _open(self, protocol: Protocol, at: Address) -> socket.socket:
+        kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
+        family, place = message.resolve(at, kind)
+        one = socket.socket(family, kind)
+        try:
+            if protocol is Protocol.UDP:
+                self._enlarge(one)
+            else:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(place)
+            if protocol is Protocol.TCP:
+                one.listen()
+        except OSError as error:
+            one.close()
+            raise TransportError(f"cannot listen at {protocol.name} {at.host}:{at.port}: {error.strerror}") from error
+        one.setblocking(False)
+        self._selector.register(one, selectors.EVENT_READ)
+        self.addresses[protocol] = Address(*one.getsockname()[:2])
+        return one
+
+    def _enlarge(self, one: socket.socket) -> None:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
+        except OSError:  # not root
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        has = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel tells twice of what was asked for
+        if has < RECEIVE_BUFFER:
+            self._say(
+                f"the UDP socket has a buffer of {has} octets; for {RECEIVE_BUFFER}, which a burst may need: "
+                f"sysctl -w net.core.rmem_max={RECEIVE_BUFFER}"
+            )
+
+    def _drops(self) -> int:
+        if self._udp is None:
+            return int(self._counts.get("dropped", 0))
+        info = self._udp.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(info)[_DROPS])
+
+    def _is_idle(self, idle_s: float | None) -> bool:
+        return bool(idle_s is not None and self._last_ns and time.monotonic_ns() - self._last_ns > idle_s * 1e9)
+
+    def _turn(self, timeout_s: float, stopped: Callable[[], bool]) -> bool:
+        """Take what is there; returns whether there was something."""
+        ready = self._selector.select(timeout_s)
+        for key, _ in ready:
+            one = key.fileobj
+            assert isinstance(one, socket.socket)
+            if one is self._udp:
+                self._take_datagrams(one, stopped)
+            elif one is self._tcp:
+                self._accept(one)
+            else:
+                self._take_octets(one, stopped)
+        return bool(ready)
+
+    def _take_datagrams(self, one: socket.socket, stopped: Callable[[], bool]) -> None:
+        room = self._datagram[1:]
+        for _ in range(_TURN):
+            try:
+                octets = one.recv_into(room)
+            except BlockingIOError:
+                return
+            taken_ns = time.time_ns()
+            try:
+                if octets < message.MIN_OCTETS:
+                    raise MalformedPayload(f"{octets} octets, less than MGEN's {message.MIN_OCTETS}")
+                packet = message.start(room)
+            except MalformedPayload as error:
+                self._count("malformed", 1, f"a UDP datagram is no MGEN message: {error}")
+                continue
+            self._counts["udp"] += 1
+            self._send(self._datagram[: 1 + octets], packet.flow, packet.sequence, packet.sent_ns, 1, taken_ns, stopped)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # it has left again, or this process has no descriptors left: then it waits in the backlog
+            time.sleep(_ALONE_S)
+            return
+        connection.setblocking(False)
+        self._connections[connection] = Stream(self._limit)
+        self._selector.register(connection, selectors.EVENT_READ)
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self._selector.unregister(listener)
+
+    def _take_octets(self, connection: socket.socket, stopped: Callable[[], bool]) -> None:
+        stream = self._connections[connection]
+        try:
+            octets = connection.recv_into(stream.room())
+            # MGEN leaves Nagle's algorithm on: the last fragment of a message waits until the one before it is
+            # acknowledged, which the kernel would put off by 40 ms.  It forgets this option, hence each time.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            octets = 0
+        taken_ns = time.time_ns()
+        try:
+            for whole in stream.feed(octets):
+                self._counts["tcp"] += 1
+                self._send(*whole, taken_ns, stopped)
+        except MalformedPayload as error:
+            self._count("malformed", 1, f"a TCP connection that brings no MGEN messages was closed: {error}")
+            self._end(connection)
+            return
+        if not octets:
+            self._end(connection)
+
+    def _end(self, connection: socket.socket) -> None:
+        stream = self._connections.pop(connection)
+        self._selector.unregister(connection)
+        connection.close()
+        if self._tcp and len(self._connections) == MAX_CONNECTIONS - 1:
+            self._selector.register(self._tcp, selectors.EVENT_READ)
+        stream.finish()
+        self._count("incomplete", stream.incomplete, "a TCP message whose last fragment did not come is not carried")
+        self._count(
+            "too_long", stream.too_long, f"a message longer than the link's {self._limit} octets is not carried"
+        )
+
+    def _count(self, what: str, number: int, text: str) -> None:
+        """Count, and tell a person about the first, the tenth, the hundredth, and so on."""
+        before = self._counts[what]
+        self._counts[what] += number
+        if number and (not before or len(str(before)) < len(str(before + number))):
+            self._say(f"{text} ({before + number} so far)")
+
+    def _send(
+        self,
+        octets: memoryview,
+        flow: int,
+        sequence: int,
+        mgen_sent_ns: int,
+        fragments: int,
+        taken_ns: int,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._last_ns = time.monotonic_ns()
+        self._counts["octets"] += len(octets) - 1
+        row = None
+        if self._recorder:
+            row = Row(
+                "in",
+                f"{self._link.epoch:016x}",
+                self._next,
+                Protocol(octets[0]).name.lower(),
+                flow,
+                sequence,
+                mgen_sent_ns,
+                len(octets) - 1,
+                fragments,
+                taken_ns,
+            )
+        self._waiting[self._next] = row  # before it is sent: the ack comes on another thread
+        if len(self._waiting) > _MAX_WAITING:
+            self._record(self._waiting.pop(next(iter(self._waiting)), None))
+        told = False
+        while not self._ends or self._link.peers():
+            try:
+                self._sender.send(octets)
+                self._next += 1
+                self._counts["sent"] += 1
+                return
+            except SendTimeout as error:
+                if stopped():
+                    break
+                if not told:
+                    self._say(f"{error}; it waits, and MGEN with it")
+                told = True
+        self._waiting.pop(self._next, None)
+        self._counts["given_up"] += 1
+
+    def _acknowledged(self, ack: Ack) -> None:
+        if ack.sequence not in self._waiting:
+            return  # from a second peer
+        self._counts["acknowledged"] += 1
+        row = self._waiting.pop(ack.sequence, None)
+        if row is not None:
+            row = row._replace(
+                sent_ns=ack.sent_ns,
+                peer_received_ns=ack.peer_received_ns,
+                peer_sent_ns=ack.peer_sent_ns,
+                received_ns=ack.received_ns,
+                rtt_ns=ack.rtt_ns,
+            )
+        self._record(row)
+
+    def _record(self, row: Row | None) -> None:
+        if self._recorder and row:
+            self._recorder.add(row)

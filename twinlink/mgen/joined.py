@@ -1,0 +1,143 @@
+"""MGEN's logs and the bridge's records side by side: where each message spent its time.
+
+A message is known by MGEN's flow, sequence and send time (of day: a text log has no more), so senders may begin again
+at sequence 0, and a log may hold several runs.
+
+MGEN's delay is that between the SEND at the sender and the RECV of the last fragment at the listener.  The link's
+delay, T2 - T1, is a part of it; the rest is before the link (MGEN's socket, Nagle's algorithm, the bridge joining
+fragments) and behind it (the bridge, the listener's socket, MGEN's writing of the log).  All but the RTT take the
+clocks of both hosts for equal: ``offset_bound_ns`` says how far that can be checked.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .log import DAY_NS, Log, Received, join
+from .records import Row
+
+
+class Journey(NamedTuple):
+    """One message from sender to listener; a figure is None where a log or a record lacks what it takes."""
+
+    flow: int
+    sequence: int
+    octets: int
+    mgen_delay_ns: int | None
+    before_link_ns: int | None  # from MGEN's SEND to the link's send (T1)
+    link_delay_ns: int | None  # T2 - T1
+    behind_link_ns: int | None  # from T2 to MGEN's RECV
+    rtt_ns: int | None  # of the link, with the peer's residence time
+    link_sequence: int | None
+
+
+class Joined(NamedTuple):
+    """All messages and what became of them.
+
+    Attributes:
+        journeys: one for each message that was sent, in the order of sending.
+        sent: messages in the sender's log; without one, in the records of the end "in"; without those, received ones.
+        received: of these, how many the listener took whole.
+        duplicates: times that it took one again.
+        incomplete: messages of which it took only some fragments.
+        strangers: messages that it took and nobody is known to have sent.
+        errors: its RERR events.
+        unreadable: lines of text, or octets of a binary log, that could not be read.
+        offset_ns, offset_bound_ns: the receiving host's clock less the sending one's, at the acknowledged message
+            with the least round-trip time, and how far that may be wrong; None without an acknowledgement.
+    """
+
+    journeys: list[Journey]
+    sent: int
+    received: int
+    duplicates: int
+    incomplete: int
+    strangers: int
+    errors: int
+    unreadable: int
+    offset_ns: int | None
+    offset_bound_ns: int | None
+
+
+_Key = tuple[int, int, int]
+
+
+def put_together(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
+    """Join what there is of a sender's log, a listener's log, and the bridge's records of one or both ends."""
+    into: dict[_Key, Row] = {}
+    out: dict[_Key, Row] = {}
+    for row in rows:
+        (into if row.end == "in" else out).setdefault(_key(row.mgen_flow, row.mgen_sequence, row.mgen_sent_ns), row)
+    taken: dict[_Key, Received] = {}
+    duplicates = incomplete = 0
+    for message in join(listener.events if listener else ()):
+        key = _key(message.flow, message.sequence, message.sent_ns)
+        if not message.complete:
+            incomplete += 1
+        elif key in taken:
+            duplicates += 1
+        else:
+            taken[key] = message
+    sessions = {row.epoch for key, row in into.items() if key in taken}
+    if sessions:  # records of both directions: those whose messages this listener took
+        into, out = ({k: row for k, row in end.items() if row.epoch in sessions} for end in (into, out))
+    octets = {key: message.octets for key, message in taken.items()}
+    octets |= {key: row.octets for key, row in (out | into).items()}
+    if sender is not None:
+        sent = {
+            _key(event.flow or 0, event.sequence or 0, event.time_ns): event.octets or 0 for event in sender.of("SEND")
+        }
+        octets |= sent
+        keys = list(sent)
+    else:
+        keys = list(into or out or taken)
+    offset_ns, offset_bound_ns = _offset(into.values())
+    return Joined(
+        [_journey(key, octets[key], into.get(key) or out.get(key), taken.get(key)) for key in keys],
+        len(keys),
+        len(taken.keys() & set(keys)),
+        duplicates,
+        incomplete,
+        len(taken.keys() - set(keys)),
+        len(listener.of("RERR")) if listener else 0,
+        sum(log.unreadable for log in (sender, listener) if log),
+        offset_ns,
+        offset_bound_ns,
+    )
+
+
+def _key(flow: int, sequence: int, sent_ns: int) -> _Key:
+    return flow, sequence, sent_ns % DAY_NS // 1000
+
+
+def _journey(key: _Key, octets: int, row: Row | None, received: Received | None) -> Journey:
+    mgen_delay_ns = received.received_ns - received.sent_ns if received else None
+    before_ns = link_ns = behind_ns = None
+    if row and row.sent_ns is not None:
+        before_ns = row.sent_ns - row.mgen_sent_ns
+        if row.peer_received_ns is not None:
+            link_ns = row.peer_received_ns - row.sent_ns
+            if mgen_delay_ns is not None:
+                behind_ns = mgen_delay_ns - before_ns - link_ns
+    return Journey(
+        key[0],
+        key[1],
+        octets,
+        mgen_delay_ns,
+        before_ns,
+        link_ns,
+        behind_ns,
+        row.rtt_ns if row else None,
+        row.sequence if row else None,
+    )
+
+
+def _offset(rows: Iterable[Row]) -> tuple[int | None, int | None]:
+    best: tuple[int, int] | None = None
+    for row in rows:
+        if row.sent_ns is None or row.peer_received_ns is None or row.peer_sent_ns is None or row.received_ns is None:
+            continue
+        there_ns = row.peer_received_ns - row.sent_ns
+        back_ns = row.received_ns - row.peer_sent_ns
+        if best is None or there_ns + back_ns < best[0]:
+            best = there_ns + back_ns, (there_ns - back_ns) // 2
+    return (None, None) if best is None else (best[1], best[0] // 2)

@@ -1,0 +1,237 @@
+"""The two ways from the bridge to an MGEN listener: UDP datagrams, and a TCP connection that is made again."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
+import termios
+import time
+from collections import deque
+from collections.abc import Callable
+
+from .message import Address, resolve
+
+RETRY_S = 0.1  # between attempts to connect
+CONNECT_S = 3.0  # for one attempt
+PATIENCE_S = 0.1  # that a message may take to go out before others have their turn
+
+Say = Callable[[str], None]
+
+
+class Datagrams:
+    """The UDP way out."""
+
+    settled = True
+
+    def __init__(self, to: Address, say: Say) -> None:
+        self.forwarded = 0
+        self.refused = 0
+        self.failed = 0
+        self._say = say
+        self._where = f"{to.host}:{to.port}"
+        family, place = resolve(to, socket.SOCK_DGRAM)
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.connect(place)  # so that the host tells when it is refused
+
+    def send(self, octets: memoryview) -> None:
+        """Send a datagram, or count why not."""
+        for _ in range(2):
+            try:
+                self._socket.send(octets)
+                self.forwarded += 1
+                return
+            except ConnectionRefusedError:  # of an earlier one; this one was not sent
+                self._take_back()
+            except OSError as error:
+                self.failed += 1
+                if self.failed == 1:
+                    self._say(f"a datagram of {len(octets)} octets to {self._where} cannot be sent: {error.strerror}")
+                return
+        self.failed += 1
+
+    def look(self) -> None:
+        """See whether the last one was refused."""
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        self.refused += 1
+        self.forwarded -= 1
+        if self.refused == 1:
+            self._say(f"nothing listens at UDP {self._where}")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class Connection:
+    """The TCP way out: one connection, made again when it breaks."""
+
+    def __init__(self, to: Address, say: Say) -> None:
+        self.resent = 0
+        self.held_octets = 0
+        self._say = say
+        self._where = f"{to.host}:{to.port}"
+        self._family, self._place = resolve(to, socket.SOCK_STREAM)
+        self._socket: socket.socket | None = None
+        self._connected = False
+        self._retry_at = self._give_up_at = 0.0
+        self._told = ""
+        self._messages: deque[memoryview] = deque()  # not sent to the end
+        self._position = 0  # in the first of them
+        self._unacknowledged: deque[tuple[int, memoryview]] = deque()  # sent; and where they end, in octets sent
+        self._sent_octets = 0  # over this connection
+        self._accepted = 0  # messages that were given to us
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything has been handed to TCP."""
+        return not self._messages and self._connected
+
+    @property
+    def held(self) -> int:
+        """Messages that the listener's host has not acknowledged."""
+        acknowledged = self._acknowledged_octets()
+        return len(self._messages) + sum(end > acknowledged for end, _ in list(self._unacknowledged))
+
+    @property
+    def forwarded(self) -> int:
+        """Messages that the listener's host has acknowledged."""
+        return self._accepted - self.held
+
+    def send(self, octets: memoryview) -> None:
+        """Send a message, or as much of it as TCP takes in at once."""
+        self._messages.append(octets)
+        self._accepted += 1
+        self.held_octets += len(octets)
+        self.push()
+        if self._connected and self._messages:
+            self.wait(PATIENCE_S)
+
+    def push(self) -> None:
+        """Go on with what is to be done, without waiting."""
+        if self._connected and not self._messages and self._has_ended():
+            self._break("closed the connection")
+        if not self._connected and not self._connect():
+            return
+        assert self._socket is not None
+        try:
+            while self._messages:
+                octets = self._messages[0]
+                count = self._socket.send(octets[self._position :])
+                self._position += count
+                self._sent_octets += count
+                if self._position == len(octets):
+                    self._messages.popleft()
+                    self._position = 0
+                    self.held_octets -= len(octets)
+                    self._unacknowledged.append((self._sent_octets, octets))
+                    self._forget_acknowledged()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._break(f"is gone ({error.strerror})")
+
+    def wait(self, seconds: float) -> None:
+        """Push for up to ``seconds``, until everything is handed over."""
+        until = time.monotonic() + seconds
+        while not self.settled and (left := until - time.monotonic()) > 0:
+            if self._socket is None:
+                time.sleep(min(left, RETRY_S))
+            else:
+                select.select([], [self._socket], [], left)
+            self.push()
+
+    def finish(self, seconds: float) -> None:
+        """Wait up to ``seconds`` until the listener's host has acknowledged everything."""
+        until = time.monotonic() + seconds
+        self.wait(seconds)
+        while self.held and self._connected and time.monotonic() < until:
+            time.sleep(0.002)
+            self.push()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket:
+            self._socket.close()
+        self._socket = None
+        self._connected = False
+
+    def _connect(self) -> bool:
+        now = time.monotonic()
+        if self._socket is None:
+            if now < self._retry_at:
+                return False
+            self._retry_at = now + RETRY_S
+            self._give_up_at = now + CONNECT_S
+            self._socket = socket.socket(self._family, socket.SOCK_STREAM)
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = self._socket.connect_ex(self._place)
+        else:
+            writable = select.select([], [self._socket], [], 0)[1]
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
+        if code == errno.EINPROGRESS and now < self._give_up_at:
+            return False
+        if not code and self._is_to_itself():
+            code = errno.ECONNREFUSED
+        if code:
+            self.close()
+            self._tell(f"no connection to TCP {self._where}: {os.strerror(code)}; tries again and again")
+            return False
+        self._connected = True
+        self._sent_octets = 0
+        self._tell(f"connected to TCP {self._where}")
+        return True
+
+    def _is_to_itself(self) -> bool:
+        """Whether nobody listens and TCP connected the port to itself: it may, to a port of outgoing connections."""
+        assert self._socket is not None
+        try:
+            return bool(self._socket.getsockname() == self._socket.getpeername())
+        except OSError:
+            return False  # it has broken already, which the first send will tell
+
+    def _has_ended(self) -> bool:
+        """Whether the listener has closed the connection; MGEN never sends anything, and what it did is left out."""
+        assert self._socket is not None
+        try:
+            return self._socket.recv(65536) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def _break(self, how: str) -> None:
+        self._forget_acknowledged()
+        again = [octets for _, octets in self._unacknowledged]
+        self._unacknowledged.clear()
+        self._messages.extendleft(reversed(again))
+        self.held_octets += sum(map(len, again))
+        self.resent += len(again) + (self._position > 0)
+        self._position = 0
+        self.close()
+        self._tell(f"the listener at TCP {self._where} {how}; {len(self._messages)} messages wait for a new connection")
+
+    def _forget_acknowledged(self) -> None:
+        acknowledged = self._acknowledged_octets()
+        while self._unacknowledged and self._unacknowledged[0][0] <= acknowledged:
+            self._unacknowledged.popleft()
+
+    def _acknowledged_octets(self) -> int:
+        """Of those sent over this connection, how many the listener's host has; callable from any thread."""
+        if self._unacknowledged and self._socket is not None:
+            with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed meanwhile
+                sent = self._sent_octets
+                (queued,) = struct.unpack("=i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0\0\0\0"))
+                return int(sent - queued)
+        return 0
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:  # not at each try
+            self._told = text
+            self._say(text)

@@ -1,0 +1,107 @@
+"""What the bridge noted of each message, so that MGEN's logs can be joined with it.
+
+A CSV file, gzip-compressed when its name ends in ``.gz``, one row for each message at each end of the link.  Instants
+are Unix time in ns; a field is empty where there is nothing to say.  T1 to T4 are those of the link's header and its
+acknowledgement: T1 and T4 on the sending host's clock, T2 and T3 on the receiving one's.
+"""
+
+import csv
+import gzip
+import io
+import time
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import IO, Any, NamedTuple, get_args, get_type_hints
+
+_PATIENCE_S = 1.0  # what a bridge that is killed has not written yet
+
+
+class Row(NamedTuple):
+    """One message at one end of the link."""
+
+    end: str  # "in" or "out"
+    epoch: str  # the sending session, 16 hex digits
+    sequence: int  # the link's
+    protocol: str  # "udp" or "tcp"
+    mgen_flow: int
+    mgen_sequence: int
+    mgen_sent_ns: int  # MGEN's send time, of the first fragment
+    octets: int  # of the message, MGEN's headers included
+    fragments: int
+    taken_ns: int | None = None  # in: when the last octet had come from MGEN
+    sent_ns: int | None = None  # T1
+    peer_received_ns: int | None = None  # T2
+    peer_sent_ns: int | None = None  # T3; this and the next only at the "in" end, when the acknowledgement came
+    received_ns: int | None = None  # T4
+    rtt_ns: int | None = None  # T4 - T1 on the monotonic clock
+    forwarded_ns: int | None = None  # out: when the last octet was on its way to the listener
+
+
+_TYPES = [next(kind for kind in (get_args(hint) or (hint,))) for hint in get_type_hints(Row).values()]
+
+
+class Recorder:
+    """Writes rows to a file as they come, a second late at most.  `add` may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Creates the file.  Raises OSError."""
+        raw: IO[bytes] = path.open("wb")
+        binary = gzip.GzipFile(fileobj=raw, mode="wb") if path.suffix == ".gz" else raw
+        self._file = io.TextIOWrapper(binary, newline="")
+        self._raw = raw
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._writer.writerow(Row._fields)
+        self._rows: deque[Row] = deque()
+        self._due = 0.0
+
+    def add(self, row: Row) -> None:
+        """Note a row."""
+        self._rows.append(row)
+
+    def write(self) -> None:
+        """Write what was noted, if it is time to; from one thread only.  Raises OSError."""
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _PATIENCE_S
+            while self._rows:
+                self._writer.writerow(self._rows.popleft())
+            self._file.flush()
+            self._raw.flush()
+
+    def close(self) -> None:
+        """Write the rest.  Raises OSError."""
+        self._due = 0.0
+        self.write()
+        self._file.close()
+        self._raw.close()
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file, without a last line that was torn when the bridge was killed.
+
+    Raises:
+        ValueError: it is no such file; the message names it and the line.
+    """
+    try:
+        octets = path.read_bytes()
+        if path.suffix == ".gz":
+            octets = zlib.decompressobj(wbits=31).decompress(octets)  # as far as it goes, if it was not closed
+        lines = list(csv.reader(octets[: octets.rfind(b"\n") + 1].decode().splitlines()))
+    except (OSError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if not lines or tuple(lines[0]) != Row._fields:
+        raise ValueError(f"{path}: the first line does not name the columns of a bridge's records")
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            rows.append(_row(line))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: it cannot be read: {error}") from error
+    return rows
+
+
+def _row(fields: list[str]) -> Row:
+    values: list[Any] = [kind(field) if field else None for kind, field in zip(_TYPES, fields, strict=True)]
+    if None in values[:9]:
+        raise ValueError("a field is empty that must not be")
+    return Row(*values)

@@ -1,0 +1,208 @@
+"""Real mgen processes for one cell of a sweep: one that listens, one that sends, and what their logs say."""
+
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ..errors import TwinlinkError
+from . import log
+from .log import Log
+from .message import Address, Protocol
+from .script import Flow
+
+RECEIVE_BUFFER = 4 * 1024 * 1024  # octets, of the listener's UDP socket
+_START_S = 10.0
+_STOP_S = 5.0
+_LOOK_S = 0.05
+_QUIET_S = 1.5  # without a message at the listener: what is not there is not coming any more
+
+
+class Outcome(NamedTuple):
+    """What two processes did.
+
+    Attributes:
+        sender_log, listener_log: the logs' files, text, the sender's with SEND events.
+        sent: messages that the sender sent.
+        received: of these, how many the listener took whole.
+        duplicates: messages that it took again.
+        errors: RERR events at the listener.
+        problem: why the sender did not come to its end, or None.
+    """
+
+    sender_log: Path
+    listener_log: Path
+    sent: int
+    received: int
+    duplicates: int
+    errors: int
+    problem: str | None
+
+
+class Listener:
+    """An mgen that listens and logs; as a context manager, ended at the end.
+
+    Args:
+        at: where; the host is the one that ``prefix`` leads to, so only the port counts.
+        protocol: UDP or TCP.
+        path: of its log, which is written line by line.
+        prefix: what stands before the command, as ``["ip", "netns", "exec", "dt"]``.
+    """
+
+    def __init__(self, at: Address, protocol: Protocol, path: Path, prefix: Sequence[str] = ()) -> None:
+        self.path = path
+        self._command = _command(
+            prefix,
+            *("flush", "rxbuffer", str(RECEIVE_BUFFER), "event", f"LISTEN {protocol.name} {at.port}"),
+            *("output", str(path)),
+        )
+        self._process: _Process | None = None
+
+    def __enter__(self) -> Self:
+        """Start it; returns when it listens.
+
+        Raises:
+            TwinlinkError: mgen is not installed, or ended at once; the message says why.
+        """
+        self.path.unlink(missing_ok=True)
+        self._process = _Process(self._command)
+        until = time.monotonic() + _START_S
+        while not self.log().of("LISTEN"):
+            if self._process.exit_code is not None or time.monotonic() > until:
+                self.stop()
+                raise TwinlinkError(f"mgen does not listen: {self._process.last_words()}")
+            time.sleep(_LOOK_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def log(self) -> Log:
+        """What it has logged so far."""
+        return log.read(self.path) if self.path.exists() else Log()
+
+    def stop(self) -> None:
+        """End it, as Ctrl-C does."""
+        if self._process:
+            self._process.stop()
+
+
+def send(flow: Flow, path: Path, prefix: Sequence[str] = (), timeout_s: float = 60.0) -> str | None:
+    """Run an mgen that sends a flow and ends; returns why it did not come to its end, or None.
+
+    Args:
+        flow: what to send.
+        path: of its log.
+        prefix: what stands before the command.
+        timeout_s: for the whole; what the flow takes by itself comes on top.
+
+    Raises:
+        TwinlinkError: mgen is not installed, or did not start; the message says why.
+    """
+    path.unlink(missing_ok=True)
+    process = _Process(_command(prefix, "txlog", "event", flow.event(), "output", str(path)))
+    until = time.monotonic() + 2 * flow.count / flow.rate_hz + timeout_s
+    try:
+        while process.exit_code is None:
+            if time.monotonic() > until:
+                return f"the sending mgen did not end within {timeout_s:g} s after its time"
+            time.sleep(_LOOK_S)
+    finally:
+        process.stop()
+    if process.exit_code and not path.exists():
+        raise TwinlinkError(f"mgen does not send: {process.last_words()}")
+    return None
+
+
+def run(
+    flow: Flow,
+    listen_at: Address,
+    folder: Path,
+    name: str,
+    *,
+    sender_prefix: Sequence[str] = (),
+    listener_prefix: Sequence[str] = (),
+    timeout_s: float = 60.0,
+) -> Outcome:
+    """One cell: a listener, a sender, and what became of the messages; the bridge between them runs elsewhere.
+
+    Args:
+        flow: what to send, and where: to the bridge's end "in".
+        listen_at: where the bridge's end "out" sends to.
+        folder, name: the logs are ``name.tx.drc`` and ``name.rx.drc`` there.
+        sender_prefix, listener_prefix: what stands before the commands.
+        timeout_s: how much longer than planned the sender may take.
+
+    Raises:
+        TwinlinkError: mgen is not installed, or did not start.
+    """
+    sender_log, listener_log = folder / f"{name}.tx.drc", folder / f"{name}.rx.drc"
+    with Listener(listen_at, flow.protocol, listener_log, listener_prefix) as listener:
+        problem = send(flow, sender_log, sender_prefix, timeout_s)
+        seen, since = -1, time.monotonic()
+        while seen < flow.count and time.monotonic() - since < _QUIET_S:
+            count = sum(message.complete for message in log.join(listener.log().events))
+            if count != seen:
+                seen, since = count, time.monotonic()
+            time.sleep(_LOOK_S)
+    return outcome(sender_log, listener_log, problem)
+
+
+def outcome(sender_log: Path, listener_log: Path, problem: str | None = None) -> Outcome:
+    """What two logs say.  Raises OSError when one cannot be read."""
+    sender, listener = log.read(sender_log), log.read(listener_log)
+    sent = {(event.flow, event.sequence) for event in sender.of("SEND")}
+    taken = [(one.flow, one.sequence) for one in log.join(listener.events) if one.complete]
+    received = len(sent & set(taken))
+    return Outcome(
+        sender_log,
+        listener_log,
+        len(sent),
+        received,
+        len(taken) - len(set(taken)),
+        len(listener.of("RERR")),
+        problem,
+    )
+
+
+def _command(prefix: Sequence[str], *arguments: str) -> list[str]:
+    if shutil.which("mgen") is None:
+        raise TwinlinkError("mgen is not installed; `apt install mgen` brings it")
+    return [*prefix, "mgen", *arguments]
+
+
+class _Process:
+    """One mgen; what it says goes to a file, as a pipe that nobody reads would hold it up in the end."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this)
+        # A group of its own: Ctrl-C is for the one who started it, who then ends it in order.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=subprocess.STDOUT, process_group=0
+        )
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def stop(self) -> None:
+        if self.exit_code is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def last_words(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return "; ".join(lines[-3:]) or f"exit code {self.exit_code}"
