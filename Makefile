@@ -6,7 +6,7 @@ SOURCES := $(wildcard twinlink apps tests examples benchmarks)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test bench faults lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -20,11 +20,17 @@ demo: setup ## the main job over ZeroMQ and Zenoh; report in demo-out/
 test: setup ## every test
 	@$(BIN)/python -m pytest $(ARGS)
 
+bench: setup ## the goals table: this library against raw transports and peers, paired in one run
+	@$(BIN)/python -m benchmarks.goals $(ARGS)
+
+faults: setup ## schedules of faults against both transports, judged from ledgers (root)
+	@$(BIN)/python -m tests.faults.lab $(ARGS)
+
 lint: setup ## style and types: ruff and mypy, changing nothing
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy $(foreach dir,$(SOURCES),$(if $(shell find $(dir) -name '*.py' -print -quit),$(dir)))
 
 clean: ## remove .venv/, caches and what the demo left
-	@rm -rf .venv demo-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv demo-out bench-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,9 @@ needed=(
 )
 useful=(
   "command -v mgen | mgen | traffic from MGEN"
-  "command -v ip | iproute2 | tests in network namespaces"
+  "command -v ip | iproute2 | sweeps and tests in network namespaces"
+  "PATH=\$PATH:/usr/sbin command -v nft | nftables | faults in network namespaces"
+  "PATH=\$PATH:/usr/sbin command -v mosquitto | mosquitto | MQTT beside the other transports"
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -104,6 +106,17 @@ install_python_packages() {
   say "Python packages are in place ($((SECONDS - start)) s)"
 }
 
+unpack_chronyd() { # a time server for the tests; installed as a package it would replace the system's own
+  PATH=$PATH:/usr/sbin command -v chronyd >/dev/null && return 0
+  [ -x "$venv/chrony/usr/sbin/chronyd" ] && return 0
+  mkdir -p "$venv/chrony"
+  if (cd "$venv/chrony" && apt-get download -qq chrony && dpkg-deb -x chrony_*.deb . && rm chrony_*.deb) >>"$log" 2>&1; then
+    "$venv/chrony/usr/sbin/chronyd" --version >>"$log" 2>&1 && return 0
+  fi
+  say "going on without chronyd: the test of NTP will be skipped (see $log)"
+  rm -rf "$venv/chrony"
+}
+
 [ -x "$system_python" ] || stop "$system_python is missing: install the system's python3"
 "$system_python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
   stop "$("$system_python" --version) is too old: twinlink needs 3.11 (Debian 12, Ubuntu 24.04 or newer)"
@@ -124,5 +137,6 @@ fi
 mkdir -p "$venv"
 install_system_packages
 install_python_packages
+unpack_chronyd
 printf '%s\n' "$ready" >"$stamp"
 say "ready; the command is $venv/bin/twinlink"

@@ -101,7 +101,7 @@ def open(
     """Open one end of a link; the other end may come now, later, or again.
 
     Args:
-        transport: ``"zeromq"``, ``"zenoh"``, ``"memory"``, or the name of an installed third-party transport.
+        transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"memory"``, or that of an installed third-party transport.
         listen: endpoint ``tcp/host:port`` to listen on, or
         connect: endpoint to connect to; exactly one of the two.
         node: name of this node as its peers see it; made of host name and process id when not given.

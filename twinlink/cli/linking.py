@@ -24,7 +24,9 @@ LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 def add_options(parser: argparse.ArgumentParser, *, listens: bool, flow: str) -> None:
     """Declare the link's options; ``listens`` says which side the command is when nobody says."""
-    parser.add_argument("--transport", default="zeromq", metavar="NAME", help="zeromq or zenoh, the same on both sides")
+    parser.add_argument(
+        "--transport", default="zeromq", metavar="NAME", help="zeromq, zenoh or mqtt, the same on both sides"
+    )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
         "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help="wait here for the other side"

@@ -1,4 +1,8 @@
-"""Answer `twinlink ping`: every message on the flow is acknowledged by the link, from any number of peers."""
+"""Answer `twinlink ping`: every message on the flow is acknowledged by the link, from any number of peers.
+
+It also takes the other side of a `twinlink sweep --peer`, when it listens: for that it starts processes which listen at
+the ports from 10 above its own while they are measured.
+"""
 
 import argparse
 
@@ -27,14 +31,21 @@ class _Counter:
 
 def run(given: argparse.Namespace) -> int:
     """Answer until Ctrl-C or the count; then print what was answered."""
+    from twinlink.measure.remote import StationHost
+
     output = Output(given.json)
     counter = _Counter()
     with Stop() as stop, linking.open_link(given) as link:
         watch = linking.Watch(NAME, link)
         link.receiver(given.flow, handler=counter.add)
-        log(NAME, f"{linking.endpoint(given)}, answers flow {given.flow}; Ctrl-C ends it")
-        while not stop.wait(linking.LOOK_S) and (given.count is None or counter.messages < given.count):
-            watch.tell()
+        stations = StationHost(link) if link.listening else None
+        try:
+            log(NAME, f"{linking.endpoint(given)}, answers flow {given.flow} and sweeps; Ctrl-C ends it")
+            while not stop.wait(linking.LOOK_S) and (given.count is None or counter.messages < given.count):
+                watch.tell()
+        finally:
+            if stations is not None:
+                stations.close()
     watch.tell()
     output.emit(
         {
@@ -47,4 +58,5 @@ def run(given: argparse.Namespace) -> int:
         },
         f"answered {counter.messages} messages, {counter.octets} B; {watch.missing} did not arrive",
     )
-    return DONE if counter.messages and not watch.missing else NOT_MET
+    served = counter.messages or (stations is not None and stations.started)
+    return DONE if served and not watch.missing else NOT_MET

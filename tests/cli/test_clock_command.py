@@ -1,0 +1,97 @@
+import pytest
+
+from tests.cli.running import Start
+
+TRANSPORTS = ("zeromq", "zenoh")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("listens", [False, True])
+def test_both_sides_see_one_clock(start: Start, endpoint: str, transport: str, listens: bool) -> None:
+    """On one host the offset is 0, and each side says so within the bound that it states."""
+    sides = ("--listen", "--connect") if listens else ("--connect", "--listen")
+    common = ("clock", "--transport", transport, "--interval", "0.2", "--json")
+    other = start(*common, sides[1], endpoint, "--node", "twin-1")
+    one = start(*common, sides[0], endpoint, "--node", "gnb-1", "--count", "8")
+    assert one.code() == 0, one.err
+    other.wait_for("is gone (closed)")
+    other.interrupt()
+    assert other.code() in (0, 1), other.err  # after the other left it may have had rows without an answer
+    for run, node in ((one, "twin-1"), (other, "gnb-1")):
+        *rows, summary = run.records()
+        rows = [row for row in rows if row["node"] == node]
+        assert rows
+        for row in rows:
+            assert row["type"] == "clock"
+            assert abs(row["offset_ns"]) <= row["bound_ns"], row
+            assert row["bound_ns"] > 0
+            assert row["rtt_without_residence_min_ns"] > 0
+            assert (row["negative"], row["steps"], row["ntp"], row["by_ntp"]) == (0, [], None, None)
+        assert rows[-1]["both_began"]
+        assert summary["type"] == "summary"
+        assert summary["peers"][0] | {"node": node, "offset_ns": rows[-1]["offset_ns"]} == summary["peers"][0]
+        assert (summary["sent"] - summary["acknowledged"]) == summary["lost"]
+    rows = one.records()
+    assert (len(rows) - 1, rows[-1]["rows"], rows[-1]["lost"]) == (8, 8, 0)
+
+
+def test_pong_answers_too(start: Start, endpoint: str) -> None:
+    start("pong", "--listen", endpoint, "--node", "twin-1")
+    clock = start("clock", "--connect", endpoint, "--count", "3", "--interval", "0.1")
+    assert clock.code() == 0
+    rows = [line for line in clock.out if line.startswith("twin-1: offset ")]
+    assert len(rows) == 3
+    assert " ± " in rows[0]
+    assert "skew " in rows[0]
+    assert "3 rows" in clock.out[-2]
+    assert clock.out[-1].startswith("last: twin-1: offset ")
+
+
+def test_interrupt_prints_the_summary(start: Start, endpoint: str) -> None:
+    start("pong", "--listen", endpoint, "--node", "twin-1")
+    clock = start("clock", "--connect", endpoint, "--interval", "0.05")
+    clock.wait_for("twin-1: offset", "out")
+    clock.interrupt()
+    assert clock.code() == 0
+    assert "exchanges answered" in "\n".join(clock.out[-2:])
+
+
+def test_a_peer_that_goes_is_told(start: Start, endpoint: str) -> None:
+    pong = start("pong", "--listen", endpoint, "--node", "twin-1")
+    clock = start("clock", "--connect", endpoint, "--interval", "0.05", "--timeout", "1", "--json")
+    clock.wait_for('"node": "twin-1"', "out")
+    pong.process.kill()
+    clock.wait_for("peer twin-1 is gone (silent)")
+    clock.interrupt()
+    assert clock.code() == 1
+    assert clock.records()[-1]["peers"][0]["node"] == "twin-1"
+
+
+def test_nobody_there(start: Start, endpoint: str) -> None:
+    clock = start("clock", "--connect", endpoint, "--timeout", "0.3")
+    assert clock.code() == 1
+    assert clock.out == []
+    for part in ("no peer within 0.3 s", endpoint, "twinlink clock", "Connection refused"):
+        assert part in clock.err
+
+
+def test_an_ntp_server_that_does_not_answer_is_told_in_each_row(start: Start, endpoint: str) -> None:
+    """And does not keep the link's own figures from coming."""
+    server = endpoint.removeprefix("tcp/")  # nobody has this port of UDP
+    start("pong", "--listen", endpoint, "--node", "twin-1")
+    clock = start("clock", "--connect", endpoint, "--count", "2", "--interval", "0.1", "--ntp", server, "--json")
+    assert clock.code() == 0
+    rows = clock.records()
+    assert [row["type"] for row in rows] == ["clock", "clock", "summary"]
+    for row in rows[:2]:
+        assert row["bound_ns"] > 0
+        assert row["ntp"]["server"] == server
+        assert row["ntp"]["error"]
+        assert row["by_ntp"] is None
+
+
+@pytest.mark.parametrize("server", ["host:port", ":123", "host:70000"])
+def test_what_names_no_ntp_server(start: Start, endpoint: str, server: str) -> None:
+    clock = start("clock", "--connect", endpoint, "--ntp", server)
+    assert clock.code() == 3
+    assert "is not HOST or HOST:PORT" in clock.err

@@ -1,0 +1,52 @@
+"""A sweep without the command around it: what is measured, with what is known to be wrong put in."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twinlink.measure import records
+from twinlink.measure.cells import Plan
+from twinlink.measure.run import Run
+from twinlink.measure.setting import Loopback, Pair, Setting
+from twinlink.measure.sweep import Sweep
+
+
+class Watched(Loopback):
+    """Loopback that remembers the stations it started."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pairs: list[Pair] = []
+
+    def start(self) -> Pair:
+        pair = super().start()
+        self.pairs.append(pair)
+        return pair
+
+
+def measure(
+    folder: Path,
+    plan: Plan,
+    setting: Setting | None = None,
+    step: Callable[..., None] = lambda *_: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Sweep; returns run.json as it was written."""
+    content: dict[str, Any] = {
+        "started_ns": 0,
+        "ended_ns": None,
+        "complete": False,
+        "configuration": {"given": {}, "used": {}},
+        "system": {},
+        "idle_rtt_ns": {},
+        "mgen": None,
+    }
+    with setting or Loopback() as entered:
+        Sweep(plan, entered, Run(folder, content), step, stopped).execute()
+    return dict(json.loads((folder / "run.json").read_text()))
+
+
+def table(folder: Path, cell: dict[str, Any], side: str) -> records.Table:
+    """Of a cell; ``side`` is ``sent`` or ``received``."""
+    return records.read(folder / "records" / f"{cell['id']}.{side}.csv.gz")

@@ -1,0 +1,195 @@
+"""A run folder as a sweep leaves it, of messages that were never sent: every figure of it is known beforehand."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinlink.measure import records
+
+SUBJECTS = ("zeromq", "zenoh", "raw-tcp", "raw-zeromq", "raw-zenoh", "mqtt-qos0")
+PAYLOADS = (100, 1024, 10240, 102400, 1048576)
+DIRECTIONS = ("rw-dt", "dt-rw")
+STARTED_NS = 1_760_000_000_000_000_000
+COUNTERS = {"lost": 0, "duplicates": 0, "reordered": 0, "malformed": 0}
+# One way, at 100 octets, and what a further octet takes.
+_DELAY_US = {"raw-tcp": 20, "raw-zeromq": 55, "zeromq": 57, "raw-zenoh": 60, "zenoh": 61, "raw-mqtt": 240}
+_PER_OCTET_NS = {"raw-tcp": 0.35, "mqtt-qos0": 4.0, "mqtt-qos1": 4.2, "raw-mqtt": 3.8}
+_NODES = {"real_world": "gnb-host", "digital_twin": "twin-host"}
+
+
+def write(
+    folder: Path,
+    *,
+    subjects: Sequence[str] = SUBJECTS,
+    payloads: Sequence[int] = PAYLOADS,
+    directions: Sequence[str] = DIRECTIONS,
+    mode: str = "closed",
+    rounds: int = 5,
+    count: int = 20,
+    seed: int = 1,
+    slower: Callable[[str, int], float] = lambda subject, octets: 1.0,
+    round_noise: float = 0.02,
+    lost: int = 0,
+    setting: str = "netns",
+    rate_hz: float | None = None,
+    offset_ns: int = 0,
+    broken_off: bool = False,
+) -> dict[str, Any]:
+    """Write it; returns what stands in run.json.
+
+    Args:
+        count: messages of each round.
+        slower: factor on the delays of a cell.
+        round_noise: standard deviation of a factor that all messages of a round share.
+        lost: messages at the end of each round of the first cell that never arrive.
+        offset_ns: what the Digital Twin's clock is ahead.
+        broken_off: the last cell was interrupted in its second round, and the one before was skipped.
+    """
+    random = np.random.default_rng(seed)
+    (folder / "records").mkdir(parents=True)
+    cells = []
+    now_ns = STARTED_NS
+    every = [(subject, octets, direction) for subject in subjects for octets in payloads for direction in directions]
+    for index, (subject, octets, direction) in enumerate(every):
+        cell: dict[str, Any] = {
+            "id": f"{subject}-{octets}-{direction}-{mode}",
+            "subject": subject,
+            "octets": octets,
+            "direction": direction,
+            "mode": mode,
+            "rate_hz": rate_hz,
+            "status": "done",
+            "reason": None,
+            "rounds": [],
+            "search": None,
+        }
+        cells.append(cell)
+        number = rounds
+        if broken_off and index == len(every) - 2:
+            cell |= {"status": "skipped", "reason": "the run was interrupted before"}
+            continue
+        if broken_off and index == len(every) - 1:
+            cell |= {"status": "interrupted", "reason": "the run was interrupted"}
+            number = 1
+        sent_tables, received_tables = [], []
+        for each in range(number):
+            sent, received = _round(
+                random, each, octets, count, now_ns + each * 60_000_000_000,
+                _delay_ns(subject, octets) * slower(subject, octets) * np.exp(random.normal(0, round_noise)),
+                lost if index == 0 else 0, offset_ns if direction == "rw-dt" else -offset_ns,
+                None if rate_hz is None else round(1e9 / rate_hz),
+            )  # fmt: skip
+            sent_tables.append(sent)
+            received_tables.append(received)
+            cell["rounds"].append(_about(each, sent, octets, subject))
+        records.write(folder / "records" / f"{cell['id']}.sent.csv.gz", np.concatenate(sent_tables))
+        records.write(folder / "records" / f"{cell['id']}.received.csv.gz", np.concatenate(received_tables))
+        now_ns += 500_000_000
+    run = {
+        "format": "twinlink-run",
+        "version": 1,
+        "started_ns": STARTED_NS,
+        "ended_ns": None if broken_off else STARTED_NS + 280_000_000_000,
+        "complete": not broken_off,
+        "configuration": {
+            "given": {"setting": setting},
+            "used": {"seed": seed, "count": count * rounds, "rounds": rounds, "subjects": list(subjects)},
+        },
+        "setting": setting,
+        "rate_limit": None,
+        "source": "twinlink",
+        "system": {side: _system(name) for side, name in _NODES.items()},
+        "ntp": {side: {"error": "no server was named"} for side in _NODES},
+        "cells": cells,
+        "mgen": None,
+    }
+    (folder / "run.json").write_text(json.dumps(run, indent=1))
+    return run
+
+
+def _delay_ns(subject: str, octets: int) -> float:
+    return 1000 * _DELAY_US.get(subject, 250) + _PER_OCTET_NS.get(subject, 0.8) * octets
+
+
+def _round(
+    random: np.random.Generator,
+    number: int,
+    octets: int,
+    count: int,
+    start_ns: int,
+    delay_ns: float,
+    lost: int,
+    offset_ns: int,
+    period_ns: int | None,
+) -> tuple[records.Table, records.Table]:
+    forward = (delay_ns * random.gamma(40, 1 / 40, count)).astype(np.int64)
+    back = (0.9 * delay_ns * random.gamma(40, 1 / 40, count)).astype(np.int64)
+    residence = random.integers(4_000, 9_000, count)
+    rtt = forward + residence + back
+    gaps = rtt + random.integers(20_000, 40_000, count)
+    scheduled = start_ns + (np.concatenate(([0], np.cumsum(gaps)[:-1])) if period_ns is None else
+                            period_ns * np.arange(count))  # fmt: skip
+    sent_ns = scheduled + (0 if period_ns is None else random.integers(1_000, 30_000, count))
+    sent = np.zeros(count, records.SENT)
+    sent["round"], sent["sequence"], sent["octets"] = number, np.arange(count), octets
+    sent["scheduled_ns"], sent["sent_ns"] = scheduled, sent_ns
+    arrived = np.arange(count) < count - lost
+    sent["acknowledged"] = arrived
+    for name, values in (
+        ("peer_received_ns", sent_ns + forward + offset_ns),
+        ("peer_sent_ns", sent_ns + forward + residence + offset_ns),
+        ("received_ns", sent_ns + rtt),
+        ("rtt_ns", rtt),
+    ):
+        sent[name][arrived] = values[arrived]
+    received = np.zeros(int(arrived.sum()), records.RECEIVED)
+    for name in ("round", "sequence", "octets", "sent_ns"):
+        received[name] = sent[name][arrived]
+    received["received_ns"] = sent["peer_received_ns"][arrived]
+    return sent, received
+
+
+def _about(number: int, sent: records.Table, octets: int, subject: str) -> dict[str, Any]:
+    count = len(sent)
+    broker = subject.startswith(("mqtt", "raw-mqtt"))
+    lost = int(count - sent["acknowledged"].sum())
+    return {
+        "round": number,
+        "started_ns": int(sent["sent_ns"][0]),
+        "elapsed_ns": int(sent["received_ns"].max() - sent["sent_ns"][0]),
+        "warm_up": 5,
+        "sent": count,
+        "sender_cpu_ns": 60_000 * count,
+        "receiver_cpu_ns": 55_000 * count,
+        "broker_cpu_ns": 30_000 * count if broker else None,
+        "sender_peak_rss_octets": 60 << 20,
+        "receiver_peak_rss_octets": 58 << 20,
+        "broker_peak_rss_octets": 8 << 20 if broker else None,
+        "wire_octets": {"forward": (octets + 98) * count, "back": 154 * count},
+        "wire_packets": {"forward": (1 + octets // 65536) * count, "back": count},
+        "counters": COUNTERS | {"lost": lost},
+    }
+
+
+def _system(hostname: str) -> dict[str, Any]:
+    return {
+        "hostname": hostname,
+        "kernel": "6.1.0",
+        "python": "3.11.2",
+        "cpu_model": "a processor",
+        "cpus": 2,
+        "load_1min": 0.4,
+        "clocksource": "tsc",
+        "versions": {
+            "twinlink": "0.1.0",
+            "pyzmq": "27.1.0",
+            "libzmq": "4.3.5",
+            "eclipse-zenoh": "1.10.0",
+            "paho-mqtt": "2.2.0",
+            "mosquitto": "2.0.11",
+            "numpy": "1.26.4",
+        },
+    }

@@ -1,0 +1,105 @@
+"""The figures: which there are, that they are pictures, and that they show what was measured."""
+
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pytest
+
+from tests.measure import synthetic_run
+from twinlink.measure import figures, labels, published, results
+from twinlink.measure.canvas import Drawn
+
+BOTH: dict[str, Any] = {"subjects": ("zeromq", "zenoh", "raw-tcp"), "payloads": (100, 10240, 1048576), "rounds": 2}
+
+
+def computed(folder: Path) -> tuple[dict[str, Any], results.Records]:
+    return results.compute(folder, results.load(folder))
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Drawn]:
+    folder = tmp_path_factory.mktemp("sweep")
+    synthetic_run.write(folder, **BOTH)
+    return figures.draw(folder / "figures", *computed(folder))
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height, from the PNG's own header."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+def test_every_figure_of_the_paper_and_two_more(drawn: list[Drawn]) -> None:
+    assert [each.path.stem for each in drawn] == [
+        "latency",
+        "rtt",
+        "cdf-rw-dt",
+        "cdf-dt-rw",
+        "jitter",
+        "delay-over-time",
+    ]
+    for each in drawn:
+        width, height = size(each.path)
+        assert width == 960
+        assert 960 < height < 3000
+        assert plt.imread(each.path)[..., :3].std() > 0.05, "an empty picture"
+        assert each.caption.startswith("Two network namespaces of one host, closed loop; n = 40 a cell. ")
+
+
+def test_the_same_figure_again(drawn: list[Drawn], tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, **BOTH)
+    again = figures.draw(tmp_path / "figures", *computed(tmp_path))
+    assert [each.path.read_bytes() for each in again] == [each.path.read_bytes() for each in drawn]
+
+
+def test_rates(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=2, mode="open", rate_hz=100.0)
+    found, rows = computed(tmp_path)
+    step = {"rate_hz": 1e4, "sent": 5000, "received": 5000, "lost": 0, "lossless": True, "span_s": 0.5}
+    slow = step | {"rate_hz": 2e4, "lossless": False, "span_s": 0.4}
+    found["cells"][0]["search"] = {"steps": [slow, step], "highest_loss_free_hz": 1e4}
+    drawn = figures.draw(tmp_path / "figures", found, rows)
+    assert [each.path.stem for each in drawn] == ["delay-over-time", "rate"]
+    assert size(drawn[-1].path)[0] == 960
+    assert figures.rate_hz(found["cells"][0]) == 100.0
+    closed = {"rate_hz": None, "rounds": [{"sent": 30, "elapsed_ns": 10**9}, {"sent": 10, "elapsed_ns": 10**9}]}
+    assert figures.rate_hz(closed) == 20.0
+
+
+def test_what_the_clocks_do_not_allow_is_not_drawn(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=(100, 10240), rounds=2)
+    found, rows = computed(tmp_path)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "latency.png").write_bytes(b"of an earlier run")
+    (tmp_path / "figures" / "mine.png").write_bytes(b"not ours")
+    for cell in found["cells"]:
+        cell["statistics"]["one_way_delay_ns"] |= {"bound_ns": 1e9, "usable": False}
+    drawn = figures.draw(tmp_path / "figures", found, rows)
+    assert not (tmp_path / "figures" / "latency.png").exists()
+    assert (tmp_path / "figures" / "mine.png").exists()
+    captions = {each.path.stem: each.caption for each in drawn}
+    assert "RTT, because the clocks do not agree" in captions["cdf-rw-dt"]
+    found["cells"][0]["statistics"]["one_way_delay_ns"] |= {"bound_ns": 1e3, "usable": True}
+    drawn = figures.draw(tmp_path / "figures", found, rows)
+    assert re.search(r"7 cells are left out: the clocks", drawn[0].caption)
+
+
+def test_subjects_can_be_told_apart() -> None:
+    shown = [(each.colour, each.marker, each.raw) for each in labels.SUBJECTS.values()]
+    assert len({colour for colour, _, _ in shown}) == len(shown)
+    for name in ("zeromq", "zenoh", "raw-tcp", "carrier-pigeon"):
+        assert re.fullmatch("#[0-9a-f]{6}", labels.subject(name).colour)
+    assert labels.ordered(["raw-tcp", "carrier-pigeon", "zeromq", "zenoh", "zeromq"]) == [
+        "zenoh", "zeromq", "raw-tcp", "carrier-pigeon",
+    ]  # fmt: skip
+
+
+def test_published_context_says_whose_it_is() -> None:
+    for each in published.MQTT:
+        assert each.points
+        assert all((each.label, each.quantity, each.setting, each.source))

@@ -1,0 +1,253 @@
+"""What a run means, computed again: valid, the same each time, and in step with the raw records."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.cli.running import Run, Start
+from tests.measure import synthetic_run
+from twinlink.errors import ConfigurationError
+from twinlink.measure import records, results
+
+SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq", "raw-tcp"), "payloads": (100, 10240), "rounds": 3}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def cell(found: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in found["cells"] if each["id"] == name)
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("sweep") / "run"
+    synthetic_run.write(folder, lost=2, **SMALL)
+    return folder, results.rebuild(folder)
+
+
+def test_schema(rebuilt: tuple[Path, dict[str, Any]]) -> None:
+    validator = jsonschema.Draft202012Validator(results.schema())
+    validator.check_schema(results.schema())
+    written = json.loads((rebuilt[0] / "results.json").read_text())
+    validator.validate(written)
+    assert written == json.loads(json.dumps(rebuilt[1]))
+    for broken in (
+        written | {"setting": "my desk"},
+        {key: value for key, value in written.items() if key != "cells"},
+        written | {"cells": [written["cells"][0] | {"statistics": {"n_sent": 3}}]},
+    ):
+        assert not validator.is_valid(broken)
+
+
+def test_the_run_stays_as_it_was_and_all_is_there(rebuilt: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, found = rebuilt
+    synthetic_run.write(tmp_path / "run", lost=2, **SMALL)
+    raw = files(tmp_path / "run")
+    assert raw == {name: content for name, content in files(folder).items() if name in raw}
+    derived = files(folder).keys() - raw.keys()
+    assert derived >= {"results.json", "table.md", "table.csv", "report.html", "figures/latency.png"}
+    assert not [name for name in derived if name.endswith(".part")]
+    run = json.loads((folder / "run.json").read_text())
+    for key in run.keys() - {"format", "version", "cells"}:
+        assert found[key] == run[key]
+    assert [{k: v for k, v in each.items() if k not in ("statistics", "mgen")} for each in found["cells"]] == run[
+        "cells"
+    ]
+
+
+def test_again_it_is_the_same(rebuilt: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = rebuilt
+    before = files(folder)
+    (folder / "report.html").unlink()
+    (folder / "figures" / "latency.png").write_bytes(b"of an earlier time")
+    results.rebuild(folder)
+    assert files(folder) == before
+
+
+def test_sums_of_the_records_are_the_summary(rebuilt: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = rebuilt
+    for each in found["cells"]:
+        figures = each["statistics"]
+        sent, received = (
+            records.read(folder / "records" / f"{each['id']}.{side}.csv.gz") for side in ("sent", "received")
+        )
+        rtt = sent["rtt_ns"][sent["acknowledged"]]
+        assert figures["n_sent"] == len(sent) == sum(one["sent"] for one in each["rounds"])
+        assert figures["n_received"] == len(received)
+        assert figures["n_acknowledged"] == len(rtt)
+        assert figures["lost"] == len(sent) - len(received)
+        assert figures["rtt_ns"]["n"] == len(rtt)
+        assert figures["rtt_ns"]["mean"] * len(rtt) == pytest.approx(rtt.sum(), rel=1e-9)
+        assert (figures["rtt_ns"]["min"], figures["rtt_ns"]["max"]) == (rtt.min(), rtt.max())
+    assert cell(found, "zeromq-100-rw-dt-closed")["statistics"]["lost"] == 6
+    assert cell(found, "zeromq-100-dt-rw-closed")["statistics"]["lost"] == 0
+
+
+def test_comparisons_find_what_was_put_in(tmp_path: Path) -> None:
+    slower = {"zeromq": 1.5}
+    synthetic_run.write(tmp_path, slower=lambda subject, octets: slower.get(subject, 1.0), **SMALL)
+    found = results.compute(tmp_path, results.load(tmp_path))[0]["comparisons"]
+    assert {(each["subject"], each["to"]) for each in found["paired"]} == {
+        ("zeromq", "raw-zeromq"),
+        ("zeromq", "raw-tcp"),
+    }
+    for each in found["paired"]:
+        if each["to"] == "raw-zeromq":
+            assert each["ci95"][0] < 1.5 * 57 / 55 < each["ci95"][1] or each["octets"] > 100
+            assert each["ci95"][0] > 1.2
+    assert len(found["anova"]) == 4
+    for each in found["anova"]:
+        assert set(each["subjects"]) == set(SMALL["subjects"])
+        assert each["p"] < 1e-4
+
+
+def test_a_run_that_was_broken_off(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, broken_off=True, **SMALL)
+    found = results.rebuild(tmp_path)
+    jsonschema.Draft202012Validator(results.schema()).validate(json.loads((tmp_path / "results.json").read_text()))
+    assert [each["statistics"] is None for each in found["cells"]].count(True) == 1
+    page = (tmp_path / "report.html").read_text()
+    assert "broken off" in page
+    assert "the run was interrupted before" in page
+    assert "skipped" in (tmp_path / "table.md").read_text()
+
+
+def test_nothing_was_measured(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, **SMALL)
+    for each in run["cells"]:
+        each |= {"status": "failed", "reason": "no peer <within> 5 s", "rounds": []}
+        for side in ("sent", "received"):
+            (tmp_path / "records" / f"{each['id']}.{side}.csv.gz").unlink()
+    run["system"] = {"real_world": None, "digital_twin": None}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    found = results.rebuild(tmp_path)
+    assert all(each["statistics"] is None for each in found["cells"])
+    assert "no peer &lt;within&gt; 5 s" in (tmp_path / "report.html").read_text()
+    assert not list((tmp_path / "figures").iterdir())
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert old in text
+    path.write_bytes(gzip.compress(text.replace(old, new, 1).encode()))
+
+
+def test_damaged_records_are_named(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, **SMALL)
+    path = tmp_path / "records" / "zeromq-100-rw-dt-closed.sent.csv.gz"
+    whole = path.read_bytes()
+    rows = gzip.decompress(whole).decode().splitlines()
+
+    def told() -> str:
+        with pytest.raises(results.DamagedRun) as caught:
+            results.compute(tmp_path, results.load(tmp_path))
+        assert str(path) in str(caught.value)
+        return str(caught.value)
+
+    change(path, rows[3], rows[3].replace(",100,", ",abc,"))
+    assert "line 4" in told()
+    path.write_bytes(gzip.compress("\n".join(rows[:-1]).encode() + b"\n"))
+    assert "holds 19 messages of round 2, where run.json says 20" in told()
+    path.write_bytes(gzip.compress("\n".join(rows).replace("2,19,100,", "2,19,101,").encode() + b"\n"))
+    assert f"line {len(rows)}: 101 octets in a cell of 100" in told()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "cannot be read" in told()
+    path.write_bytes(gzip.compress(b"a,b,c\n1,2,3\n"))
+    assert "first line" in told()
+    path.write_bytes((tmp_path / "records" / "zeromq-100-rw-dt-closed.received.csv.gz").read_bytes())
+    assert "line 1" in told()
+    path.unlink()
+    assert "is missing: run.json says that 60 messages were sent" in told()
+
+    path.write_bytes(whole)
+    results.compute(tmp_path, results.load(tmp_path))
+    run["cells"][0]["rounds"].pop()
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert "round 2" in told()
+
+
+def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, **SMALL)
+    path = tmp_path / "run.json"
+
+    def told(content: str, error: type[Exception] = results.DamagedRun) -> str:
+        path.write_text(content)
+        with pytest.raises(error) as caught:
+            results.load(tmp_path)
+        assert str(path) in str(caught.value)
+        return str(caught.value)
+
+    assert "line 1" in told('{"format": "twinlink-run", ')
+    assert "cells[1].octets" in told(json.dumps(run | {"cells": [run["cells"][0], run["cells"][1] | {"octets": "x"}]}))
+    assert "one id" in told(json.dumps(run | {"cells": run["cells"][:1] * 2}))
+    assert "name a file" in told(json.dumps(run | {"cells": [run["cells"][0] | {"id": "../../x"}]}))
+    assert "version 2" in told(json.dumps(run | {"version": 2}), ConfigurationError)
+    assert "not that of a sweep" in told(json.dumps({"transports": {}}), ConfigurationError)
+    with pytest.raises(ConfigurationError, match="there is no such folder"):
+        results.load(tmp_path / "nowhere")
+    with pytest.raises(ConfigurationError, match=r"holds no run\.json"):
+        results.load(tmp_path / "records")
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts the command with these arguments; what still runs at the end is killed."""
+    runs: list[Run] = []
+
+    def _start(*arguments: str, **kwargs: Any) -> Run:
+        run = Run(list(arguments), **kwargs)
+        runs.append(run)
+        return run
+
+    yield _start
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.code()
+
+
+def test_a_sweep_made_again_is_the_sweep(start: Start, tmp_path: Path) -> None:
+    sweep = start(
+        "sweep", "--setting", "loopback", "--subjects", "zeromq,raw-zeromq", "--payloads", "100,10K", "--count", "20",
+        "--rounds", "2", "--out", str(tmp_path / "run"), "--json",
+    )  # fmt: skip
+    assert sweep.code() == 0, sweep.err
+    before = files(tmp_path / "run")
+    jsonschema.Draft202012Validator(results.schema()).validate(json.loads(before["results.json"]))
+    for name in before:
+        if name != "run.json" and not name.startswith("records/"):
+            (tmp_path / "run" / name).unlink()
+    again = results.rebuild(tmp_path / "run")
+    assert files(tmp_path / "run") == before
+    assert json.loads(sweep.out[-1]) == json.loads(json.dumps(again))
+    for each in again["cells"]:
+        assert each["status"] == "done"
+        assert each["statistics"]["n_sent"] == each["statistics"]["n_acknowledged"] == 20
+
+
+@pytest.mark.skipif(shutil.which("mgen") is None, reason="mgen is not installed")
+def test_what_mgen_measured_itself(start: Start, tmp_path: Path) -> None:
+    sweep = start(
+        "sweep", "--setting", "loopback", "--source", "mgen", "--transports", "zeromq", "--payloads", "100",
+        "--directions", "rw-dt", "--count", "10", "--rounds", "2", "--out", str(tmp_path),
+    )  # fmt: skip
+    assert sweep.code() == 0, sweep.err
+    found = json.loads((tmp_path / "results.json").read_text())
+    jsonschema.Draft202012Validator(results.schema()).validate(found)
+    mgen = found["cells"][0]["mgen"]
+    assert (mgen["sent"], mgen["received"], mgen["errors"]) == (10, 10, 0)
+    assert mgen["link_delay_ns"]["p50"] < mgen["mgen_delay_ns"]["p50"]
+    assert mgen["link_delay_ns"]["n"] == 10
+    assert "10 of 10" in (tmp_path / "table.md").read_text()
+    assert "10 of 10" in (tmp_path / "report.html").read_text()
+    (tmp_path / "mgen" / f"{found['cells'][0]['id']}.rx.drc").unlink()
+    with pytest.raises(results.DamagedRun, match=r"rx\.drc"):
+        results.rebuild(tmp_path)

@@ -1,0 +1,139 @@
+"""The process at either side: told by lines, answers by lines, and ends when nobody is there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.running import PATIENCE_S
+from twinlink.measure.rows import ReceivedRows, SentRows, decode, encode
+from twinlink.measure.run import received_table, sent_table
+from twinlink.measure.setting import free_ports
+from twinlink.measure.stations import LocalStation, StationFailed, StationLost
+
+
+@pytest.fixture
+def station() -> Iterator[LocalStation]:
+    made = LocalStation("Real World")
+    yield made
+    made.end()
+
+
+def open_at(station: LocalStation, **changed: object) -> dict[str, object]:
+    command = {"subject": "raw-tcp", "listening": True, "host": "127.0.0.1", "port": free_ports(2), "node": "test"}
+    return station.ask("open", PATIENCE_S, None, **(command | changed))
+
+
+def test_it_tells_what_it_runs_on(station: LocalStation) -> None:
+    system = station.ask("system", PATIENCE_S)["system"]
+    assert system["python"] == sys.version.split()[0]
+    assert system["kernel"] == os.uname().release
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments", "told"),
+    [
+        ("dance", {}, "no command is called 'dance'"),
+        ("reflect", {"octets": 1, "count": 1}, "nothing is open here"),
+        ("open", {}, "missing"),
+        ("mark", {}, "nothing is open here"),
+    ],
+)
+def test_what_it_cannot_do_it_says(station: LocalStation, what: str, arguments: dict[str, int], told: str) -> None:
+    with pytest.raises(StationFailed, match=told):
+        station.ask(what, PATIENCE_S, None, **arguments)
+    assert station.ask("system", PATIENCE_S)  # and goes on
+
+
+def test_a_subject_that_cannot_be_had_is_told_from_one_that_fails(station: LocalStation) -> None:
+    with pytest.raises(StationFailed) as unusable:
+        open_at(station, subject="carrier-pigeon")
+    assert unusable.value.kind == "unusable"
+    port = free_ports(2)
+    open_at(station, port=port)
+    other = LocalStation("Digital Twin")
+    try:
+        with pytest.raises(StationFailed, match="in use") as failed:
+            open_at(other, port=port)
+        assert failed.value.kind == "failed"
+    finally:
+        other.end()
+
+
+def test_nobody_there_is_a_lost_peer(station: LocalStation) -> None:
+    open_at(station, listening=False)
+    with pytest.raises(StationFailed, match="nobody answers") as lost:
+        station.ask("warm", PATIENCE_S, None, octets=10, count=1, timeout_s=0.2)
+    assert lost.value.kind == "peer lost"
+
+
+def test_a_station_that_was_killed_is_lost_and_says_how(station: LocalStation) -> None:
+    assert station.ask("system", PATIENCE_S)
+    assert station.pid is not None
+    os.kill(station.pid, signal.SIGKILL)
+    with pytest.raises(StationLost, match="Real World was ended by signal 9"):
+        station.ask("system", PATIENCE_S)
+
+
+def test_it_ends_when_its_stdin_does_and_ignores_what_is_no_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "twinlink.measure.station"],
+        input=b'what?\n[]\n{"id": 7, "do": "cancel"}\n',
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == [0, None, None, 7]
+    assert done.stderr == b""
+
+
+def test_one_that_may_only_listen_opens_nothing_else() -> None:
+    port = free_ports(2)
+    command = [sys.executable, "-m", "twinlink.measure.station", "--listen-only", f"127.0.0.1:{port}-{port + 1}"]
+    common = {"do": "open", "subject": "raw-tcp", "node": "x"}
+    asked = [
+        {"id": 1, "listening": False, "host": "127.0.0.1", "port": port, **common},
+        {"id": 2, "listening": True, "host": "127.0.0.1", "port": port + 2, **common},
+        {"id": 3, "listening": True, "host": "198.51.100.1", "port": port, **common},  # it takes its own host
+    ]
+    lines = "".join(json.dumps(line) + "\n" for line in asked).encode()
+    done = subprocess.run(command, input=lines, capture_output=True, check=True, timeout=PATIENCE_S)
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert "does nothing else" in answers[1]["error"]
+    assert "does nothing else" in answers[2]["error"]
+    assert "error" not in answers[3]
+
+
+def test_rows_become_tables() -> None:
+    rows = SentRows(100, 3)
+    rows.sent(99, 0, 1, 1)  # before the first: warm-up
+    rows.answered(99, 1, 1, 1, 1, 1)
+    rows.sent(100, 0, 1000, 50)
+    rows.sent(101, 1500, 2000, 60)
+    rows.sent(102, 0, 3000, 70)
+    rows.sent(103, 0, 4000, 80)  # behind the last
+    rows.answered(100, 57, 1000, 1003, 1004, 1007)
+    rows.answered(102, 79, 3000, 3003, 3004, 3009)
+    parts = {name: decode(encode(octets)) for name, octets in rows.parts().items()}
+    table = sent_table(4, 10, parts["sent"], parts["answer"])
+    assert table.tolist() == [
+        (4, 0, 10, 1000, 1000, True, 1003, 1004, 1007, 7),
+        (4, 1, 10, 1500, 2000, False, 0, 0, 0, 0),
+        (4, 2, 10, 3000, 3000, True, 3003, 3004, 3009, 9),
+    ]
+    came = ReceivedRows(1)  # and more come than there is room for
+    for sequence in (99, 100, 102, 102, 103):
+        came.arrived(sequence, 10, sequence * 10, sequence * 10 + 3)
+    table = received_table(4, decode(encode(came.parts()["received"])), rows.first, rows.used)
+    assert table.tolist() == [(4, 0, 10, 1000, 1003), (4, 2, 10, 1020, 1023), (4, 2, 10, 1020, 1023)]
+
+
+def test_rows_that_were_spoilt_on_the_way_are_refused() -> None:
+    for text in ("", "====", "AAAA"):
+        with pytest.raises(ValueError, match=r"rows that cannot be read|padding|base64"):
+            decode(text)

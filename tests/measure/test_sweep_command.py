@@ -1,0 +1,201 @@
+"""`twinlink sweep` as a user starts it: short, real sweeps on loopback."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from tests.cli.running import SCALE, Run
+from twinlink.measure import records, results
+
+SUBJECTS = ("zeromq", "zenoh", "mqtt-qos0", "raw-tcp", "raw-zeromq")  # the others: test_sweep_subjects.py
+LONG_S = 100 * SCALE  # a sweep starts many processes, and this machine may be busy
+ROUNDS, COUNT = 2, 6
+
+
+def sweep(*arguments: str, out: Path, code: int = 0) -> Run:
+    run = Run(["sweep", "--setting", "loopback", "--out", str(out), *arguments])
+    run.process.wait(LONG_S)
+    assert run.code() == code, run.err
+    return run
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "run.json").read_text()))
+
+
+def tables(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Table]:
+    sent, received = (records.read(folder / "records" / f"{cell['id']}.{side}.csv.gz") for side in ("sent", "received"))
+    return sent, received
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One short sweep of one subject of each kind."""
+    folder = tmp_path_factory.mktemp("everything") / "out"
+    options = ("--payloads", "5K", "--count", str(COUNT), "--rounds", str(ROUNDS), "--warm-up", "3")
+    run = sweep("--subjects", ",".join(SUBJECTS), *options, out=folder)
+    assert "zeromq" in "\n".join(run.out).lower()
+    return folder
+
+
+def cells(folder: Path) -> Iterator[tuple[dict[str, Any], records.Table, records.Table]]:
+    for cell in content(folder)["cells"]:
+        yield cell, *tables(folder, cell)
+
+
+def test_subjects_are_measured_both_ways(everything: Path) -> None:
+    run = content(everything)
+    assert run["complete"]
+    assert run["ended_ns"] > run["started_ns"]
+    assert {(cell["subject"], cell["octets"], cell["direction"]) for cell in run["cells"]} == {
+        (subject, octets, direction) for subject in SUBJECTS for octets in (5120,) for direction in ("rw-dt", "dt-rw")
+    }
+    assert {cell["status"] for cell in run["cells"]} == {"done"}, [cell["reason"] for cell in run["cells"]]
+    assert run["configuration"]["used"]["seed"] == 1
+    assert set(run["configuration"]["used"]["subject_options"]) == set(SUBJECTS)
+    assert set(run["idle_rtt_ns"]) == set(SUBJECTS)
+    for side in ("real_world", "digital_twin"):
+        assert run["system"][side]["cpus"] >= 1
+        assert run["system"][side]["versions"]["pyzmq"]
+
+
+def test_the_records_are_all_there_and_agree_with_what_was_counted(everything: Path) -> None:
+    for cell, sent, received in cells(everything):
+        assert sum(entry["sent"] for entry in cell["rounds"]) == len(sent) == COUNT, cell["id"]
+        assert sent["acknowledged"].all(), cell["id"]
+        for number in range(ROUNDS):
+            own, other = sent[sent["round"] == number], received[received["round"] == number]
+            assert own["sequence"].tolist() == list(range(COUNT // ROUNDS)), cell["id"]
+            assert other["sequence"].tolist() == list(range(COUNT // ROUNDS)), cell["id"]
+            # Both sides tell the same story of each message.
+            assert (own["sent_ns"] == other["sent_ns"]).all(), cell["id"]
+            assert (own["peer_received_ns"] == other["received_ns"]).all(), cell["id"]
+        assert (sent["octets"] == cell["octets"]).all()
+        assert (received["octets"] == cell["octets"]).all()
+        for entry in cell["rounds"]:
+            assert entry["warm_up"] == 3
+            assert entry["sender_cpu_ns"] > 0
+            assert entry["receiver_cpu_ns"] > 0
+            assert entry["sender_peak_rss_octets"] > 1_000_000
+            assert (entry["broker_cpu_ns"] is not None) == ("mqtt" in cell["subject"]), cell["id"]
+            if not cell["subject"].startswith("raw-"):
+                assert entry["counters"]["acknowledged"] == entry["counters"]["received"] == entry["sent"], cell["id"]
+                assert entry["counters"]["lost"] == 0
+
+
+def test_the_four_instants_are_in_order(everything: Path) -> None:
+    for cell, sent, _ in cells(everything):
+        residence = sent["peer_sent_ns"] - sent["peer_received_ns"]
+        assert (residence >= 0).all(), cell["id"]
+        assert (sent["rtt_ns"] >= residence).all(), cell["id"]
+        assert (sent["peer_received_ns"] >= sent["sent_ns"]).all(), cell["id"]  # one host, one clock
+        assert (sent["received_ns"] >= sent["peer_sent_ns"]).all(), cell["id"]
+
+
+def test_subjects_take_turns_in_an_order_that_changes(everything: Path) -> None:
+    orders = []
+    for number in range(ROUNDS):
+        begun = {cell["id"]: cell["rounds"][number]["started_ns"] for cell, _, _ in cells(everything)}
+        orders.append(sorted(begun, key=lambda cell_id: begun[cell_id]))
+        subjects = [cell_id.rsplit("-", 4)[0] for cell_id in orders[-1]]
+        turns = [one for one, before in zip(subjects, [None, *subjects], strict=False) if one != before]
+        assert len(turns) == len(SUBJECTS)  # each has one turn a round, all its cells in it
+    assert orders[0] != orders[1]
+
+
+def test_results_are_made_and_hold_to_their_schema(everything: Path) -> None:
+    found = json.loads((everything / "results.json").read_text())
+    jsonschema.validate(found, results.schema())
+    for cell in found["cells"]:
+        assert cell["statistics"]["n_sent"] == COUNT
+    assert (everything / "report.html").stat().st_size > 10_000
+
+
+def test_an_open_loop_keeps_its_schedule_and_a_search_ends(tmp_path: Path) -> None:
+    options = ("--mode", "open,saturation", "--payloads", "100", "--directions", "rw-dt", "--rounds", "1")
+    sweep("--subjects", "zeromq", *options, "--rate", "200", "--count", "40", out=tmp_path / "out")
+    for cell, sent, received in cells(tmp_path / "out"):
+        assert sorted(received["sequence"]) == list(range(len(sent)))
+        if cell["mode"] == "open":
+            assert cell["rate_hz"] == 200
+            assert np.abs(np.diff(sent["scheduled_ns"]) - 5_000_000).max() <= 1
+            assert (sent["sent_ns"] >= sent["scheduled_ns"]).all()
+        else:
+            search = cell["search"]
+            assert search["steps"]
+            assert len(sent) >= 40
+            carried = [step["rate_hz"] for step in search["steps"] if step["lossless"]]
+            assert search["highest_loss_free_hz"] == (max(carried) if carried else None)
+
+
+def test_a_run_is_not_overwritten(everything: Path) -> None:
+    before = (everything / "run.json").read_bytes()
+    run = sweep("--subjects", "raw-tcp", out=everything, code=3)
+    assert "holds a run already" in run.err
+    assert (everything / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--subjects", "carrier-pigeon"], "no subject is called"),
+        (["--transports", "zeromq,zeromq"], "each once"),
+        (["--payloads", "17M"], "at most"),
+        (["--directions", "up"], "none of rw-dt, dt-rw"),
+        (["--mode", "sideways"], "none of closed"),
+        (["--rate-limit", "100mbit"], "cable between two namespaces"),
+        (["--rate-limit", "quick"], "rate"),
+        (["--peer", "tcp/127.0.0.1:1"], "go together"),
+        (["--source", "mgen", "--mode", "closed"], "open loop"),
+        (["--source", "mgen", "--subjects", "raw-tcp"], "through twinlink"),
+        (["--option", "zenoh.shared_memory=true", "--subjects", "zeromq"], "not measured here"),
+        (["--require", "happiness=1"], "none of loss"),
+        (["--count", "0"], "at least 1"),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_path: Path) -> None:
+    run = sweep(*arguments, out=tmp_path / "out", code=3)
+    assert told in run.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_option_of_a_subject_reaches_it_and_a_wrong_one_ends_its_cells(tmp_path: Path) -> None:
+    options = ("--payloads", "100", "--directions", "rw-dt", "--count", "2", "--rounds", "2")
+    subjects = ("--subjects", "zeromq,raw-tcp", "--option", "zeromq.sned_hwm=5")
+    run = sweep(*subjects, *options, out=tmp_path / "out", code=1)
+    status = {cell["subject"]: (cell["status"], cell["reason"]) for cell in content(tmp_path / "out")["cells"]}
+    assert status["raw-tcp"] == ("done", None)
+    assert status["zeromq"][0] == "skipped"
+    assert "sned_hwm" in str(status["zeromq"][1])
+    assert "sned_hwm" in run.err
+
+
+def test_a_requirement_that_is_not_met_is_exit_code_1(tmp_path: Path) -> None:
+    options = ("--subjects", "zeromq", "--payloads", "100", "--directions", "rw-dt", "--count", "4", "--rounds", "1")
+    run = sweep(*options, "--require", "loss=0", "--require", "rtt-p50-ms=0.000001", out=tmp_path / "out", code=1)
+    assert "rtt-p50-ms" in run.err
+    assert "loss" not in run.err
+
+
+def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", "--payloads", "100"]
+    run = Run([*arguments, "--count", "10000", "--rounds", "10000", "--warm-up", "1"])
+    run.wait_for("s left")  # at least one round has been done
+    run.interrupt()
+    assert run.code() == 1
+    assert "interrupted" in run.err
+    kept = content(folder)
+    assert not kept["complete"]
+    for cell, sent, received in cells(folder):
+        assert cell["status"] == "interrupted"
+        assert sum(entry["sent"] for entry in cell["rounds"]) == len(sent) == len(received) > 0
+    assert (folder / "report.html").exists()
+    listed = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
+    assert not [line for line in listed.splitlines() if line.split()[0] == str(run.process.pid)]

@@ -1,0 +1,161 @@
+"""Namespaces that the sweep makes itself, another host where pong runs, and MGEN as the source."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import PATIENCE_S, SCALE, Run
+from tests.measure.sweeping import measure, table
+from twinlink.measure.cells import Plan
+from twinlink.measure.namespaces import Namespaces, octets_per_s
+from twinlink.measure.setting import SettingError, free_ports
+
+LONG_S = 100 * SCALE
+PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
+needs_mgen = pytest.mark.skipif(shutil.which("mgen") is None, reason="SKIPPED: mgen is not installed")
+
+
+def interfaces() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").iterdir()}
+
+
+@needs_root
+def test_two_namespaces_with_a_limited_cable_whose_octets_are_counted(tmp_path: Path) -> None:
+    before = interfaces()
+    octets = 100 * 1024
+    plan = Plan(("zeromq", "raw-tcp"), (octets,), count=8, rounds=2, warm_up=2, timeout_s=PATIENCE_S)
+    run = measure(tmp_path, plan, Namespaces("50mbit"))
+    for cell in run["cells"]:
+        assert cell["status"] == "done", cell["reason"]
+        sent = table(tmp_path, cell, "sent")
+        assert sent["acknowledged"].all()
+        # The cable's own law: what exceeds the burst of 64 KiB has to wait for its turn.
+        assert sent["rtt_ns"].min() > (octets - 65536) * 8 / 50e6 * 1e9
+        for entry in cell["rounds"]:
+            forward, back = (entry["wire_octets"][way] / entry["sent"] for way in ("forward", "back"))
+            packets = entry["wire_packets"]["forward"] / entry["sent"]
+            # Headers of 66 octets for each 1448 of payload, and some more of the protocol; an ack of 88, and TCP's.
+            assert octets * 1.04 < forward < octets * 1.08, cell["id"]
+            assert octets / 1448 < packets < octets / 1448 * 1.2, cell["id"]
+            assert 88 + 66 <= back < 10_000, cell["id"]
+    assert interfaces() == before
+
+
+def _fail_in(setting: Namespaces, holders: list[int]) -> None:
+    with setting:
+        holders += [holder.pid for holder in setting._holders]
+        pair = setting.start()
+        try:
+            assert pair.real_world.ask("system", PATIENCE_S)
+            raise RuntimeError("in the midst")
+        finally:
+            pair.end()
+
+
+@needs_root
+def test_nothing_of_the_namespaces_stays_behind_when_something_fails() -> None:
+    before = interfaces()
+    setting, holders = Namespaces(), list[int]()
+    with pytest.raises(RuntimeError, match="in the midst"):
+        _fail_in(setting, holders)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in holders)
+    assert interfaces() == before
+    with pytest.raises(SettingError, match="tc qdisc"), Namespaces("0.01bit"):
+        pass
+    assert interfaces() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="SKIPPED: with root there is nothing to refuse")
+def test_without_root_it_says_what_to_do() -> None:
+    with pytest.raises(SettingError, match=r"need root.*loopback"), Namespaces():
+        pass
+
+
+@pytest.mark.parametrize(("text", "octets"), [("8bit", 1), ("100mbit", 12.5e6), ("2.5Gbit", 312.5e6), ("1kbit", 125)])
+def test_rates_in_the_words_of_tc(text: str, octets: float) -> None:
+    assert octets_per_s(text) == octets
+
+
+@pytest.fixture
+def pong() -> Iterator[tuple[Run, str]]:
+    endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
+    run = Run(["pong", "--listen", endpoint])
+    try:
+        run.wait_for("answers flow")
+        yield run, endpoint
+    finally:
+        if run.process.poll() is None:
+            run.interrupt()
+        run.process.wait(PATIENCE_S)
+
+
+def sweep(*arguments: str) -> Run:
+    run = Run(["sweep", "--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", "2", *arguments])
+    run.process.wait(LONG_S)
+    return run
+
+
+def test_the_other_side_may_be_where_a_pong_runs(pong: tuple[Run, str], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    run = sweep("--peer", pong[1], "--subjects", "zeromq,raw-tcp", "--out", str(folder))
+    assert run.code() == 0, run.err
+    content = json.loads((folder / "run.json").read_text())
+    assert content["setting"] == "hosts"
+    assert content["complete"]
+    for cell in content["cells"]:
+        assert cell["status"] == "done", cell["reason"]
+        assert table(folder, cell, "sent")["acknowledged"].all()
+        assert len(table(folder, cell, "received")) == 4
+    listed = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
+    assert not [line for line in listed.splitlines() if line.split()[0] == str(pong[0].process.pid)]
+
+
+def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(pong: tuple[Run, str], tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    what = ("--subjects", "zeromq", "--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000")
+    run = Run(["sweep", "--peer", pong[1], *what, "--rounds", "1", "--timeout", "1", "--out", str(folder)])
+    run.wait_for("round 1 of 1")
+    time.sleep(2)
+    pong[0].process.kill()
+    run.process.wait(LONG_S)
+    assert run.code() == 1
+    content = json.loads((folder / "run.json").read_text())
+    assert {cell["status"] for cell in content["cells"]} == {"peer lost"}, content["cells"]
+
+
+def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    run = sweep("--peer", f"tcp/127.0.0.1:{free_ports(2)}", "--timeout", "0.5", "--out", str(tmp_path / "out"))
+    assert run.code() == 1
+    assert "no peer within 0.5 s" in run.err
+    assert not (tmp_path / "out" / "run.json").exists()
+
+
+@needs_mgen
+def test_mgen_sends_and_receives_and_its_delay_and_the_links_are_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["--source", "mgen", "--setting", "loopback", "--subjects", "zeromq", "--directions", "rw-dt"]
+    run = sweep(*arguments, "--payloads", "100,100K", "--out", str(folder))
+    assert run.code() == 0, run.err
+    content: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    assert content["source"] == "mgen"
+    found = {cell["id"]: cell["mgen"] for cell in json.loads((folder / "results.json").read_text())["cells"]}
+    for cell in content["cells"]:
+        for path in content["mgen"][cell["id"]].values():
+            assert (folder / path).stat().st_size > 0
+        told = found[cell["id"]]
+        assert (told["sent"], told["received"], told["errors"]) == (4, 4, 0)
+        sent = table(folder, cell, "sent")
+        assert sent["acknowledged"].all()
+        assert sorted(sent["sequence"]) == [0, 0, 1, 1]
+        assert (sent["octets"] == cell["octets"]).all()
+        # The link is a part of MGEN's way; its logs count in microseconds.
+        assert told["mgen_delay_ns"]["min"] + 1000 >= told["link_delay_ns"]["min"] > 0

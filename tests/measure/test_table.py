@@ -1,0 +1,127 @@
+"""The table in the paper's shape."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.measure import synthetic_run
+from twinlink.measure import labels, published, results, table
+
+
+def lines(markdown: str, title: str) -> list[list[str]]:
+    """The rows of the table under a heading."""
+    part = markdown.split(f"## {title}", 1)[1].split("\n## ", maxsplit=1)[0]
+    return [[field.strip() for field in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
+
+
+def computed(folder: Path) -> dict[str, Any]:
+    return results.compute(folder, results.load(folder))[0]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("sweep")
+    synthetic_run.write(folder, subjects=("zeromq", "raw-tcp", "zenoh"), payloads=(1048576, 100), rounds=2)
+    return computed(folder)
+
+
+def test_shape_of_the_papers_table(found: dict[str, Any]) -> None:
+    head, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
+    assert head[:2] == ["Direction", "Payload"]
+    assert [title for title in head if title.endswith("latency")] == ["Zenoh latency", "ZeroMQ latency"]
+    assert [row[:2] for row in rows] == [
+        ["RW→DT", "100 B"], ["RW→DT", "1 MB"], ["DT→RW", "100 B"], ["DT→RW", "1 MB"],
+    ]  # fmt: skip
+    theirs = head.index("published latency / RTT / throughput")
+    assert rows[1][theirs] == "12.57 / 13.75 / 83.42"
+    assert all("±" in row[theirs - 1] for row in rows)
+    head, _, *rows = lines(table.markdown(found), "Closed loop: baselines")
+    assert head[2:] == ["raw TCP latency", "clock", "raw TCP RTT", "raw TCP throughput"]
+
+
+def test_csv_holds_the_figures(found: dict[str, Any]) -> None:
+    rows = list(csv.DictReader(table.csv_text(found).splitlines()))
+    assert len(rows) == 4
+    for row in rows:
+        octets, direction = int(row["payload_octets"]), row["direction"]
+        for name in ("zenoh", "zeromq", "raw-tcp"):
+            cell = next(
+                each for each in found["cells"]
+                if (each["subject"], each["octets"], each["direction"]) == (name, octets, direction)
+            )  # fmt: skip
+            figures = cell["statistics"]
+            assert float(row[f"{name}_rtt_ms"]) == pytest.approx(figures["rtt_ns"]["mean"] / 1e6, abs=1e-6)
+            low, high = (float(row[f"{name}_rtt_ci95_{end}_ms"]) for end in ("low", "high"))
+            assert low < float(row[f"{name}_rtt_ms"]) < high
+            assert int(row[f"{name}_n"]) == figures["rtt_ns"]["n"]
+            assert (row[f"{name}_latency_usable"] == "true") == figures["one_way_delay_ns"]["usable"]
+        assert row["setting"] == "netns"
+        ours = published.row("zenoh", direction, octets)
+        assert ours is not None
+        assert float(row["zenoh_published_latency_ms"]) == ours.latency_ms
+        assert "raw-tcp_published_latency_ms" not in row
+
+
+def statistics(mean_ns: float, bound_ns: float, usable: bool) -> dict[str, Any]:
+    spread = {"n": 100, "mean": mean_ns, "ci95": [0.98 * mean_ns, 1.02 * mean_ns]}
+    return {
+        "one_way_delay_ns": {**spread, "bound_ns": bound_ns, "usable": usable, "flags": []},
+        "rtt_ns": {**spread, "mean": 2 * mean_ns, "ci95": [1.96 * mean_ns, 2.04 * mean_ns]},
+        "paper_throughput_mb_s": 1048576 / mean_ns * 1e3,
+    }
+
+
+def test_a_delay_stands_with_its_bound_or_not_at_all() -> None:
+    """12.57 ms at 1 MB is the paper's 83.42 MB/s."""
+    good = statistics(12.57e6, 200e3, usable=True)
+    assert (table.latency(good), table.bound(good), table.rtt(good)) == ("12.6 ±0.3", "±200 µs", "25.1 ±0.5")
+    assert table.throughput(good) == "83.4 ±1.7"
+    bad = statistics(0.89e6, 200e3, usable=False)
+    assert (table.latency(bad), table.bound(bad)) == ("RTT only", "±200 µs")
+    assert table.throughput(bad) == "-"
+
+
+def test_clocks_too_vague_for_one_way_delays(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=2)
+    found = computed(tmp_path)
+    for cell in found["cells"]:
+        cell["statistics"]["one_way_delay_ns"] |= {"bound_ns": 500_000, "usable": False}
+    _, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
+    assert [row[2:4] for row in rows] == [["RTT only", "±500 µs"]] * 2
+    row = next(csv.DictReader(table.csv_text(found).splitlines()))
+    assert (row["zeromq_latency_ms"], row["zeromq_latency_usable"], row["zeromq_throughput_mb_s"]) == ("", "false", "")
+    assert row["zeromq_clock_bound_ms"] == "0.500000"
+    assert row["zeromq_rtt_ms"]
+
+
+def test_modes_and_rates_have_tables_of_their_own(tmp_path: Path) -> None:
+    closed = synthetic_run.write(tmp_path / "a", subjects=("zeromq",), payloads=(100,), rounds=2)
+    synthetic_run.write(tmp_path / "b", subjects=("zeromq",), payloads=(100,), rounds=2, mode="open", rate_hz=50.0)
+    other = json.loads((tmp_path / "b" / "run.json").read_text())
+    for path in (tmp_path / "b" / "records").iterdir():
+        path.rename(tmp_path / "a" / "records" / path.name)
+    (tmp_path / "a" / "run.json").write_text(json.dumps(closed | {"cells": closed["cells"] + other["cells"]}))
+    found = computed(tmp_path / "a")
+    assert [(block.mode, block.rate_hz) for block in table.blocks(found)] == [("closed", None), ("open", 50.0)]
+    text = table.markdown(found)
+    assert "## Open loop, 50 messages/s: twinlink" in text
+    assert "published" not in text.split("## Open loop")[1].split("\n\n")[1]  # the paper's were a closed loop
+    assert {row["mode"] for row in csv.DictReader(table.csv_text(found).splitlines())} == {"closed", "open"}
+
+
+def test_the_papers_throughput_is_payload_over_latency() -> None:
+    assert len(published.TABLE_I) == 20
+    for (_, _, octets), row in published.TABLE_I.items():
+        exact = octets / row.latency_ms / 1e3
+        assert 0.99 * exact - 0.01 < row.throughput_mb_s < 1.04 * exact + 0.01  # rounded; a mean of ratios is larger
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [(100, "100 B"), (1024, "1 KB"), (10240, "10 KB"), (1048576, "1 MB"), (1500, "1.5 KB"), (0, "0 B")],
+)
+def test_payloads_are_written_as_the_paper_does(octets: int, text: str) -> None:
+    assert labels.payload(octets) == text

@@ -1,0 +1,301 @@
+"""Show the peer's clock against this one, live: offset and skew with their bound, and what NTP says beside it.
+
+A row for each interval.  The offset is the peer's clock minus this one, from exchanges of small messages; it cannot be
+wrong by more than the bound, whatever the path, and is most likely much closer unless one way is slower than the other.
+The other side runs `twinlink pong`, or better `twinlink clock` as well: then each tells the other its quickest
+exchanges, and what a message takes longer than its answer cancels out.
+"""
+
+import argparse
+import json
+import threading
+import time
+from collections import deque
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinlink import Ack, AckTimeout, Link, Message
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop, log
+
+NAME = "twinlink clock"
+BURST = 200  # exchanges of a row, one right after the other
+COLD = 5  # the first ones after a pause, which take longer there than back
+BUSY = 0.5  # share of the interval that they may take
+KEPT = 64  # rows that an estimate looks back
+NTP_EVERY_S = 16.0  # the shortest poll interval of RFC 5905 section 7.2; servers may refuse who asks more often
+QUICKEST = 16  # exchanges of a row that the peer is told
+MOST_TOLD = 2  # peers in a note
+PAYLOAD_OCTETS = 64
+NOTE_OCTETS = 4096
+
+Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    linking.add_options(parser, listens=False, flow="ping")
+    parser.add_argument("--count", type=linking.count, metavar="N", help="rows; else until Ctrl-C")
+    parser.add_argument(
+        "--interval", type=linking.seconds, default=1.0, metavar="S", help="time between rows in s; 0 pauses nowhere"
+    )
+    parser.add_argument("--ntp", metavar="HOST[:PORT]", help="ask this NTP server too; both sides may be given one")
+    parser.add_argument(
+        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for an answer"
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Exchange, print a row for each interval and peer, then the summary."""
+    from twinlink.errors import ConfigurationError
+    from twinlink.measure import ntp
+
+    if given.ntp:
+        try:
+            ntp.parse(given.ntp)
+        except ValueError as error:
+            raise ConfigurationError(f"--ntp: {error}") from error
+    with Stop() as stop:
+        with linking.open_link(given) as link:
+            clocks = _Clocks(given, link)
+            linking.wait_for_peer(link, stop, given, NAME, "twinlink clock")
+            clocks.run(stop)
+        return clocks.summary()
+
+
+class _Clocks:
+    def __init__(self, given: argparse.Namespace, link: Link) -> None:
+        self._given = given
+        self._link = link
+        self._watch = linking.Watch(NAME, link)
+        self._output = Output(given.json)
+        self._acks: SimpleQueue[Ack] = SimpleQueue()
+        self._sender = link.sender(given.flow, on_ack=self._acks.put)
+        self._peer_ntp: dict[int, Any] = {}
+        link.receiver(given.flow, handler=self._hear)
+        self._ntp = _Ntp(given.ntp)
+        self._history: dict[int, deque[Exchanges]] = {}
+        self._theirs: dict[int, deque[Exchanges]] = {}  # what they began
+        self._steps: dict[int, list[tuple[int, float]]] = {}
+        self._last: dict[int, dict[str, Any]] = {}
+        self._rows = self._sent = self._silent = 0
+
+    def run(self, stop: Stop) -> None:
+        """A row for each interval until the count, or until the end is asked for."""
+        given, due = self._given, time.monotonic()
+        while not stop.requested and (given.count is None or self._rows < given.count):
+            self._ntp.poll()
+            self._exchange(stop, max(given.interval * BUSY, 0.05))
+            self._silent += not self._row()
+            self._rows += 1
+            due = max(due + given.interval, time.monotonic())
+            if given.count is None or self._rows < given.count:
+                stop.wait(due - time.monotonic())
+
+    def _exchange(self, stop: Stop, busy_s: float) -> None:
+        note = json.dumps({"clock": self._note()}).encode()
+        end = time.monotonic() + busy_s
+        for number in range(BURST):
+            if not self._link.peers():
+                break
+            self._sender.send(note if number == 0 else bytes(PAYLOAD_OCTETS))
+            self._sent += 1
+            try:
+                self._sender.flush(timeout=self._given.timeout)
+            except AckTimeout:
+                break  # the summary counts it
+            if stop.requested or time.monotonic() > end:
+                break
+
+    def _note(self) -> dict[str, Any]:
+        """What peers are told with a row: our NTP server's view, and the last row's quickest exchanges with them."""
+        few = list(self._history.items())[:MOST_TOLD]
+        quickest = {f"{epoch:016x}": _quickest(rows[-1]).tolist() for epoch, rows in few}
+        return {"ntp": self._ntp.latest, "quickest": quickest}
+
+    def _hear(self, message: Message) -> None:
+        """What a peer tells; by no means to be trusted in shape."""
+        if len(message.payload) > NOTE_OCTETS or bytes(message.payload[:1]) != b"{":
+            return
+        try:
+            told = json.loads(bytes(message.payload))["clock"]
+            ntp, quickest = told["ntp"], told["quickest"].get(f"{self._link.epoch:016x}")
+            exchanges = np.array(quickest or np.zeros((4, 0)), np.int64)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            return
+        self._peer_ntp[message.epoch] = ntp
+        if exchanges.ndim == 2 and len(exchanges) == 4 and 0 < exchanges.shape[1] <= QUICKEST:
+            self._theirs.setdefault(message.epoch, deque(maxlen=KEPT)).append(exchanges)
+
+    def _row(self) -> bool:
+        """Print what came since the last one; whether anything did."""
+        self._watch.tell()
+        came: dict[int, list[Ack]] = {}
+        while not self._acks.empty():
+            ack = self._acks.get()
+            came.setdefault(ack.epoch, []).append(ack)
+        for epoch, acks in came.items():
+            warm = acks[COLD:] if len(acks) > 2 * COLD else acks
+            stamps = [(ack.sent_ns, ack.peer_received_ns, ack.peer_sent_ns, ack.received_ns) for ack in warm]
+            self._history.setdefault(epoch, deque(maxlen=KEPT)).append(np.array(stamps, np.int64).T)
+            self._tell(epoch, acks[-1].received_ns)
+        return bool(came)
+
+    def _tell(self, epoch: int, now_ns: int) -> None:
+        from twinlink.measure import clock
+
+        node = self._watch.node(epoch) or f"{epoch:016x}"
+        ours, theirs = list(self._history[epoch]), list(self._theirs.get(epoch, ()))
+        network_ns = _network_round_trips(np.concatenate(ours, axis=1))
+        if theirs:  # as many of each, chosen alike
+            ours = [_quickest(row) for row in ours]
+        parts = [(row, False) for row in ours] + [(row, True) for row in theirs]
+        try:
+            estimate = clock.pooled(parts)
+        except ValueError as error:
+            log(NAME, f"{node}: {error}")
+            return
+        current = estimate.segments[-1]
+        self._note_steps(epoch, node, estimate.steps)
+        record = {
+            "type": "clock",
+            "node": node,
+            "at_ns": now_ns,
+            "offset_ns": round(float(estimate.offset_at(now_ns))),
+            "bound_ns": round(float(estimate.bound_at(now_ns))),
+            "skew_ppm": current.skew * 1e6 if current.skew_known else None,
+            "linear": current.linear,
+            "rtt_without_residence_min_ns": int(network_ns.min()),
+            "n": estimate.n,
+            "both_began": bool(theirs),
+            "negative": estimate.negative,
+            "steps": [{"at_ns": at, "size_ns": round(size)} for at, size in self._steps.get(epoch, [])],
+            "ntp": self._ntp.latest,
+            "peer_ntp": self._peer_ntp.get(epoch),
+            "by_ntp": None,
+        }
+        record["by_ntp"] = _by_ntp(record["ntp"], record["peer_ntp"])
+        self._last[epoch] = record
+        self._output.emit(record, _text(record))
+
+    def _note_steps(self, epoch: int, node: str, steps: list[tuple[int, float]]) -> None:
+        known = self._steps.setdefault(epoch, [])
+        for at_ns, size_ns in steps:
+            if not known or at_ns > known[-1][0]:
+                known.append((at_ns, size_ns))
+                log(NAME, f"a clock was set: the offset of {node} jumped by {_time(size_ns, signed=True)}")
+
+    def summary(self) -> int:
+        """Print it; returns the exit code."""
+        acknowledged = self._sender.stats()["acknowledged"]
+        lost = self._sent - acknowledged
+        lines = [
+            f"\n{linking.endpoint(self._given)}, flow {self._given.flow}: {self._rows} rows, "
+            f"{acknowledged} of {self._sent} exchanges answered"
+        ]
+        if self._silent:
+            lines[0] += f"; nobody answered in {self._silent} rows"
+        for record in self._last.values():
+            steps = f"; set {len(record['steps'])} times meanwhile" if record["steps"] else ""
+            lines.append(f"last: {_text(record)}{steps}")
+        self._output.emit(
+            {
+                "type": "summary",
+                "transport": self._given.transport,
+                "flow": self._given.flow,
+                "rows": self._rows,
+                "silent": self._silent,
+                "sent": self._sent,
+                "acknowledged": acknowledged,
+                "lost": lost,
+                "peers": [{key: value for key, value in last.items() if key != "type"} for last in self._last.values()],
+                "ntp": self._ntp.latest,
+            },
+            "\n".join(lines),
+        )
+        return DONE if self._last and not lost and not self._silent else NOT_MET
+
+
+def _network_round_trips(exchanges: Exchanges) -> NDArray[np.int64]:
+    t1, t2, t3, t4 = exchanges
+    return np.asarray((t4 - t1) - (t3 - t2), np.int64)
+
+
+def _quickest(exchanges: Exchanges) -> Exchanges:
+    """Those with the least network round trip, in the order in which they were made."""
+    order = np.argsort(_network_round_trips(exchanges), kind="stable")[:QUICKEST]
+    return exchanges[:, np.sort(order)]
+
+
+class _Ntp:
+    """Asks the server now and then, on a thread: one that does not answer must not hold up the rows."""
+
+    def __init__(self, server: str | None) -> None:
+        self.latest: dict[str, Any] | None = None
+        self._server = server
+        self._next = 0.0
+        self._thread: threading.Thread | None = None
+
+    def poll(self) -> None:
+        """Ask when it is time; waits for the first answer only."""
+        if self._server is None or time.monotonic() < self._next or (self._thread and self._thread.is_alive()):
+            return
+        self._next = time.monotonic() + NTP_EVERY_S
+        first = self._thread is None
+        self._thread = threading.Thread(target=self._ask, args=(self._server,), name="ntp", daemon=True)
+        self._thread.start()
+        if first:
+            self._thread.join()
+
+    def _ask(self, server: str) -> None:
+        from twinlink.measure import ntp
+
+        self.latest = ntp.view(server)
+
+
+def _by_ntp(ours: Any, theirs: Any) -> dict[str, int] | None:
+    """The peer's clock minus ours as both sides' servers see it; what the peer sent is not to be trusted in shape."""
+    figures: list[int] = []
+    for side in (ours, theirs):
+        for name in ("offset_ns", "bound_ns"):
+            value = side.get(name) if isinstance(side, dict) else None
+            if not isinstance(value, int):
+                return None
+            figures.append(value)
+    our_offset, our_bound, their_offset, their_bound = figures
+    return {"offset_ns": our_offset - their_offset, "bound_ns": our_bound + their_bound}
+
+
+def _text(record: dict[str, Any]) -> str:
+    skew = "unknown yet" if record["skew_ppm"] is None else f"{record['skew_ppm']:+.3f} ppm"
+    text = (
+        f"{record['node']}: offset {_time(record['offset_ns'], signed=True)} ± {_time(record['bound_ns'])}, "
+        f"skew {skew}; rtt without residence min {_time(record['rtt_without_residence_min_ns'])}, n = {record['n']}"
+    )
+    if not record["linear"]:
+        text += "; its rate changes"
+    if record["negative"]:
+        text += f"; {record['negative']} exchanges with a negative delay left out"
+    if record["by_ntp"]:
+        found = record["by_ntp"]
+        text += f"; by NTP {_time(found['offset_ns'], signed=True)} ± {_time(found['bound_ns'])}"
+    own = record["ntp"]
+    if own and "error" in own:
+        text += f"; NTP: {own['error']}"
+    elif own:
+        text += (
+            f"; this clock is off {own['server']} by {_time(-own['offset_ns'], signed=True)} ± {_time(own['bound_ns'])}"
+        )
+    return text
+
+
+def _time(value_ns: float, *, signed: bool = False) -> str:
+    """In the unit in which it reads best."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(value_ns) >= size:
+            return f"{value_ns / size:{'+' if signed else ''}.3f} {unit}"
+    return f"{value_ns / 1e3:{'+' if signed else ''}.3f} µs"

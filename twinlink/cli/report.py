@@ -1,0 +1,59 @@
+"""Make everything that a sweep derives from its raw records again, or compare two sweeps.
+
+With one folder: results.json, table.md, table.csv, figures and report.html, from run.json and records/ alone. With two
+of the same setting: which differences between them are real (docs/results-format.md).
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from twinlink.errors import ConfigurationError
+
+from .console import DONE, Output, log
+
+NAME = "twinlink report"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR", help="a sweep's folder, or two: the second against the first"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the files go: the sweep's own folder if not given; of a comparison none are kept then",
+    )
+    parser.add_argument("--json", action="store_true", help="results.json, or the comparison, on stdout")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do it; 2 when a file of the run is damaged, 3 when a folder is no run or the two settings differ."""
+    if len(given.folders) > 2:
+        raise ConfigurationError(f"one folder, or two to be compared, are expected, not {len(given.folders)}")
+    return _compare(given) if len(given.folders) == 2 else _rebuild(given)
+
+
+def _rebuild(given: argparse.Namespace) -> int:
+    from twinlink.measure import results, summary
+
+    (folder,) = given.folders
+    found = results.rebuild(folder, given.out)
+    Output(given.json).emit(found, summary.text(found))
+    log(NAME, f"report: {(given.out or folder) / results.REPORT}")
+    return DONE
+
+
+def _compare(given: argparse.Namespace) -> int:
+    from twinlink.measure import compare, results
+
+    found = compare.compare(*given.folders)
+    text = compare.text(found)
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        results.write(given.out / "comparison.json", json.dumps(found, indent=1, allow_nan=False) + "\n")
+        results.write(given.out / "comparison.md", text + "\n")
+    Output(given.json).emit(found, text)
+    return DONE

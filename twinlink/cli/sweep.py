@@ -1,0 +1,344 @@
+"""Measure delay, round-trip time, throughput and jitter over payloads, directions, modes and transports.
+
+This command starts both sides: as two processes on loopback, in two network namespaces that it makes itself, or one
+here and one on another host where `twinlink pong` runs (docs/sweep.md).
+"""
+
+import argparse
+import dataclasses
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinlink.errors import ConfigurationError
+from twinlink.wire import MAX_PAYLOAD
+
+from . import linking
+from .console import DONE, NOT_MET, Output, Stop, log
+
+if TYPE_CHECKING:
+    from twinlink.measure.cells import Plan
+    from twinlink.measure.setting import Setting
+
+NAME = "twinlink sweep"
+DIRECTIONS = ("rw-dt", "dt-rw")
+MODES = ("closed", "open", "saturation")
+SETTINGS = ("loopback", "netns", "hosts")
+OPEN_HZ, MGEN_HZ = 100.0, 20.0
+REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--transports", type=_names, default="zeromq,zenoh", metavar="NAME[,NAME]", help="twinlink's, to be measured"
+    )
+    parser.add_argument(
+        "--baselines",
+        choices=("yes", "no"),
+        default="yes",
+        help="measure the bare libraries, bare TCP and MQTT in the same run, interleaved",
+    )
+    parser.add_argument(
+        "--subjects",
+        type=_names,
+        metavar="NAME[,NAME]",
+        help="exactly these instead: zeromq, zenoh, mqtt-qos0, -qos1, -qos2, raw-tcp, raw-zeromq, raw-zenoh, "
+        "raw-zenoh-default, raw-mqtt",
+    )
+    parser.add_argument(
+        "--payloads",
+        type=_payloads,
+        default="100,1K,10K,100K,1M",
+        metavar="B[,B]",
+        help="octets of payload; K is 1024, M is 1024 x 1024",
+    )
+    parser.add_argument(
+        "--directions",
+        type=_some_of(DIRECTIONS),
+        default=",".join(DIRECTIONS),
+        metavar="D[,D]",
+        help="rw-dt: from the Real World to the Digital Twin; dt-rw: back",
+    )
+    parser.add_argument(
+        "--mode",
+        type=_some_of(MODES),
+        metavar="M[,M]",
+        help="closed, if not given: the next message when the last is answered; open: at --rate, whatever comes back; "
+        "saturation: search for the highest rate without loss",
+    )
+    parser.add_argument(
+        "--count", type=linking.count, default=100, metavar="N", help="messages of each cell, over all rounds"
+    )
+    parser.add_argument(
+        "--rounds", type=linking.count, default=5, metavar="N", help="times that all processes are started anew"
+    )
+    parser.add_argument(
+        "--warm-up", type=_whole, default=20, metavar="N", help="messages before each cell in each round, not counted"
+    )
+    parser.add_argument(
+        "--rate", type=_rate, metavar="HZ", help="messages per second in an open loop; 100, and 20 with mgen"
+    )
+    parser.add_argument(
+        "--source",
+        choices=("twinlink", "mgen"),
+        default="twinlink",
+        help="mgen: real mgen processes send and receive, in an open loop; a bridge carries their messages",
+    )
+    parser.add_argument(
+        "--setting", choices=SETTINGS, help="where the two sides stand; netns where root allows it, else loopback"
+    )
+    parser.add_argument(
+        "--rate-limit", type=_rate_limit, metavar="RATE", help="of the cable between two namespaces, such as 100mbit"
+    )
+    parser.add_argument(
+        "--peer", metavar="tcp/HOST:PORT", help="where `twinlink pong` listens on the other host; it takes the Digital "
+        "Twin's side and the ports from 10 above its own"
+    )  # fmt: skip
+    parser.add_argument("--peer-transport", default="zeromq", metavar="NAME", help="the transport that pong was given")
+    parser.add_argument(
+        "--option",
+        action="append",
+        type=_option,
+        metavar="SUBJECT.NAME=VALUE",
+        help="an option of a subject's link or transport; may be given several times",
+    )
+    parser.add_argument(
+        "--ntp", type=_ntp, metavar="HOST[:PORT]", help="NTP server that both hosts ask how far their clocks are off"
+    )
+    parser.add_argument(
+        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for an answer, and for the peer"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the order in which things are measured")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go; sweep-DATE-TIME if not given")
+    parser.add_argument(
+        "--require",
+        action="append",
+        type=_requirement,
+        metavar="NAME=MOST",
+        help=f"exit code 1 where a cell of twinlink has more: {', '.join(REQUIREMENTS)}; may be given several times",
+    )
+    parser.add_argument("--json", action="store_true", help="results.json on stdout")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Measure, report, print the table; 1 when something was lost, is missing, or a requirement is not met."""
+    from twinlink.measure.progress import Progress
+    from twinlink.measure.run import Run
+    from twinlink.measure.sweep import Sweep
+
+    plan = _plan(given)
+    folder: Path = given.out or Path(datetime.datetime.now().strftime("sweep-%Y%m%d-%H%M%S"))
+    with Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
+        log(NAME, f"{_where(setting.name, given)}; results go to {folder}")
+        run = Run(folder, _content(given, plan, setting))
+        Sweep(plan, setting, run, progress.step, lambda: stop.requested, given.ntp).execute()
+    return _report(given, folder)
+
+
+def _report(given: argparse.Namespace, folder: Path) -> int:
+    """Everything that is derived from the records; prints the table."""
+    from twinlink.measure import results, summary
+
+    log(NAME, "measured; now the report")
+    found = results.rebuild(folder)
+    table = (folder / results.TABLE_MD).read_text(encoding="utf-8").rstrip()
+    Output(given.json).emit(found, f"{summary.text(found)}\n\n{table}")
+    log(NAME, f"report: {folder / results.REPORT}")
+    wrong = list(_not_met(found, given.require or [], _demanded(given)))
+    for text in wrong:
+        log(NAME, text)
+    return NOT_MET if wrong else DONE
+
+
+def _not_met(found: dict[str, Any], required: list[tuple[str, float]], demanded: set[str]) -> Iterator[str]:
+    """What is not as it should be, cell by cell."""
+    if not found["complete"]:
+        yield "interrupted: what was measured until then is kept"
+    for cell in found["cells"]:
+        own = not cell["subject"].startswith("raw-")
+        if cell["status"] == "skipped" and cell["subject"] not in demanded:
+            continue  # a baseline that this machine does not have
+        if cell["status"] not in ("done", "interrupted"):
+            yield f"{cell['id']}: {cell['status']}, {cell['reason']}"
+        told = cell.get("mgen")
+        if told and (told["received"] < told["sent"] or told["errors"]):
+            yield f"{cell['id']}: MGEN received {told['received']} of {told['sent']}, {told['errors']} RERR"
+        figures = cell["statistics"]
+        if not own or figures is None:
+            continue
+        if not any(name == "loss" for name, _ in required) and figures["lost"]:
+            yield f"{cell['id']}: {figures['lost']} of {figures['n_sent']} messages were lost"
+        for name, most in required:
+            value = _value(name, figures)
+            if value is None or value > most:
+                yield f"{cell['id']}: {name} is {'not known' if value is None else f'{value:g}'}, required is {most:g}"
+
+
+def _value(name: str, figures: dict[str, Any]) -> float | None:
+    match name:
+        case "loss":
+            return float(figures["loss_ratio"])
+        case "duplicates" | "reordered":
+            return float(figures[name])
+    rtt = figures["rtt_ns"]
+    return None if rtt is None else float(rtt[name.split("-")[1]]) / 1e6
+
+
+def _plan(given: argparse.Namespace) -> "Plan":
+    from twinlink.measure.cells import Plan
+    from twinlink.measure.channels import SUBJECTS, find
+
+    subjects = list(_parts(given.subjects or given.transports))
+    mgen = given.source == "mgen"
+    if mgen and (given.mode not in (None, "open") or any(name.startswith("raw-") for name in subjects)):
+        raise ConfigurationError(
+            "--source mgen sends in an open loop (--mode open), through twinlink (no raw subjects)"
+        )
+    if given.subjects is None and given.baselines == "yes" and not mgen:
+        bare = [f"raw-{name}" for name in subjects if f"raw-{name}" in SUBJECTS]
+        subjects += [name for name in ("raw-tcp", *bare, "mqtt-qos0") if name not in subjects]
+    for subject in subjects:
+        find(subject)
+    options: dict[str, dict[str, Any]] = {}
+    for subject, name, value in given.option or []:
+        if subject not in subjects:
+            raise ConfigurationError(f"--option {subject}.{name}: {subject!r} is not measured here")
+        options.setdefault(subject, {})[name] = value
+    return Plan(
+        subjects=tuple(subjects),
+        payloads=tuple(map(linking.octets, _parts(given.payloads))),
+        directions=_parts(given.directions),
+        modes=_parts(given.mode or ("open" if mgen else "closed")),
+        count=given.count,
+        rounds=min(given.rounds, given.count),
+        warm_up=given.warm_up,
+        rate_hz=given.rate or (MGEN_HZ if mgen else OPEN_HZ),
+        source=given.source,
+        timeout_s=given.timeout,
+        seed=given.seed,
+        options=options,
+    )
+
+
+def _demanded(given: argparse.Namespace) -> set[str]:
+    return set(_parts(given.subjects or given.transports))
+
+
+def _setting(given: argparse.Namespace) -> "Setting":
+    from twinlink.measure.hosts import Hosts
+    from twinlink.measure.namespaces import Namespaces
+    from twinlink.measure.setting import Loopback, default
+
+    name = given.setting or ("hosts" if given.peer else default())
+    if (name == "hosts") != (given.peer is not None):
+        raise ConfigurationError("--setting hosts and --peer tcp/HOST:PORT go together")
+    if given.rate_limit is not None and name != "netns":
+        raise ConfigurationError(f"--rate-limit is for the cable between two namespaces; the setting is {name}")
+    match name:
+        case "hosts":
+            return Hosts(given.peer, given.peer_transport, given.timeout)
+        case "netns":
+            return Namespaces(given.rate_limit)
+    return Loopback()
+
+
+def _where(name: str, given: argparse.Namespace) -> str:
+    chosen = "" if given.setting else " (chosen; --setting says otherwise)"
+    match name:
+        case "hosts":
+            return f"two hosts, the other one at {given.peer}"
+        case "netns":
+            limit = f", {given.rate_limit} each way" if given.rate_limit else ""
+            return f"two network namespaces of this host{limit}{chosen}"
+    return f"two processes on loopback{chosen}"
+
+
+def _content(given: argparse.Namespace, plan: "Plan", setting: "Setting") -> dict[str, Any]:
+    """run.json as it begins."""
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in sorted(vars(given).items())}
+    return {
+        "started_ns": time.time_ns(),
+        "ended_ns": None,
+        "complete": False,
+        "configuration": {"given": options, "used": {**dataclasses.asdict(plan), **setting.describe()}},
+        "setting": setting.name,
+        "rate_limit": given.rate_limit,
+        "source": given.source,
+        "system": {"real_world": None, "digital_twin": None},
+        "ntp": {side: {"error": "no server was given (--ntp)"} for side in ("real_world", "digital_twin")},
+        "idle_rtt_ns": {},
+        "mgen": None,
+    }
+
+
+def _names(text: str) -> str:
+    """A list that stays text, as its default is."""
+    names = _parts(text)
+    if not names or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"a list such as a,b is expected, each once, not {text!r}")
+    return ",".join(names)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        for name in _parts(text):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return _names(text)
+
+    return convert
+
+
+def _payloads(text: str) -> str:
+    largest = max(map(linking.octets, _parts(text)), default=0)
+    if largest > MAX_PAYLOAD:
+        raise argparse.ArgumentTypeError(f"a payload of {largest} octets; a link takes at most {MAX_PAYLOAD}")
+    return _names(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number from 0 is expected, not {text!r}")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    value = linking.seconds(text)
+    if not value:
+        raise argparse.ArgumentTypeError("a rate above 0 is expected")
+    return value
+
+
+def _ntp(text: str) -> str:
+    from twinlink.measure import ntp
+
+    ntp.parse(text)
+    return text
+
+
+def _rate_limit(text: str) -> str:
+    from twinlink.measure.namespaces import octets_per_s
+
+    octets_per_s(text)
+    return text.lower()
+
+
+def _option(text: str) -> tuple[str, str, Any]:
+    subject, dot, rest = text.partition(".")
+    if not dot:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SUBJECT.NAME=VALUE")
+    return subject, *linking.link_option(rest)
+
+
+def _requirement(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    if name not in REQUIREMENTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(REQUIREMENTS)}")
+    return name, linking.seconds(value)

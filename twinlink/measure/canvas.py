@@ -1,0 +1,137 @@
+"""What all figures share: style, panels, axes, legend, and the file with its caption."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from . import labels
+
+STYLE: Any = {
+    "figure.dpi": 200,
+    "savefig.dpi": 200,
+    "figure.constrained_layout.use": True,
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "lines.markersize": 5,
+}
+WIDTH = 4.8  # inches: at 344 of a phone's pixels the text is as large as the page's small print
+GREY = "#777777"
+
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure for the page.
+
+    Attributes:
+        path: the PNG.
+        title, caption: for people; the caption holds units, n and setting.
+    """
+
+    path: Path
+    title: str
+    caption: str
+
+
+def panels(number: int, height: float, share_x: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels below each other, each so many inches high."""
+    figure, grid = plt.subplots(number, 1, squeeze=False, figsize=(WIDTH, 1.1 + height * number), sharex=share_x)
+    return figure, list(grid[:, 0])
+
+
+def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
+    """One for all panels, below them."""
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    order = [shown.short for shown in labels.SUBJECTS.values()]
+    entries = dict(
+        sorted(entries.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else len(order))
+    )
+    figure.legend(entries.values(), entries, loc="outside lower center", ncols=2, columnspacing=1.2, **kwargs)
+
+
+def payload_axis(axis: Axes, cells: list[Cell]) -> None:
+    """The payloads of these cells, and no others, on a log axis."""
+    octets = sorted({cell["octets"] for cell in cells})
+    axis.set_xscale("log")
+    axis.set_xticks(octets, [labels.payload(each) for each in octets])
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.tick_params(axis="x", which="minor", length=0)
+    axis.set(xlabel="payload", xlim=(octets[0] / 1.8, octets[-1] * 1.8))
+
+
+def rate_axis(axis: Axes, rates: list[float]) -> None:
+    """Logarithmic only where the rates lie far apart."""
+    if max(rates) < 5 * min(rates):
+        axis.set_xlim(0, 1.15 * max(rates))
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+    else:
+        axis.set_xscale("log")
+        plain(axis.xaxis, axis.get_xlim())
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def log_ms(axis: Axes, label: str) -> None:
+    """A log axis of times, upright."""
+    axis.set(yscale="log", ylabel=label)
+    plain(axis.yaxis, axis.get_ylim())
+
+
+def log_ms_x(axis: Axes) -> None:
+    """The same, lying."""
+    axis.set_xscale("log")
+    plain(axis.xaxis, axis.get_xlim())
+
+
+def plain(axis: Any, limits: tuple[float, float]) -> None:
+    """Ticks that are written out, as many as the range allows."""
+    decades = np.log10(limits[1] / limits[0])
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.2 else (1,)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def n(cells: list[Cell]) -> str:
+    """How many messages a point stands for."""
+    numbers = sorted({cell["statistics"]["n_acknowledged"] for cell in cells if cell["statistics"]})
+    if not numbers:
+        return "no message"
+    return f"n = {numbers[0]:,}{f' to {numbers[-1]:,}' if numbers[-1] > numbers[0] else ''} a cell"
+
+
+def save(
+    figure: Figure, folder: Path, name: str, results: dict[str, Any], cells: list[Cell], title: str, caption: str
+) -> Drawn:
+    """Write it, with where and how it was measured; the caption begins with that too."""
+    mode = labels.listed(dict.fromkeys(labels.MODES[cell["mode"]] for cell in cells))
+    where = labels.setting(results["setting"], results.get("rate_limit"))
+    told = fill(f"{where}, {mode}; {n(cells)}", 70)
+    figure.suptitle(told, fontsize=8.5, color=GREY, x=0.01, ha="left")
+    path = folder / f"{name}.png"
+    figure.savefig(path, metadata={"Software": None})  # no version of matplotlib: the same figure again and again
+    plt.close(figure)
+    return Drawn(path, title, f"{where[0].upper()}{where[1:]}, {mode}; {n(cells)}. {caption}")

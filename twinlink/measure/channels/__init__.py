@@ -1,0 +1,83 @@
+"""The subjects of a sweep: what is measured, by name.
+
+A subject is twinlink over one of its transports, or the same frames over a bare library: what twinlink costs is the
+difference.  Modules are imported when their subject is measured.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from ...errors import ConfigurationError, TransportMissing
+from ...transports import Endpoint, names
+from .base import Channel, PeerLost
+
+__all__ = ["SUBJECTS", "Channel", "PeerLost", "Subject", "channel", "find"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """How a subject is opened.
+
+    Attributes:
+        module, attribute: the class of its channel, in this package.
+        options: of the channel; for twinlink, those of the link and its transport.
+        programs: that it needs on the side that listens.
+    """
+
+    module: str
+    attribute: str
+    options: dict[str, Any] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
+
+
+SEND_S = 5.0  # a sender that waits for room is held back, which an open loop and a search have to see
+
+
+def _twinlink(transport: str, *programs: str, **options: Any) -> Subject:
+    return Subject("link", "LinkChannel", {"transport": transport, "send_timeout": SEND_S, **options}, programs)
+
+
+SUBJECTS = {
+    "zeromq": _twinlink("zeromq"),
+    "zenoh": _twinlink("zenoh"),
+    "mqtt-qos0": _twinlink("mqtt", "mosquitto", qos=0),
+    "mqtt-qos1": _twinlink("mqtt", "mosquitto", qos=1),
+    "mqtt-qos2": _twinlink("mqtt", "mosquitto", qos=2),
+    "raw-tcp": Subject("tcp", "TcpChannel"),
+    "raw-zeromq": Subject("zeromq", "ZeromqChannel"),
+    "raw-zenoh": Subject("zenoh", "ZenohChannel"),
+    "raw-zenoh-default": Subject("zenoh", "ZenohChannel", {"tuned": False}),  # as Zenoh comes
+    "raw-mqtt": Subject("mqtt", "MqttChannel", programs=("mosquitto",)),  # paho-mqtt, QoS 0
+}
+SBIN = ":/usr/sbin:/usr/local/sbin:/sbin"  # where servers are; seldom on the PATH of an ordinary user
+PORTS = 2  # consecutive ones that a subject may take
+
+
+def find(subject: str) -> Subject:
+    """The subject of this name; a transport that another package brings is one, too.  Raises ConfigurationError."""
+    known = SUBJECTS.get(subject)
+    if known is not None:
+        return known
+    if subject in names() and subject not in ("memory", "mqtt"):
+        return _twinlink(subject)
+    raise ConfigurationError(f"no subject is called {subject!r}; known: {', '.join(SUBJECTS)}")
+
+
+def channel(
+    subject: str, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any] | None = None
+) -> Channel:
+    """One end of a subject, not open yet; ``options`` come on top of the subject's own.
+
+    Raises:
+        ConfigurationError: nobody knows this subject.
+        TransportMissing: its driver is not installed.
+    """
+    known = find(subject)
+    for program in known.programs if listening else ():
+        if shutil.which(program, path=os.environ.get("PATH", os.defpath) + SBIN) is None:
+            raise TransportMissing(f"subject {subject!r} needs the program {program}, which is not installed")
+    made: type[Channel] = getattr(import_module(f"{__name__}.{known.module}"), known.attribute)
+    return made(endpoint, listening, node, {**known.options, **(options or {})})

@@ -1,0 +1,277 @@
+"""What a subject must provide: one end of it, which sends numbered messages and answers those of the other end."""
+
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+from ...transports import Endpoint
+from ...wire import (
+    ACK_ONE,
+    ACK_ONE_LENGTH,
+    ACK_WORD,
+    DATA_WORD,
+    HEADER,
+    HEADER_OCTETS,
+    MAX_ACK_RECORDS,
+    Kind,
+    ack_body,
+    parse_ack,
+)
+from ...wire import frame as make_frame
+from ..dropping import is_dropped
+from ..rows import ReceivedRows, SentRows
+
+FLOW = "sweep"
+TRAFFIC, ACK = f"traffic/{FLOW}".encode(), f"ack/{FLOW}".encode()
+TICK_S = 0.02  # how long a receive may sit in its library when nothing comes
+PROBE_S = 0.05  # between two probes that nobody answers yet
+UNANSWERED = 2  # messages in a row without an answer: the peer is lost
+
+_time_ns, _monotonic_ns = time.time_ns, time.monotonic_ns
+_unpack, _pack_ack, _unpack_ack = HEADER.unpack_from, ACK_ONE.pack, ACK_ONE.unpack
+
+
+class PeerLost(Exception):
+    """The other end does not answer any more; says how that showed."""
+
+
+class Channel(ABC):
+    """One end of a subject.  Either sends or reflects; who does what may change between cells, not within one.
+
+    Attributes:
+        rows: where the sender writes down what it sent and what came back.
+        received: where the reflector writes down what arrived.
+        next: the number that the next message will get.
+        broker_pid: process id of the broker that this end started, if any.
+    """
+
+    broker_pid: int | None = None
+
+    def __init__(self, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any]) -> None:
+        self.endpoint = endpoint
+        self.listening = listening
+        self.node = node
+        self.options = options
+        self.rows = SentRows(0, 0)
+        self.received = ReceivedRows(0)
+        self.next = 0
+        self.drop_every = 0  # of the messages sent, every so many-th is withheld from the wire: a known loss
+
+    @abstractmethod
+    def open(self) -> None:
+        """Listen or connect.  Raises TwinlinkError or OSError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The options that are in effect, ready for JSON."""
+
+    # The sender
+
+    @abstractmethod
+    def wait_ready(self, timeout_s: float) -> None:
+        """Return when the other end answers.  Raises PeerLost."""
+
+    @abstractmethod
+    def load(self, octets: int) -> None:
+        """Have a payload of this size ready to be sent."""
+
+    @abstractmethod
+    def send(self, scheduled_ns: int = 0) -> None:
+        """Send the next message; ``scheduled_ns`` is when it should have been sent, 0 for now."""
+
+    @abstractmethod
+    def exchange(self, timeout_s: float) -> bool:
+        """Send the next message and return when it is answered; False when it is not in time."""
+
+    @abstractmethod
+    def collect(self) -> None:
+        """Begin to take in answers without waiting for each; until `settle`."""
+
+    @abstractmethod
+    def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
+        """Return when everything was answered, or no answer came for ``quiet_s`` seconds."""
+
+    def peer_gone(self) -> str | None:
+        """How it shows that the peer is lost; None while it does not."""
+        return None
+
+    # The reflector
+
+    @abstractmethod
+    def reflect(self, octets: int, bulk: bool) -> None:
+        """Begin to answer messages of about this size, and to write them down in ``received``; until `stop`.
+
+        ``bulk``: they come as fast as they can, and one answer may be for several of them.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End `reflect`."""
+
+    def counters(self) -> dict[str, int] | None:
+        """What this end has counted since it was opened; None where it tracks nothing."""
+        return None
+
+
+class RawChannel(Channel):
+    """A bare library: stamps, numbers and answers like a link, but tracks, checks and repairs nothing.
+
+    A backend fills `open`, `close`, `settings`, `put` and `get`.  `put` and `get` may be called by two threads.
+
+    Attributes:
+        expected: octets of the payloads that come in; 0 while only answers do.
+    """
+
+    expected = 0
+
+    def __init__(self, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any]) -> None:
+        super().__init__(endpoint, listening, node, options)
+        self._epoch = secrets.randbits(64)
+        self._frame = bytearray(HEADER_OCTETS)
+        self._octets = 0
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    @abstractmethod
+    def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Hand a frame to the library, which copies it."""
+
+    @abstractmethod
+    def get(self, wait: bool = True) -> Any:
+        """The next frame, bytes-like; None when none came within a tick, or is there if we shall not ``wait``."""
+
+    def load(self, octets: int) -> None:
+        """Have a payload of this size ready to be sent."""
+        self._octets = octets
+        self._frame = bytearray(HEADER_OCTETS + octets)
+
+    def send(self, scheduled_ns: int = 0) -> None:
+        """Send the next message."""
+        sequence = self.next
+        self.next = sequence + 1
+        sent_ns = _time_ns()
+        HEADER.pack_into(self._frame, 0, DATA_WORD, self._octets, self._epoch, sequence, sent_ns)
+        mono_ns = _monotonic_ns()
+        if not is_dropped(sequence, self.drop_every):
+            self.put(TRAFFIC, self._frame)
+        self.rows.sent(sequence, scheduled_ns, sent_ns, mono_ns)
+
+    def exchange(self, timeout_s: float) -> bool:
+        """Send the next message and return when it is answered."""
+        sequence = self.next
+        self.send()
+        deadline = _monotonic_ns() + int(timeout_s * 1e9)
+        while self._take_in() != sequence:
+            if _monotonic_ns() > deadline:
+                return False
+        return True
+
+    def _take_in(self) -> int:
+        """Write down an answer, if one comes; returns what it answers, or -1."""
+        frame = self.get()
+        mono_ns = _monotonic_ns()
+        if frame is None:
+            return -1
+        received_ns = _time_ns()
+        if len(frame) == ACK_ONE.size:
+            word, _, _, _, t3_ns, epoch, _, sequence, t1_ns, t2_ns = _unpack_ack(frame)
+            if word != ACK_WORD or epoch != self._epoch:
+                return -1
+            self.rows.answered(sequence, mono_ns, t1_ns, t2_ns, t3_ns, received_ns)
+            return int(sequence)
+        if len(frame) < ACK_ONE.size or _unpack(frame)[0] != ACK_WORD:
+            return -1
+        t3_ns = _unpack(frame)[4]
+        epoch, _, records = parse_ack(frame)
+        for sequence, t1_ns, t2_ns in records if epoch == self._epoch else ():
+            self.rows.answered(sequence, mono_ns, t1_ns, t2_ns, t3_ns, received_ns)
+        return -1
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Send probes until one is answered."""
+        deadline = time.monotonic() + timeout_s
+        self.load(0)
+        while not self.exchange(PROBE_S):
+            if time.monotonic() > deadline:
+                raise PeerLost(f"nobody answers at {self.endpoint} within {timeout_s:g} s")
+
+    def collect(self) -> None:
+        """Begin to take in answers on a thread."""
+        self._begin(self._collect)
+
+    def _collect(self) -> None:
+        while not self._ending.is_set():
+            self._take_in()
+
+    def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
+        """Return when everything was answered, or nothing comes any more."""
+        self.rows.wait(quiet_s, cancelled)
+        self.stop()
+
+    def reflect(self, octets: int, bulk: bool) -> None:
+        """Begin to answer on a thread."""
+        self.expected = octets
+        self._begin(self._reflect_bulk if bulk else self._reflect)
+
+    def _reflect(self) -> None:
+        received, get, put, ending = self.received, self.get, self.put, self._ending
+        number = 0
+        while not ending.is_set():
+            frame = get()
+            if frame is None:
+                continue
+            received_ns = _time_ns()
+            if len(frame) < HEADER_OCTETS:
+                continue
+            word, length, epoch, sequence, sent_ns = _unpack(frame)
+            if word != DATA_WORD or length != len(frame) - HEADER_OCTETS:
+                continue
+            answer = _pack_ack(
+                ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, _time_ns(),
+                epoch, sequence + 1, sequence, sent_ns, received_ns,
+            )  # fmt: skip
+            put(ACK, answer)
+            number += 1
+            received.arrived(sequence, length, sent_ns, received_ns)
+
+    def _reflect_bulk(self) -> None:
+        """One answer for all that is here, as a link does when messages come in bulk."""
+        received, get, ending = self.received, self.get, self._ending
+        number = 0
+        while not ending.is_set():
+            records: list[tuple[int, int, int]] = []
+            frame = get()
+            while frame is not None:
+                received_ns = _time_ns()
+                word, length, epoch, sequence, sent_ns = _unpack(frame)
+                if word == DATA_WORD and length == len(frame) - HEADER_OCTETS:
+                    records.append((sequence, sent_ns, received_ns))
+                    received.arrived(sequence, length, sent_ns, received_ns)
+                frame = get(False) if len(records) < MAX_ACK_RECORDS else None
+            if records:
+                body = ack_body(epoch, sequence + 1, records)
+                self.put(ACK, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
+                number += 1
+
+    def _begin(self, body: Any) -> None:
+        self._ending.clear()
+        self._thread = threading.Thread(target=body, name="twinlink-raw", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread that reflects or collects."""
+        self._ending.set()
+        if self._thread is not None:
+            self.wake()
+            self._thread.join()
+            self._thread = None
+        self.expected = 0
+
+    def wake(self) -> None:
+        """End a `get` before its time, where the library knows how to."""

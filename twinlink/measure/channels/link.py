@@ -1,0 +1,125 @@
+"""twinlink itself, over one of its transports, used as an application would."""
+
+import threading
+import time
+from typing import Any
+
+import twinlink
+
+from ...transports import Endpoint
+from .base import FLOW, Channel, PeerLost
+
+_time_ns = time.time_ns
+
+
+class LinkChannel(Channel):
+    """A link; ``options`` holds ``transport``, ``reliability`` of its sender, and whatever `twinlink.open` takes."""
+
+    def __init__(self, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any]) -> None:
+        super().__init__(endpoint, listening, node, options)
+        self._payload = b""
+        self._reflecting = False
+        self._broker: Any = None
+        self._link: twinlink.Link
+        self._sender: twinlink.Sender
+
+    def open(self) -> None:
+        """Open the link, and both ends of its flow."""
+        options = dict(self.options)
+        transport, reliability = options.pop("transport"), options.pop("reliability", None)
+        if self.drop_every:
+            from ..dropping import dropping
+
+            transport = dropping(transport, self.drop_every)
+        if transport == "mqtt":
+            options["private_broker"] = False
+            if self.listening:  # started here, so that its process is known
+                from ...transports.mosquitto import Mosquitto
+
+                self._broker = Mosquitto(self.endpoint)
+                self.broker_pid = self._broker.pid
+        side: dict[str, Any] = {"listen" if self.listening else "connect": str(self.endpoint)}
+        self._link = twinlink.open(transport, node=self.node, **side, **options)
+        self._sender = self._link.sender(FLOW, on_ack=self._on_ack, reliability=reliability)
+        self._link.receiver(FLOW, handler=self._on_message)
+
+    @property
+    def link(self) -> twinlink.Link:
+        """The link itself."""
+        return self._link
+
+    def close(self) -> None:
+        """Close the link, and end the broker."""
+        self._link.close()
+        if self._broker is not None:
+            self._broker.stop()
+
+    def settings(self) -> dict[str, Any]:
+        """The options as given; what is not given has the library's defaults."""
+        return dict(self.options)
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Return when the other end is up."""
+        try:
+            self._link.wait_ready(timeout_s)
+        except twinlink.PeerTimeout as error:
+            raise PeerLost(str(error)) from error
+
+    def load(self, octets: int) -> None:
+        """Have a payload of this size ready to be sent."""
+        self._payload = bytes(octets)
+
+    def send(self, scheduled_ns: int = 0) -> None:
+        """Send the next message."""
+        before_ns = _time_ns()
+        try:
+            sequence = self._sender.send(self._payload)
+        except (twinlink.SendTimeout, twinlink.TransportError) as error:
+            raise PeerLost(str(error)) from error
+        self.next = sequence + 1
+        self.rows.sent(sequence, scheduled_ns, before_ns, 0)
+
+    def exchange(self, timeout_s: float) -> bool:
+        """Send the next message and flush: the thread that waits is the one that receives."""
+        self.send()
+        try:
+            self._sender.flush(timeout_s)
+        except twinlink.AckTimeout as error:  # it may be about one that was lost before
+            return not any(first < self.next <= end for first, end in error.missing)
+        return True
+
+    def _on_ack(self, ack: twinlink.Ack) -> None:
+        self.rows.answered(ack.sequence, ack.rtt_ns, *ack[2:6])
+
+    def collect(self) -> None:
+        """Nothing to do: the link has a thread that takes in acks."""
+
+    def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
+        """Return when everything was answered, or nothing comes any more."""
+        self.rows.wait(quiet_s, cancelled)
+
+    def peer_gone(self) -> str | None:
+        """Whether the link has no peer any more."""
+        return None if self._link.peers() else "the link says that its peer is gone"
+
+    def reflect(self, octets: int, bulk: bool) -> None:
+        """Write down what arrives; the link answers by itself."""
+        self._reflecting = True
+
+    def stop(self) -> None:
+        """Write down no more."""
+        self._reflecting = False
+
+    def _on_message(self, message: twinlink.Message) -> None:
+        if self._reflecting:
+            self.received.arrived(message.sequence, len(message.payload), message.sent_ns, message.received_ns)
+
+    def counters(self) -> dict[str, int]:
+        """What the link has counted on this flow."""
+        stats = self._link.stats()
+        sent, received = stats["sent"][FLOW], stats["received"].get(FLOW, {})
+        return {
+            **{name: sent[name] for name in ("lost", "acknowledged", "repaired")},
+            **{name: received.get(name, 0) for name in ("received", "missing", "gaps", "duplicates", "reordered")},
+            "malformed": sum(stats["malformed"].values()),
+        }

@@ -1,0 +1,73 @@
+"""Bare paho-mqtt and mosquitto, QoS 0, as paho's own examples use it: its network thread and callbacks."""
+
+import queue
+import socket
+import threading
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion
+
+from ...transports.mosquitto import Mosquitto
+from .base import ACK, TICK_S, TRAFFIC, RawChannel
+
+ON_THE_WAY = 1000  # messages that paho may hold; it takes as many as there is memory for
+HOLD_S = 5.0  # then `put` waits so long for one to leave
+
+
+class MqttChannel(RawChannel):
+    """The listening side has the broker, in a process of its own; both are its clients."""
+
+    def open(self) -> None:
+        """Start the broker, and connect to it."""
+        self._inbox: queue.SimpleQueue[bytes | bytearray] = queue.SimpleQueue()
+        self._room = threading.Semaphore(ON_THE_WAY)
+        self._broker = Mosquitto(self.endpoint) if self.listening else None
+        self.broker_pid = self._broker.pid if self._broker else None
+        # Each side listens to what the other one says.
+        self._own, self._others = ("dt", "rw") if self.listening else ("rw", "dt")
+        self._topics = {topic: f"{topic.decode()}/{self._own}" for topic in (TRAFFIC, ACK)}
+        self._client = Client(CallbackAPIVersion.VERSION2)
+        self._client.on_socket_open = _no_delay
+        self._client.on_connect = self._connected
+        self._client.on_message = self._arrived
+        self._client.on_publish = self._left
+        self._client.reconnect_delay_set(1, 1)
+        self._client.connect_async(self.endpoint.host.strip("[]"), self.endpoint.port)
+        self._client.loop_start()
+
+    def _connected(self, client: Client, *_: Any) -> None:
+        client.subscribe([(f"{topic.decode()}/{self._others}", 0) for topic in (TRAFFIC, ACK)])
+
+    def _arrived(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
+        self._inbox.put(message.payload)
+
+    def _left(self, *_: Any) -> None:
+        self._room.release()
+
+    def settings(self) -> dict[str, Any]:
+        """What was chosen."""
+        return {"qos": 0, "no_delay": True, "network_thread": True}
+
+    def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Publish."""
+        if self._client.is_connected() and self._room.acquire(timeout=HOLD_S):
+            self._client.publish(self._topics[topic], frame)
+
+    def get(self, wait: bool = True) -> Any:
+        """The next message's payload."""
+        try:
+            return self._inbox.get(wait, TICK_S)
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Disconnect, and end the broker."""
+        self._client.disconnect()
+        self._client.loop_stop()
+        if self._broker is not None:
+            self._broker.stop()
+
+
+def _no_delay(_client: Client, _userdata: Any, opened: Any) -> None:
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,128 @@
+"""A bare TCP connection: what the host and the path can do at all."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+from ...wire import HEADER_OCTETS
+from .base import TICK_S, RawChannel
+
+BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its own choice 1 MB takes several round trips
+SEND_S = 5.0  # a peer that takes nothing for this long is lost
+RETRY_S = 0.05
+_LENGTH = struct.Struct("!I")  # in a header, behind the word with the kind
+
+
+class TcpChannel(RawChannel):
+    """Frames one behind the other on one connection, whose header says how long each is."""
+
+    def open(self) -> None:
+        """Listen, or connect; the connection is made in the background."""
+        self._socket: socket.socket | None = None
+        self._made = threading.Event()
+        self._closing = threading.Event()
+        self._buffer = bytearray(64 * 1024)
+        self._first = self._end = 0  # what of the buffer has been read and not been taken
+        address = (self.endpoint.host.strip("[]"), self.endpoint.port)
+        if self.listening:
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            self._listener = socket.create_server(address, family=family)
+            self._tune(self._listener)
+            body = self._accept
+        else:
+            self._address = address
+            body = self._connect
+        self._connecting = threading.Thread(target=body, daemon=True)
+        self._connecting.start()
+
+    def _accept(self) -> None:
+        self._listener.settimeout(0.1)
+        while not self._closing.is_set():
+            with contextlib.suppress(TimeoutError, OSError):
+                self._connected(self._listener.accept()[0])
+                return
+
+    def _connect(self) -> None:
+        while not self._closing.is_set():
+            made = socket.socket(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
+            self._tune(made)
+            try:
+                made.connect(self._address)
+            except OSError:
+                made.close()
+                time.sleep(RETRY_S)
+            else:
+                self._connected(made)
+                return
+
+    def _tune(self, made: socket.socket) -> None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+
+    def _connected(self, made: socket.socket) -> None:
+        made.settimeout(None)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Time limits of the socket, not of Python, which would ask the kernel twice for each call.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(TICK_S * 1e6)))
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(SEND_S), 0))
+        self._socket = made
+        self._made.set()
+
+    def settings(self) -> dict[str, Any]:
+        """The options of the connection."""
+        return {"no_delay": True, "send_buffer": BUFFER, "receive_buffer": BUFFER}
+
+    def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Send the frame; what there is no connection for is lost."""
+        if self._socket is not None:
+            with contextlib.suppress(ConnectionError):  # the peer went: nobody will answer
+                self._socket.sendall(frame)
+
+    def get(self, wait: bool = True) -> Any:
+        """The next frame; a view that holds until the next call."""
+        if self._socket is None:
+            self._made.wait(TICK_S)
+            return None
+        needed = HEADER_OCTETS
+        while True:
+            have = self._end - self._first
+            if have >= HEADER_OCTETS:
+                needed = HEADER_OCTETS + _LENGTH.unpack_from(self._buffer, self._first + 4)[0]
+                if have >= needed:
+                    first = self._first
+                    self._first += needed
+                    return memoryview(self._buffer)[first : first + needed]
+            if not self._read(needed, 0 if wait or have else socket.MSG_DONTWAIT):
+                return None
+
+    def _read(self, needed: int, flags: int) -> bool:
+        """Read more, where a frame of ``needed`` octets has room; False when nothing came."""
+        assert self._socket is not None
+        if self._first == self._end:
+            self._first = self._end = 0
+        if len(self._buffer) - self._first < needed:
+            rest = self._buffer[self._first : self._end]
+            if len(self._buffer) < needed:
+                self._buffer = bytearray(2 * needed)
+            self._buffer[: len(rest)] = rest
+            self._first, self._end = 0, len(rest)
+        try:
+            count = self._socket.recv_into(memoryview(self._buffer)[self._end :], 0, flags)
+        except (BlockingIOError, ConnectionError):
+            return False
+        if count == 0:  # closed by the peer
+            time.sleep(TICK_S)
+        self._end += count
+        return count > 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._closing.set()
+        self._connecting.join()
+        if self.listening:
+            self._listener.close()
+        if self._socket is not None:
+            self._socket.close()

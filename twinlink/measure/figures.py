@@ -1,0 +1,314 @@
+"""The figures of a run.  matplotlib's Agg, after the run: nothing is drawn while something is measured.
+
+A figure is narrow, so that its text can be read on a phone as it is; panels stand below each other.  Every figure says
+where and how it was measured, for it will be shown without its page.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+
+from . import canvas, labels, published
+from .canvas import Cell, Drawn
+from .results import Records, Rows
+
+CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4
+NAMES = ("latency", "rtt", "cdf-rw-dt", "cdf-dt-rw", "jitter", "delay-over-time", "rate")
+_SPREAD = 0.13  # by how much the subjects stand beside each other, as a logarithm
+
+
+def draw(folder: Path, results: dict[str, Any], found: Records) -> list[Drawn]:
+    """Draw what the run allows into ``folder``; figures of an earlier time give way.  Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        (folder / f"{name}.png").unlink(missing_ok=True)
+    with mpl.rc_context(canvas.STYLE):
+        drawn = [
+            _delays(folder, results, "latency"),
+            _delays(folder, results, "rtt"),
+            *(_cdf(folder, results, found, direction) for direction in labels.DIRECTIONS),
+            _jitter(folder, results),
+            _over_time(folder, results, found),
+            _rate(folder, results),
+        ]
+    return [figure for figure in drawn if figure]
+
+
+def _delays(folder: Path, results: dict[str, Any], name: str) -> Drawn | None:
+    """The paper's Fig. 2, and the same of RTTs: mean per payload and direction."""
+    one_way = name == "latency"
+    cells = _measured(results, "closed", "one_way_delay_ns" if one_way else "rtt_ns")
+    left_out = sum(not cell["statistics"]["one_way_delay_ns"]["usable"] for cell in cells) if one_way else 0
+    if one_way:
+        cells = [cell for cell in cells if cell["statistics"]["one_way_delay_ns"]["usable"]]
+    directions = _directions(cells)
+    if not directions:
+        return None
+    figure, axes = canvas.panels(len(directions), 3.1)
+    for axis, direction in zip(axes, directions, strict=True):
+        here = [cell for cell in cells if cell["direction"] == direction]
+        for subject, place in _places(here):
+            mine = _of(here, subject)
+            spreads = [cell["statistics"]["one_way_delay_ns" if one_way else "rtt_ns"] for cell in mine]
+            _line(axis, subject, place, [cell["octets"] for cell in mine], spreads, "mean", "ci95")
+        _paper(axis, here, direction, one_way)
+        if one_way:
+            _context(axis)
+        canvas.payload_axis(axis, here)
+        canvas.log_ms(axis, "one-way delay (ms)" if one_way else "RTT (ms)")
+        axis.set_title(f"{labels.DIRECTIONS[direction]}: mean {'one-way delay' if one_way else 'round-trip time'}")
+    canvas.legend(figure, axes)
+    caption = (
+        f"Bars: CI95 of the mean (moving-block bootstrap). Pale lines: the paper's Table I ({published.PAPER_SETTING})"
+    )
+    if one_way:
+        context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in published.MQTT if each.drawn)
+        caption += f"; grey: published MQTT ({context}). Both are other settings and no comparison."
+        if left_out:
+            caption += f" {left_out} cells are left out: the clocks agree to no better than 20 % of their delay."
+    else:
+        caption += "; another setting and no comparison. The residence time at the receiver is part of the RTT."
+    title = "Mean one-way delay (the paper's Fig. 2)" if one_way else "Mean round-trip time"
+    return canvas.save(figure, folder, name, results, cells, title, caption)
+
+
+def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None:
+    for subject in labels.ordered(cell["subject"] for cell in cells):
+        octets = sorted(cell["octets"] for cell in _of(cells, subject))
+        rows = [(each, row) for each in octets if (row := published.row(subject, direction, each))]
+        if rows:
+            shown = labels.subject(subject)
+            axis.plot(
+                [each for each, _ in rows],
+                [row.latency_ms if one_way else row.rtt_ms for _, row in rows],
+                color=shown.colour,
+                alpha=0.4,
+                lw=3,
+                ls="-" if subject == "zenoh" else (0, (1.2, 0.6)),  # the two lie on each other
+                zorder=1,
+                label=f"{shown.short}, the paper",
+            )
+
+
+def _context(axis: Axes) -> None:
+    for each, marker in zip((each for each in published.MQTT if each.drawn), "*_x", strict=True):
+        octets = [place for place, _ in each.points if place is not None]
+        if octets:
+            axis.plot(
+                octets, [value for _, value in each.points], marker, color=canvas.GREY, ls=":", lw=1, label=each.label
+            )
+        else:
+            axis.axhline(each.points[0][1], color=canvas.GREY, ls="-.", lw=1, label=each.label)
+
+
+def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) -> Drawn | None:
+    """The paper's Figs. 3 and 4: how the delay is distributed, at three payloads."""
+    cells = [cell for cell in _measured(results, "closed", "rtt_ns") if cell["direction"] == direction]
+    payloads = [octets for octets in CDF_PAYLOADS if any(cell["octets"] == octets for cell in cells)]
+    payloads = payloads or sorted({cell["octets"] for cell in cells})[-3:]
+    cells = [cell for cell in cells if cell["octets"] in payloads]
+    if not cells:
+        return None
+    one_way = all((spread := cell["statistics"]["one_way_delay_ns"]) and spread["usable"] for cell in cells)
+    figure, axes = canvas.panels(len(payloads), 2.3)
+    for axis, octets in zip(axes, payloads, strict=True):
+        for subject in labels.ordered(cell["subject"] for cell in cells):
+            for cell in _of(cells, subject):
+                if cell["octets"] == octets:
+                    rows = found[cell["id"]]
+                    values = rows.one_way_ns if one_way else rows.sent["rtt_ns"][rows.sent["acknowledged"]]
+                    _step(axis, subject, np.sort(np.maximum(values, 1)) / 1e6)
+        axis.set(ylabel="share of messages", ylim=(0, 1.02))
+        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.payload(octets)}")
+        canvas.log_ms_x(axis)
+    what = "one-way delay" if one_way else "round-trip time"
+    axes[-1].set_xlabel(f"{what} (ms)")
+    canvas.legend(figure, axes)
+    number = list(labels.DIRECTIONS).index(direction) + 3
+    caption = f"Share of the messages with at most that {what}."
+    if not one_way:
+        caption += " RTT, because the clocks do not agree well enough for one-way delays."
+    title = f"Distribution of the {what}, {labels.DIRECTIONS[direction]} (the paper's Fig. {number})"
+    return canvas.save(figure, folder, f"cdf-{direction}", results, cells, title, caption)
+
+
+def _step(axis: Axes, subject: str, values: Any) -> None:
+    shown = labels.subject(subject)
+    share = np.arange(1, len(values) + 1) / len(values)
+    axis.step(values, share, where="post", color=shown.colour, lw=1.4, ls="--" if shown.raw else "-", label=shown.short)
+
+
+def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
+    """The paper's Fig. 5: p95 of the change of the RTT from one message to the next."""
+    cells = _measured(results, "closed", "paper_rtt_jitter_ns")
+    directions = _directions(cells)
+    if not directions:
+        return None
+    figure, axes = canvas.panels(len(directions), 2.7)
+    for axis, direction in zip(axes, directions, strict=True):
+        here = [cell for cell in cells if cell["direction"] == direction]
+        for subject, place in _places(here):
+            mine = _of(here, subject)
+            spreads = [cell["statistics"]["paper_rtt_jitter_ns"] for cell in mine]
+            _line(axis, subject, place, [cell["octets"] for cell in mine], spreads, "p95", "p95_ci95")
+        canvas.payload_axis(axis, here)
+        canvas.log_ms(axis, "p95 of |ΔRTT| (ms)")
+        axis.set_title(labels.DIRECTIONS[direction])
+    canvas.legend(figure, axes)
+    caption = (
+        "95th percentile of |RTTᵢ - RTTᵢ₋₁|, the paper's jitter, with its "
+        "CI95 where n allows one. Signed IPDV and PDV of each direction (RFC 3393, RFC 5481) stand in results.json."
+    )
+    return canvas.save(figure, folder, "jitter", results, cells, "Jitter of the RTT, p95 (the paper's Fig. 5)", caption)
+
+
+def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn | None:
+    """One-way delay of each message over the run, with what the clocks leave open."""
+    for mode in labels.MODES:
+        cells = _measured(results, mode, "one_way_delay_ns")
+        if cells:
+            break
+    else:
+        return None
+    ends = sorted({cell["octets"] for cell in cells})
+    cells = [cell for cell in cells if cell["octets"] in (ends[0], ends[-1])]
+    panels = [(direction, octets) for octets in dict.fromkeys((ends[0], ends[-1])) for direction in _directions(cells)]
+    figure, axes = canvas.panels(len(panels), 1.9, share_x=True)
+    for axis, (direction, octets) in zip(axes, panels, strict=True):
+        for subject in labels.ordered(cell["subject"] for cell in cells):
+            for cell in _of(cells, subject):
+                if (cell["direction"], cell["octets"]) == (direction, octets):
+                    _dots(axis, results["started_ns"], cell, found[cell["id"]])
+        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.payload(octets)}")
+        canvas.log_ms(axis, "delay (ms)")
+    axes[-1].set_xlabel("time since the start of the run (s)")
+    canvas.legend(figure, axes, markerscale=2.5)
+    caption = (
+        "A dot is a message. The bar beside each round reaches from its median as far as the clocks may be wrong: here "
+        f"{labels.between(cell['statistics']['one_way_delay_ns']['bound_ns'] for cell in cells)}. Subjects take turns, "
+        "so that they meet the same machine."
+    )
+    return canvas.save(figure, folder, "delay-over-time", results, cells, "One-way delay over time", caption)
+
+
+def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
+    shown, bound_ns = labels.subject(cell["subject"]), cell["statistics"]["one_way_delay_ns"]["bound_ns"]
+    delays, received = rows.one_way_ns / 1e6, rows.received
+    seconds = (received["sent_ns"] - start_ns) / 1e9
+    seen = delays > 0  # the others cannot stand on a log axis; they are flagged in the page
+    axis.plot(seconds[seen], delays[seen], ".", color=shown.colour, ms=2.5, alpha=0.6, label=shown.short,
+              markerfacecolor="none" if shown.raw else shown.colour, mew=0.6)  # fmt: skip
+    for number in np.unique(received["round"]):
+        mine = (received["round"] == number) & seen
+        if mine.any() and bound_ns is not None:
+            middle = float(np.median(delays[mine]))
+            low = max(middle - bound_ns / 1e6, middle / 20)
+            axis.vlines(seconds[mine].max(), low, middle + bound_ns / 1e6, color=shown.colour, lw=1.5, alpha=0.8)
+
+
+def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
+    """Delay against the rate, of what was sent on a schedule, and how far each search came."""
+    cells = [cell for mode in ("open", "saturation") for cell in _measured(results, mode, "open_loop_delay_ns")]
+    searched = [cell for cell in results["cells"] if (cell.get("search") or {}).get("steps")]
+    payloads = sorted({cell["octets"] for cell in cells})
+    if not cells and not searched:
+        return None
+    figure, axes = canvas.panels(len(payloads) + bool(searched), 2.1)
+    for axis, octets in zip(axes, payloads, strict=False):
+        here = [cell for cell in cells if cell["octets"] == octets]
+        for subject in labels.ordered(cell["subject"] for cell in here):
+            _delay_by_rate(axis, subject, _of(here, subject))
+        canvas.rate_axis(axis, [rate_hz(cell) for cell in here])
+        axis.set_title(f"{labels.payload(octets)}: delay from the intended send time")
+        canvas.log_ms(axis, "p50, bar to p95 (ms)")
+    if searched:
+        _search(axes[-1], searched)
+    axes[-1].set_xlabel("messages/s" if not searched else "messages/s that should be sent")
+    canvas.legend(figure, axes)
+    caption = (
+        "The delay counts from when a message should have been sent, so that waiting for a slow sender is part of it. "
+        "In saturation the rate is the highest that was kept up without loss."
+    )
+    if searched:
+        caption += (
+            " Lowest panel: every step of the search; what lies on the line was kept up, a cross lost messages or fell "
+            "behind."
+        )
+    return canvas.save(figure, folder, "rate", results, cells or searched, "Delay against the rate", caption)
+
+
+def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
+    points = [(rate_hz(cell), cell["statistics"]["open_loop_delay_ns"]) for cell in cells]
+    shown = labels.subject(subject)
+    middle = np.array([max(spread["p50"], 1) for _, spread in points]) / 1e6
+    high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6
+    axis.errorbar(
+        [rate for rate, _ in points], middle, [np.zeros(len(points)), np.maximum(high - middle, 0)], fmt=shown.marker,
+        color=shown.colour, mfc="white" if shown.raw else shown.colour, capsize=2, lw=1.2, label=shown.short,
+    )  # fmt: skip
+
+
+def rate_hz(cell: Cell) -> float:
+    """The rate of a cell's messages: as it was asked for, else as it was."""
+    elapsed_ns = sum(each["elapsed_ns"] for each in cell["rounds"])
+    return float(cell["rate_hz"] or sum(each["sent"] for each in cell["rounds"]) * 1e9 / max(elapsed_ns, 1))
+
+
+def _search(axis: Axes, cells: list[Cell]) -> None:
+    """Each step: what was asked for, and what arrived a second."""
+    known = [step["rate_hz"] for cell in cells for step in cell["search"]["steps"] if step["rate_hz"]]
+    axis.plot([min(known), max(known)], [min(known), max(known)], color=canvas.GREY, lw=1, zorder=1)
+    for cell in cells:
+        shown = labels.subject(cell["subject"])
+        for step in cell["search"]["steps"]:
+            if step["rate_hz"] and step.get("span_s"):
+                kept = step["lossless"]
+                axis.plot(
+                    step["rate_hz"], step["received"] / step["span_s"], shown.marker if kept else "x",
+                    color=shown.colour, mfc="white" if shown.raw else shown.colour, ms=4.5,
+                    label=shown.short if kept else None,
+                )  # fmt: skip
+    axis.set(xscale="log", yscale="log", ylabel="messages/s received")
+    axis.set_title("The search for the highest rate")
+
+
+def _line(
+    axis: Axes, subject: str, shift: float, octets: list[int], spreads: list[dict[str, Any]], key: str, interval: str
+) -> None:
+    """Means or percentiles over the payloads; subjects stand a little beside each other, so that bars can be seen."""
+    shown = labels.subject(subject)
+    values = np.array([spread[key] for spread in spreads], float)
+    known = np.array([spread[interval] or (spread[key], spread[key]) for spread in spreads], float)
+    values, known = np.maximum(values, 1) / 1e6, np.maximum(known, 1) / 1e6
+    bars = np.maximum(np.abs(known.T - values), 0)
+    axis.errorbar(
+        np.array(octets) * shift, values, bars, color=shown.colour, marker=shown.marker, lw=1.3, capsize=2, zorder=3,
+        ls="--" if shown.raw else "-", mfc="white" if shown.raw else shown.colour, label=shown.short,
+    )  # fmt: skip
+
+
+def _places(cells: list[Cell]) -> list[tuple[str, float]]:
+    """Each subject and the factor by which it is moved sideways."""
+    names = labels.ordered(cell["subject"] for cell in cells)
+    shifts = np.exp(np.linspace(-_SPREAD, _SPREAD, len(names)) if len(names) > 1 else np.zeros(1))
+    return list(zip(names, shifts.tolist(), strict=True))
+
+
+def _measured(results: dict[str, Any], mode: str, quantity: str) -> list[Cell]:
+    """The cells of a mode with this figure, smallest payload first."""
+    cells = [
+        cell for cell in results["cells"]
+        if cell["mode"] == mode and cell["statistics"] and cell["statistics"][quantity]
+    ]  # fmt: skip
+    return sorted(cells, key=lambda cell: cell["octets"])
+
+
+def _of(cells: list[Cell], subject: str) -> list[Cell]:
+    return [cell for cell in cells if cell["subject"] == subject]
+
+
+def _directions(cells: list[Cell]) -> list[str]:
+    return [direction for direction in labels.DIRECTIONS if any(cell["direction"] == direction for cell in cells)]

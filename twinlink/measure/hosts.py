@@ -1,0 +1,65 @@
+"""Two real hosts: this one is the Real World; the Digital Twin is where `twinlink pong` listens."""
+
+from types import TracebackType
+from typing import Self
+
+import twinlink
+
+from ..transports import Endpoint
+from .remote import PORT_OFFSET, Remote, RemoteStation
+from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError, Truth
+from .stations import LocalStation, StationLost
+
+READY_S = 10.0  # for a station there to say that it is ready
+
+
+class Hosts(Setting):
+    """A link to the pong, over which the stations there are told what to do.
+
+    Args:
+        peer: where the pong listens; cells use the ports from `PORT_OFFSET` above.
+        transport: the pong's.
+        timeout_s: to wait for it.
+    """
+
+    name = "hosts"
+
+    def __init__(self, peer: str, transport: str, timeout_s: float, truth: Truth | None = None) -> None:
+        super().__init__(truth)
+        self._endpoint = Endpoint.parse(peer)
+        self._transport = transport
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> Self:
+        self._link = twinlink.open(self._transport, connect=str(self._endpoint))
+        try:
+            self._remote = Remote(self._link)
+            self._link.wait_ready(self._timeout_s)
+        except BaseException:
+            self._link.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._link.close()
+
+    def start(self) -> Pair:
+        """A fresh station here, and one at the peer."""
+        self._link.wait_ready(self._timeout_s)  # the peer may have been away
+        at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
+        far = RemoteStation(DIGITAL_TWIN, self._remote)
+        try:
+            far.answer(0, READY_S)
+        except StationLost as error:
+            far.end()
+            raise SettingError(
+                f"{error}: the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
+                "`twinlink pong` of this version"
+            ) from error
+        return Pair(LocalStation(REAL_WORLD), far, at, at)
+
+    def describe(self) -> dict[str, object]:
+        """Where the peer is."""
+        return {"peer": str(self._endpoint), "peer_node": ", ".join(self._link.peers())}

@@ -1,0 +1,119 @@
+"""How a sweep's subjects, directions, payloads and times are written and coloured, alike in table, figures and page."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+DIRECTIONS = {"rw-dt": "RW→DT", "dt-rw": "DT→RW"}
+MODES = {"closed": "closed loop", "open": "open loop", "saturation": "saturation"}
+SETTINGS = {
+    "loopback": "two processes on loopback",
+    "netns": "two network namespaces of one host",
+    "hosts": "two hosts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """How a subject is shown.
+
+    Attributes:
+        name: for people.
+        short: where there is little room.
+        colour, marker: matplotlib's.
+        raw: a baseline without twinlink: drawn dashed and open.
+    """
+
+    name: str
+    short: str
+    colour: str
+    marker: str
+    raw: bool = False
+
+
+# Okabe and Ito's colours, which people with any colour vision tell apart: one hue for each library, the lighter of two
+# for the bare library, and a marker for each.  In the order in which they are listed everywhere; the paper's two first.
+SUBJECTS = {
+    "zenoh": Subject("twinlink over Zenoh", "Zenoh", "#d55e00", "s"),
+    "zeromq": Subject("twinlink over ZeroMQ", "ZeroMQ", "#0072b2", "o"),
+    "mqtt-qos0": Subject("twinlink over MQTT, QoS 0", "MQTT QoS 0", "#009e73", "v"),
+    "mqtt-qos1": Subject("twinlink over MQTT, QoS 1", "MQTT QoS 1", "#cc79a7", "<"),
+    "mqtt-qos2": Subject("twinlink over MQTT, QoS 2", "MQTT QoS 2", "#7b4fa3", ">"),
+    "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", raw=True),
+    "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", raw=True),
+    "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", raw=True),
+    "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", raw=True),
+    "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", raw=True),
+}
+_OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
+
+
+def subject(name: str) -> Subject:
+    """How it is shown; transports that other packages bring have a colour too."""
+    known = SUBJECTS.get(name)
+    if known is None:
+        raw = name.startswith("raw-")
+        known = Subject(name if raw else f"twinlink over {name}", name, _OTHERS[sum(name.encode()) % 4], "P", raw)
+    return known
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """The subjects, each once, in the order in which they are listed."""
+    places = {name: place for place, name in enumerate(SUBJECTS)}
+    return sorted(set(names), key=lambda name: (places.get(name, len(places)), name))
+
+
+def setting(name: str, rate_limit: str | None = None) -> str:
+    """Where it was measured, such as "two hosts"."""
+    text = SETTINGS.get(name, name)
+    return f"{text}, limited to {rate_limit}" if rate_limit else text
+
+
+def payload(octets: int) -> str:
+    """In the paper's words, K = 1024: "100 B", "10 KB", "1 MB"."""
+    for unit, size in (("MB", 1 << 20), ("KB", 1 << 10)):
+        if octets >= size:
+            return f"{octets / size:g} {unit}" if octets % size == 0 else f"{octets / size:.1f} {unit}"
+    return f"{octets} B"
+
+
+def ms(value_ns: float | None) -> str:
+    """A time in ms without its unit, to about three digits."""
+    if value_ns is None:
+        return "-"
+    return decimal(value_ns / 1e6)
+
+
+def decimal(value: float) -> str:
+    """A figure to about three digits, without an exponent."""
+    size = abs(value)
+    if size >= 100:
+        return f"{value:.0f}"
+    return f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3 if size >= 0.01 else 4}f}"
+
+
+def time(value_ns: float) -> str:
+    """A time with the unit that suits it."""
+    size = abs(value_ns)
+    for unit, one in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if size >= one:
+            return f"{decimal(value_ns / one)} {unit}"
+    return f"{value_ns:.0f} ns"
+
+
+def between(values_ns: Iterable[float | None]) -> str:
+    """The least and the greatest of some times, such as "1 µs to 2 ms"; those that are None are passed over."""
+    known = sorted(value for value in values_ns if value is not None)
+    texts = list(dict.fromkeys(time(value) for value in (known[:1] + known[-1:])))
+    return " to ".join(texts) or "not known"
+
+
+def date(value_ns: int) -> str:
+    """An instant, to the minute, in UTC."""
+    return datetime.fromtimestamp(value_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def listed(items: Iterable[str]) -> str:
+    """ "a, b and c"."""
+    *first, last = list(items) or [""]
+    return f"{', '.join(first)} and {last}" if first else last

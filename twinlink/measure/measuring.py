@@ -1,0 +1,214 @@
+"""One cell in one round: the sender sends, the reflector answers, both tell what they saw."""
+
+from dataclasses import dataclass, replace
+from statistics import median_low
+from typing import Any
+
+from ..errors import PeerTimeout
+from . import search
+from .cells import Plan
+from .records import Table
+from .run import received_table, sent_table
+from .setting import Pair
+from .stations import Interrupted, StationFailed, StationLost, Stopped, watching
+
+FRAME_OCTETS = 66  # Ethernet, IPv4 and TCP with timestamps: what a segment has that a 64 KiB packet has once
+TRIAL_S = 0.5  # of the schedule of a trial
+MAX_TRIAL = 100_000  # messages
+FLOOD = 2000  # messages, and
+FLOOD_OCTETS = 64 * 1024 * 1024
+SEND_S = 600.0  # on top of what the answers may take
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a cell brought in one round: its tables, its entry in run.json, and what went wrong."""
+
+    sent: Table
+    received: Table
+    entry: dict[str, Any]
+    status: str = "done"
+    reason: str | None = None
+
+
+class Measuring:
+    """One cell, one round, on a pair of stations whose subject is open."""
+
+    def __init__(self, plan: Plan, pair: Pair, cell: dict[str, Any], number: int, counts_wire: bool) -> None:
+        self._plan = plan
+        self._cell = cell
+        self._mode: str = cell["mode"]
+        self._number = number
+        self._counts_wire = counts_wire
+        sides = (pair.real_world, pair.digital_twin)
+        self._sender, self._reflector = sides if cell["direction"] == "rw-dt" else sides[::-1]
+
+    def run(self, stopped: Stopped) -> Taken:
+        """Measure it.
+
+        Raises:
+            StationLost, StationFailed, Interrupted: before there was anything to keep.
+        """
+        plan, octets = self._plan, self._cell["octets"]
+        self._reflector.ask("reflect", octets=octets, count=plan.warm_up)
+        self._sender.ask(
+            "warm", plan.timeout_s * (plan.warm_up + 2) + SEND_S, watching(self._reflector, stopped),
+            octets=octets, count=plan.warm_up, timeout_s=plan.timeout_s,
+        )  # fmt: skip
+        if self._mode == "saturation":
+            return self._search(stopped)
+        return self._trial(plan.share(self._mode, self._number), self._cell["rate_hz"], stopped)
+
+    def _trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
+        plan, octets = self._plan, self._cell["octets"]
+        sender, reflector = self._sender, self._reflector
+        reflector.ask("reflect", octets=octets, count=count, bulk=self._mode == "saturation")
+        reflector.ask("mark")
+        limit_s = plan.timeout_s * (count + 2 if self._mode == "closed" else 2) + SEND_S
+        question = sender.begin(
+            "send", mode=self._mode, octets=octets, count=count, timeout_s=plan.timeout_s, rate_hz=rate_hz
+        )
+        trouble: tuple[str, str] | None = None
+        try:
+            said = sender.answer(question, limit_s, watching(reflector, stopped))
+        except (Interrupted, StationLost) as error:
+            if sender.lost is not None:
+                raise
+            trouble = failure(error)
+            sender.ask("cancel")
+            said = sender.answer(question, plan.timeout_s + 5)
+        if "trouble" in said and trouble is None:
+            trouble = ("peer lost", reflector.lost or said["trouble"])
+        try:
+            heard = reflector.ask("finish", 60.0, expected=said["answered"])
+        except StationLost as error:
+            heard = {"usage": None, "counters": None}
+            trouble = trouble or ("peer lost", str(error))
+        taken = self._taken(said, heard)
+        return taken if trouble is None else replace(taken, status=trouble[0], reason=trouble[1])
+
+    def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> Taken:
+        sent = sent_table(self._number, self._cell["octets"], said.get("sent_rows", b""), said.get("answer_rows", b""))
+        received = received_table(self._number, heard.get("received_rows", b""), said["first"], said["sent"])
+        entry = cell_entry(self._number, said, heard, self._counts_wire, self._plan.warm_up)
+        return Taken(sent, received, entry)
+
+    def _search(self, stopped: Stopped) -> Taken:
+        """The highest rate without loss; what is kept of it are the rows of the trial that carried it."""
+        octets = self._cell["octets"]
+        best: list[Taken] = []
+
+        def offer(rate_hz: float) -> search.Trial:
+            count = max(self._plan.count, min(int(rate_hz * TRIAL_S), MAX_TRIAL))
+            taken = self._trial(count, rate_hz, stopped)
+            if taken.status != "done":
+                raise _Ended(taken)
+            trial = _judged(taken, rate_hz, count)
+            if trial.lossless:
+                best.append(taken)
+            return trial
+
+        steps: list[search.Trial] = []
+        found = None
+        try:
+            flood = self._trial(max(self._plan.count, min(FLOOD, FLOOD_OCTETS // max(1, octets))), None, stopped)
+            if flood.status != "done":
+                raise _Ended(flood)
+            steps, found = search.highest(offer, _rate(flood))
+            taken = best[-1] if best else flood
+            if found is None:
+                taken = replace(taken, reason="no rate that was offered came through without loss")
+        except _Ended as ended:
+            taken = ended.taken
+        known = self._cell["search"] or {"steps": [], "highest_loss_free_hz": None, "rounds_hz": []}
+        known["steps"] += [{"round": self._number, **step.as_json()} for step in steps]
+        if found is not None:
+            known["rounds_hz"].append(found)
+            known["highest_loss_free_hz"] = median_low(known["rounds_hz"])
+        self._cell["search"] = known
+        return taken
+
+
+def cell_entry(
+    number: int, said: dict[str, Any], heard: dict[str, Any], counts_wire: bool, warm_up: int
+) -> dict[str, Any]:
+    """What stands in run.json for one round of a cell."""
+    own, other = said["usage"], heard["usage"] or {}
+    entry = {
+        "round": number,
+        "started_ns": said["started_ns"],
+        "elapsed_ns": said["elapsed_ns"],
+        "warm_up": warm_up,
+        "sent": said["sent"],
+        "dropped": said["dropped"],
+        "sender_cpu_ns": own["cpu_ns"],
+        "receiver_cpu_ns": other.get("cpu_ns"),
+        "broker_cpu_ns": _either(own, other, "broker_cpu_ns"),
+        "sender_peak_rss_octets": own["peak_rss_octets"],
+        "receiver_peak_rss_octets": other.get("peak_rss_octets"),
+        "broker_peak_rss_octets": _either(own, other, "broker_peak_rss_octets"),
+        "wire_octets": None,
+        "wire_packets": None,
+        "counters": _counters(said["counters"], heard["counters"]),
+    }
+    if counts_wire and other:
+        forward, back = _wire(own), _wire(other)
+        entry["wire_octets"] = {"forward": forward[0], "back": back[0]}
+        entry["wire_packets"] = {"forward": forward[1], "back": back[1]}
+    return entry
+
+
+class _Ended(Exception):
+    """A trial did not come to its end."""
+
+    def __init__(self, taken: Taken) -> None:
+        super().__init__(taken.reason)
+        self.taken = taken
+
+
+def _judged(taken: Taken, rate_hz: float, count: int) -> search.Trial:
+    arrived = len(set(taken.received["sequence"].tolist()))
+    times = taken.received["received_ns"]
+    span_s = float(times.max() - times.min()) / 1e9 if len(times) else 0.0
+    return search.judge(rate_hz, count, len(taken.sent), arrived, span_s)
+
+
+def _rate(flood: Taken) -> float:
+    """What the receiver got per second."""
+    times = flood.received["received_ns"]
+    if len(times) < 2 or times[-1] <= times[0]:
+        return 1000.0
+    return float((len(times) - 1) / (times[-1] - times[0]) * 1e9)
+
+
+def _either(one: dict[str, Any], other: dict[str, Any], name: str) -> int | None:
+    value = one.get(name)
+    return value if value is not None else other.get(name)
+
+
+def _wire(usage: dict[str, Any]) -> tuple[int, int]:
+    """Octets and packets as a wire would have seen them, every segment with its own headers."""
+    extra = max(0, usage["sent_segments"] - usage["sent_packets"])
+    return usage["sent_octets"] + extra * FRAME_OCTETS, usage["sent_packets"] + extra
+
+
+def _counters(sender: dict[str, int] | None, receiver: dict[str, int] | None) -> dict[str, int] | None:
+    if sender is None:
+        return None
+    heard = receiver or {}
+    return {
+        **{name: sender[name] for name in ("lost", "acknowledged", "repaired")},
+        **{name: heard.get(name, 0) for name in ("received", "missing", "gaps", "duplicates", "reordered")},
+        "malformed": sender["malformed"] + heard.get("malformed", 0),
+    }
+
+
+def failure(error: Exception) -> tuple[str, str]:
+    """Status and reason of a cell that this ended."""
+    if isinstance(error, Interrupted):
+        return "interrupted", "the end was asked for"
+    if isinstance(error, StationLost | PeerTimeout):
+        return "peer lost", str(error)
+    if isinstance(error, StationFailed) and error.kind in ("peer lost", "unusable"):
+        return ("peer lost" if error.kind == "peer lost" else "skipped"), str(error)
+    return "failed", str(error)

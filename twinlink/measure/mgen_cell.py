@@ -1,0 +1,94 @@
+"""One cell in one round where MGEN sends and receives: what came of it, as tables and logs."""
+
+import datetime
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..mgen import log
+from ..mgen.records import Row
+from .cells import Plan
+from .measuring import SEND_S, Taken, cell_entry
+from .mgen_side import rows
+from .records import RECEIVED, SENT, Table
+from .setting import Pair
+from .stations import Stopped, watching
+
+QUIET_S = 1.5  # without a message at the listening mgen: what is not there is not coming any more
+
+
+@dataclass(frozen=True)
+class MgenTaken(Taken):
+    """Besides the link's own records, MGEN's logs and the bridge's records, by the end of a file's name."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+class MgenCell:
+    """One cell, one round, on a pair of stations whose link is open."""
+
+    def __init__(self, plan: Plan, pair: Pair, cell: dict[str, Any], number: int, counts_wire: bool) -> None:
+        self._plan = plan
+        self._cell = cell
+        self._number = number
+        self._counts_wire = counts_wire
+        sides = (pair.real_world, pair.digital_twin)
+        self._sender, self._reflector = sides if cell["direction"] == "rw-dt" else sides[::-1]
+
+    def run(self, stopped: Stopped) -> MgenTaken:
+        """Measure it.  Raises StationLost, StationFailed, Interrupted."""
+        plan, octets, sender, reflector = self._plan, self._cell["octets"], self._sender, self._reflector
+        count, rate_hz = plan.share("open", self._number), self._cell["rate_hz"]
+        watch = watching(reflector, stopped)
+        reflector.ask("reflect", octets=octets, count=plan.warm_up)
+        sender.ask(
+            "warm", plan.timeout_s * (plan.warm_up + 2) + SEND_S, watch,
+            octets=octets, count=plan.warm_up, timeout_s=plan.timeout_s,
+        )  # fmt: skip
+        reflector.ask("mgen-listen", octets=octets)
+        reflector.ask("mark")
+        said = sender.ask(
+            "mgen-send", 2 * count / rate_hz + plan.timeout_s + SEND_S, watch,
+            octets=octets, count=count, rate_hz=rate_hz, timeout_s=plan.timeout_s,
+        )  # fmt: skip
+        heard = reflector.ask("mgen-finish", SEND_S, expected=said["counted"]["sent"], quiet_s=QUIET_S)
+        taken = self._taken(said, heard)
+        return taken if said["problem"] is None else replace(taken, status="failed", reason=said["problem"])
+
+    def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> MgenTaken:
+        taken_in, given_out = rows(said.get("notes_rows", b"")), rows(heard.get("notes_rows", b""))
+        began = datetime.datetime.fromtimestamp(said["started_ns"] / 1e9, datetime.UTC).date()
+        sent = sent_rows(self._number, taken_in, said.get("log_rows", b""), began)
+        received = np.zeros(len(given_out), RECEIVED)
+        for index, row in enumerate(given_out):
+            received[index] = (self._number, row.mgen_sequence, row.octets, row.sent_ns, row.peer_received_ns)
+        said = {**said, "sent": len(sent), "dropped": 0}
+        entry = cell_entry(self._number, said, heard, self._counts_wire, self._plan.warm_up)
+        files = {"tx.drc": said.get("log_rows", b""), "rx.drc": heard.get("log_rows", b"")}
+        notes = said.get("notes_rows", b"") + heard.get("notes_rows", b"").partition(b"\n")[2]
+        return MgenTaken(sent, received, entry, files={**files, "bridge.csv": notes})
+
+
+def sent_rows(number: int, taken_in: list[Row], sender_log: bytes, began: datetime.date) -> Table:
+    """A row for each message that MGEN sent: also for one that the bridge never got, which is not acknowledged.
+
+    ``began`` is the day (UTC) of the log's first line: MGEN logs the time of day.
+    """
+    table: list[tuple[int, ...]] = []
+    seen = set()
+    for row in taken_in:
+        seen.add(row.mgen_sequence)
+        known = row.received_ns is not None
+        table.append(
+            (
+                number, row.mgen_sequence, row.octets, row.mgen_sent_ns, row.sent_ns or row.mgen_sent_ns, known,
+                *((row.peer_received_ns or 0, row.peer_sent_ns or 0, row.received_ns or 0, row.rtt_ns or 0)
+                  if known else (0, 0, 0, 0)),
+            )
+        )  # fmt: skip
+    for event in log.parse_text(sender_log.decode(errors="replace"), began).of("SEND"):
+        if event.sequence is not None and event.sequence not in seen:
+            at = event.time_ns
+            table.append((number, event.sequence, event.octets or 0, at, at, False, 0, 0, 0, 0))
+    return np.array(sorted(table), SENT)

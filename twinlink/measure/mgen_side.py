@@ -1,0 +1,144 @@
+"""A station's part where MGEN is the source: its end of the bridge, and the mgen process behind it."""
+
+import csv
+import io
+import shutil
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from ..link import Link
+from ..mgen import log, session
+from ..mgen.egress import Egress
+from ..mgen.ingress import Ingress
+from ..mgen.message import Address, Protocol
+from ..mgen.records import Recorder, Row
+from ..mgen.script import Flow, protocol_for
+
+FLOW = "mgen"
+HOST = "127.0.0.1"
+NUMBER = 1  # of MGEN's flow
+LOOK_S = 0.05
+
+
+class MgenSide:
+    """Bridge and mgen of one side, for one cell at a time.
+
+    Args:
+        link: the bridge's; stays open.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._folder = tempfile.TemporaryDirectory(prefix="twinlink-mgen-")
+        self._path = Path(self._folder.name)
+        self._ending = threading.Event()
+        self._listener: session.Listener | None = None
+        self._egress: Egress | None = None
+        self._recorder: Recorder | None = None
+        self._thread: threading.Thread | None = None
+
+    def listen(self, octets: int) -> None:
+        """Start an mgen that listens, and the bridge's end that gives to it.  Raises TwinlinkError."""
+        protocol = protocol_for(octets)
+        at = Address(HOST, _free_port(protocol))
+        self._listener = session.Listener(at, protocol, self._path / "rx.drc", _mortal())
+        self._listener.__enter__()
+        self._recorder = Recorder(self._path / "out.csv")
+        udp, tcp = _by_protocol(protocol, at)
+        self._egress = Egress(self._link, udp=udp, tcp=tcp, flow=FLOW, recorder=self._recorder)
+        self._ending.clear()
+        self._thread = threading.Thread(target=self._egress.run, args=(self._ending.is_set,), daemon=True)
+        self._thread.start()
+
+    def heard(self, expected: int, quiet_s: float) -> dict[str, Any]:
+        """End what `listen` started, when mgen has ``expected`` messages or none came for a while.
+
+        Returns its counters, and as octets its log (``log``) and the bridge's records (``notes``).
+        """
+        assert self._listener is not None
+        assert self._egress is not None
+        seen, waited_s = -1, 0.0
+        while seen < expected and waited_s < quiet_s:
+            count = sum(one.complete for one in log.join(self._listener.log().events))
+            waited_s = 0.0 if count != seen else waited_s + LOOK_S
+            seen = count
+            self._ending.wait(LOOK_S)
+        counted = self._egress.stats()
+        self.close()
+        return {"counted": counted, "log": self._read("rx.drc"), "notes": self._read("out.csv")}
+
+    def send(self, octets: int, count: int, rate_hz: float, timeout_s: float) -> dict[str, Any]:
+        """Have an mgen send through the bridge; returns as `heard` does, with ``problem`` when it did not end well."""
+        protocol = protocol_for(octets)
+        recorder = Recorder(self._path / "in.csv")
+        ending = threading.Event()
+        udp, tcp = _by_protocol(protocol, Address(HOST, 0))
+        ingress = Ingress(self._link, udp=udp, tcp=tcp, flow=FLOW, recorder=recorder)
+        thread = threading.Thread(target=ingress.run, args=(ending.is_set,), daemon=True)
+        try:
+            thread.start()
+            flow = Flow(NUMBER, protocol, ingress.addresses[protocol], octets, count, rate_hz)
+            problem = session.send(flow, self._path / "tx.drc", _mortal(), timeout_s)
+        finally:
+            ending.set()
+            thread.join()
+            counted = ingress.stats()
+            ingress.close()
+            recorder.close()
+        return {"counted": counted, "problem": problem, "log": self._read("tx.drc"), "notes": self._read("in.csv")}
+
+    def _read(self, name: str) -> bytes:
+        path = self._path / name
+        return path.read_bytes() if path.exists() else b""
+
+    def close(self) -> None:
+        """End what runs."""
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._egress is not None:
+            self._egress.close()
+            self._egress = None
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
+
+
+def _mortal() -> list[str]:
+    """What makes a command end with this process, however that ends."""
+    return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
+
+
+def _by_protocol(protocol: Protocol, at: Address) -> tuple[Address | None, Address | None]:
+    return (at, None) if protocol is Protocol.UDP else (None, at)
+
+
+def _free_port(protocol: Protocol) -> int:
+    kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def rows(notes: bytes) -> list[Row]:
+    """The bridge's records, as they came home.  Raises ValueError."""
+    if not notes:
+        return []
+    lines = csv.reader(io.StringIO(notes.decode()))
+    next(lines, None)
+    found = []
+    for line in lines:
+        values = [field or None for field in line]
+        numbers = [
+            value if value is None or name in ("end", "epoch", "protocol") else int(value)
+            for name, value in zip(Row._fields, values, strict=True)
+        ]
+        found.append(Row(*numbers))  # type: ignore[arg-type]
+    return found

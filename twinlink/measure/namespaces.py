@@ -1,0 +1,163 @@
+"""Two network namespaces with a cable between them: the honest stand-in for two hosts on one machine.
+
+They have no names and are held by two processes that end with this one, however it ends; the kernel then takes the
+namespaces and the cable away.  What crosses the cable goes through both network stacks, unlike on loopback, and its
+octets are counted.  Needs root, and unshare, nsenter, ip and tc (util-linux, iproute2).
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .channels import PORTS
+from .setting import Pair, Setting, SettingError, Truth
+
+# 198.18.0.0/15 is for measurements of this kind (RFC 2544, RFC 6890); nothing else is there.
+ADDRESSES = ("198.18.0.1", "198.18.0.2")  # Real World, Digital Twin
+MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+CABLE = ("tl-rw", "tl-dt")
+FIRST_PORT, LAST_PORT = 7450, 7700
+BURST_S = 0.004  # of the rate limit: what goes out at line speed after a pause
+LEAST_BURST = 64 * 1024  # octets: one packet as the stack hands it over
+QUEUE_S = 0.1  # what may wait for its turn
+WAIT_S = 5.0
+
+
+class Namespaces(Setting):
+    """Makes them when entered, takes them away at the end.
+
+    Args:
+        rate_limit: of each direction, in tc's words (``100mbit``); None for none.
+    """
+
+    name = "netns"
+    counts_wire = True
+
+    def __init__(self, rate_limit: str | None = None, truth: Truth | None = None) -> None:
+        super().__init__(truth)
+        self._rate_limit = rate_limit
+        self._holders: list[subprocess.Popen[bytes]] = []
+        self._port = FIRST_PORT
+
+    def __enter__(self) -> Self:
+        if os.geteuid() != 0:
+            raise SettingError("network namespaces need root: run it with sudo, or with --setting loopback")
+        missing = [name for name in ("unshare", "nsenter", "ip", "tc") if shutil.which(name) is None]
+        if missing:
+            raise SettingError(f"network namespaces need {', '.join(missing)}: install iproute2 and util-linux")
+        try:
+            for _ in range(2):
+                self._holders.append(
+                    subprocess.Popen(
+                        ["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE, start_new_session=True,
+                    )
+                )  # fmt: skip
+            for holder in self._holders:
+                self._wait_for(holder)
+            self._lay_cable()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        for holder in self._holders:
+            with contextlib.suppress(OSError):
+                assert holder.stdin is not None
+                holder.stdin.close()
+            try:
+                holder.wait(1)
+            except subprocess.TimeoutExpired:
+                holder.kill()
+                holder.wait()
+            if holder.stderr is not None:
+                holder.stderr.close()
+        self._holders = []
+
+    def _wait_for(self, holder: "subprocess.Popen[bytes]") -> None:
+        """Return when a holder is in a namespace of its own."""
+        ours = Path("/proc/self/ns/net").readlink()
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            if holder.poll() is not None:
+                assert holder.stderr is not None
+                told = holder.stderr.read().decode(errors="replace").strip()
+                raise SettingError(f"no network namespace can be made here: {told}")
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{holder.pid}/ns/net").readlink() != ours:
+                    return
+            time.sleep(0.005)
+        raise SettingError(f"no network namespace within {WAIT_S:g} s")
+
+    def _lay_cable(self) -> None:
+        first, second = (str(holder.pid) for holder in self._holders)
+        # Made inside the first namespace: nothing of it is ever seen outside.
+        _call(*_inside(first), "ip", "link", "add", CABLE[0], "type", "veth", "peer", "name", CABLE[1], "netns", second)
+        for number, pid in enumerate((first, second)):
+            own, other = CABLE[number], 1 - number
+            enter = _inside(pid)
+            # No address of IPv6, no ARP: what the counters see is the sweep's own.
+            _call(*enter, "ip", "link", "set", own, "addrgenmode", "none", "address", MACS[number], "up")
+            _call(*enter, "ip", "link", "set", "lo", "up")
+            _call(*enter, "ip", "address", "add", f"{ADDRESSES[number]}/30", "dev", own)
+            _call(
+                *enter, "ip", "neighbour", "replace", ADDRESSES[other], "lladdr", MACS[other],
+                "nud", "permanent", "dev", own,
+            )  # fmt: skip
+            if self._rate_limit is not None:
+                burst = max(LEAST_BURST, int(octets_per_s(self._rate_limit) * BURST_S))
+                limit = max(2 * burst, int(octets_per_s(self._rate_limit) * QUEUE_S))
+                _call(
+                    *enter, "tc", "qdisc", "add", "dev", own, "root", "tbf",
+                    "rate", self._rate_limit, "burst", str(burst), "limit", str(limit),
+                )  # fmt: skip
+
+    def start(self) -> Pair:
+        """Fresh stations, one in each namespace."""
+        first, second = (_inside(str(holder.pid)) for holder in self._holders)
+        port = self._port
+        self._port = port + PORTS if port + 2 * PORTS <= LAST_PORT else FIRST_PORT
+        return self._local((ADDRESSES[1], port), first, second)
+
+    def describe(self) -> dict[str, object]:
+        """Addresses and limit."""
+        return {"addresses": dict(zip(("real_world", "digital_twin"), ADDRESSES, strict=True))}
+
+
+def _inside(pid: str) -> list[str]:
+    return ["nsenter", "--target", pid, "--net"]
+
+
+def _call(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    if done.returncode != 0:
+        raise SettingError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+def octets_per_s(rate: str) -> float:
+    """What a rate in tc's words is, such as ``100mbit``.  Raises ValueError."""
+    number = rate.lower().rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = rate.lower()[len(number) :]
+    if unit not in _UNITS or not 0 < float(number) < float("inf"):
+        raise ValueError(f"{rate!r} is no rate such as 100mbit or 1gbit")
+    return float(number) * _UNITS[unit] / 8
+
+
+def command_prefix(setting: Namespaces, side: int) -> Sequence[str]:
+    """What puts a command into the Real World's (0) or the Digital Twin's (1) namespace."""
+    return _inside(str(setting._holders[side].pid))

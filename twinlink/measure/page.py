@@ -1,0 +1,162 @@
+"""report.html: one file with everything in it, for a desk or a phone."""
+
+import base64
+from html import escape
+from typing import Any
+
+from . import details, labels, published, summary, table
+from .canvas import Drawn
+
+CSS = """
+:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: #fff;
+       font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: .5rem 0; }
+h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
+h3 { margin: 1.2rem 0 .3rem; font-size: 1.05rem; }
+.verdict { display: inline-block; padding: .1rem .8rem; border-radius: 1rem; color: #fff; font-weight: 600; }
+.passed { background: var(--good); } .failed { background: var(--bad); }
+.beside { display: grid; gap: 0 2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
+         font-size: .9rem; white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; font-weight: 600; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+tr.direction td { font-weight: 600; text-align: left; padding-top: .7rem; }
+.facts td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.facts td:first-child { color: var(--soft); padding-right: 1rem; white-space: nowrap; }
+td small { color: var(--soft); } td small.below { display: block; }
+dl { display: grid; grid-template-columns: 10rem 1fr; gap: .35rem 1rem; margin: 1rem 0; }
+dt { font-weight: 600; } dd { margin: 0; }
+@media (max-width: 40rem) {
+  dl { display: block; } dt { margin-top: .6rem; }
+  th, td { padding: .3rem .25rem; font-size: .82rem; } td small { display: block; }
+  .facts td:first-child { white-space: normal; width: 35%; }
+}
+figure { margin: .2rem 0 1.4rem; }
+img { width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
+figcaption, .soft { color: var(--soft); font-size: .9rem; }
+details { border-bottom: 1px solid var(--line); padding: .35rem 0; } summary { cursor: pointer; }
+summary b { font-weight: 600; }
+"""
+
+
+def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
+    """The page."""
+    where = labels.setting(results["setting"], results.get("rate_limit"))
+    body = [
+        "<h1>How fast, how steady, how complete: a link between a network and its twin</h1>",
+        _verdict(results),
+        _told(results),
+        f"<h2>Latency, RTT and throughput</h2>\n<p>{escape(where[0].upper() + where[1:])}. {_how_to_read()}</p>",
+        *(_block(block) for block in table.blocks(results)),
+        f"<h2>Figures</h2>\n<div class='beside'>{''.join(map(_figure, drawn))}</div>" if drawn else "",
+        details.context(),
+        details.mgen(results),
+        details.comparisons(results),
+        details.clocks(results),
+        details.cells(results),
+        details.method(results),
+        details.about(results),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>twinlink sweep: {escape(where)}</title><style>{CSS}</style></head>\n"
+        f"<body>\n{chr(10).join(filter(None, body))}\n</body></html>\n"
+    )
+
+
+def _verdict(results: dict[str, Any]) -> str:
+    missing = summary.unfinished(results)
+    if not results["complete"]:
+        word = "broken off"
+    else:
+        word = f"{len(missing)} of {len(results['cells'])} cells missing" if missing else "complete"
+    good = results["complete"] and not missing
+    return (
+        f'<p><span class="verdict {"passed" if good else "failed"}">{escape(word)}</span> '
+        f'<span class="soft">twinlink sweep, {labels.date(results["started_ns"])}</span></p>'
+    )
+
+
+def _told(results: dict[str, Any]) -> str:
+    items = "".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in summary.statements(results))
+    return f"<dl>{items}</dl>"
+
+
+def _how_to_read() -> str:
+    return (
+        "Latency is the mean one-way delay, RTT the mean round-trip time, throughput the paper's: payload / mean "
+        "latency, not a rate that was sustained. ± is half a CI95; <i>clock</i> is how far the clocks may be wrong on "
+        "top of it; <i>paper</i> is what Table I has, from another setting. On a schedule, delay counts from when a "
+        "message should have been sent."
+    )
+
+
+def _block(block: table.Block) -> str:
+    tables = {name: _subject_table(block, name) for name in block.subjects}
+    ours = "".join(shown for name, shown in tables.items() if not labels.subject(name).raw)
+    raw = "".join(shown for name, shown in tables.items() if labels.subject(name).raw)
+    title = f"<h3>{escape(block.title[0].upper() + block.title[1:])}</h3>\n"
+    if raw:
+        folded = "<details open><summary>Baselines: the same frames in the same run, without twinlink</summary>"
+        raw = f'{folded}<div class="beside">{raw}</div></details>'
+    return f'{title}<div class="beside">{ours}</div>{raw}' if ours else title + raw
+
+
+def _subject_table(block: table.Block, name: str) -> str:
+    """Narrow enough for a phone; two beside each other at a desk are the paper's table."""
+    shown = labels.subject(name)
+    rates = block.mode != "closed"
+    head = ["payload", "latency ms", "RTT ms", "throughput MB/s"]
+    if rates:
+        head = ["payload", "msg/s", "goodput MB/s", "loss", "delay p50 ms"]
+    rows, direction = [], ""
+    for each, octets in block.rows:
+        if each != direction:
+            rows.append(f'<tr class="direction"><td colspan="{len(head)}">{labels.DIRECTIONS[each]}</td></tr>')
+            direction = each
+        rows.append(f"<tr><td>{labels.payload(octets)}</td>{_cell(block, name, each, octets)}</tr>")
+    return (
+        f'<div><h3><span style="color:{shown.colour}">■</span> {escape(shown.name)}</h3><div class="scroll"><table><tr>'
+        + "".join(f"<th>{escape(title)}</th>" for title in head)
+        + f"</tr>\n{chr(10).join(rows)}</table></div></div>"
+    )
+
+
+def _cell(block: table.Block, name: str, direction: str, octets: int) -> str:
+    cell = block.cells.get((name, direction, octets))
+    figures = cell and cell["statistics"]
+    row = published.row(name, direction, octets) if block.mode == "closed" else None
+    if not cell or not figures or not figures["rtt_ns"]:
+        return f'<td colspan="{3 if block.mode == "closed" else 4}">{escape(table.missing(cell))}</td>'
+    if block.mode != "closed":
+        *fields, delay = table.scheduled(cell)
+        middle, _, high = delay.partition(" / ")
+        return "".join(map(_td, (table.rate(cell), *fields))) + _td(middle, f"p95 {high}" if high else "")
+    clock = table.bound(figures)
+    columns = [
+        (table.latency(figures), f"clock {clock}" if clock != "-" else ""),
+        (table.rtt(figures), ""),
+        (table.throughput(figures), ""),
+    ]
+    theirs = [row.latency_ms, row.rtt_ms, row.throughput_mb_s] if row else []
+    papers = [f"paper {value:.2f}" for value in theirs] + [""] * (len(columns) - len(theirs))
+    return "".join(_td(text, more, paper) for (text, more), paper in zip(columns, papers, strict=True))
+
+
+def _td(text: str, *below: str) -> str:
+    value, sign, interval = text.partition(" ±")
+    small = f" <small>±{escape(interval)}</small>" if sign else ""
+    lines = "".join(f"<small class=below>{escape(line)}</small>" for line in below if line)
+    return f"<td>{escape(value)}{small}{lines}</td>"
+
+
+def _figure(drawn: Drawn) -> str:
+    data = base64.b64encode(drawn.path.read_bytes()).decode("ascii")
+    return (
+        f'<div><h3>{escape(drawn.title)}</h3>\n<figure><img alt="{escape(drawn.title)}" loading="lazy" '
+        f'src="data:image/png;base64,{data}"><figcaption>{escape(drawn.caption)}</figcaption></figure></div>\n'
+    )

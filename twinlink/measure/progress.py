@@ -1,0 +1,64 @@
+"""What a person sees while a sweep runs: a bar with the time left on a terminal, a line now and then elsewhere."""
+
+import contextlib
+import importlib.util
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+LINE_S = 5.0  # between two lines where there is no terminal
+DRAW_S = 0.2  # between two pictures: they take processor time from what is measured
+
+
+class Progress:
+    """On stderr; told between cells only.
+
+    Args:
+        name: of the command.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bar: Any = None
+        self._task: Any = None
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        if sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("rich"):
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            told = TextColumn("{task.percentage:3.0f} %  {task.fields[left]:<18}{task.description}")
+            console = Console(stderr=True, highlight=False)
+            self._bar = Progress(BarColumn(30), told, console=console, auto_refresh=False, transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("starting", total=1.0, left="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            with contextlib.suppress(OSError):
+                self._bar.stop()
+
+    def step(self, what: str, share: float, left_s: float | None) -> None:
+        """``what`` is being measured; ``share`` (0 to 1) is done, ``left_s`` seconds are left."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        left = "" if left_s is None else f"{duration(left_s)} left"
+        with contextlib.suppress(OSError, AttributeError):
+            if self._bar is not None:
+                self._bar.update(self._task, completed=share, description=what, left=left, refresh=True)
+            else:
+                sys.stderr.write(f"{self._name}: {share:4.0%}  {what}" + (f", {left}" if left else "") + "\n")
+                sys.stderr.flush()
+        self._next = now + (LINE_S if self._bar is None else DRAW_S)
+
+
+def duration(seconds: float) -> str:
+    """For people: ``42 s``, ``3 min 20 s``."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"

@@ -1,0 +1,85 @@
+"""What happened to every message of a sweep: the raw facts, from which everything else is computed.
+
+A cell is one subject (a transport of twinlink, or a raw baseline) at one payload size, direction and mode.  It is
+measured in rounds, between which other cells have their turn.  Each side writes down what it saw:
+
+* the sender a row for each message it sent (`SENT`),
+* the receiver a row for each message that arrived, in the order of arrival, duplicates too (`RECEIVED`).
+
+They are kept as gzip-compressed CSV, an empty field where there is nothing to say (a message without its ack).
+"""
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[np.void]
+
+# All instants are Unix time in ns.  T1, T4 are on the sender's clock, T2, T3 on the receiver's.
+SENT = np.dtype(
+    [
+        ("round", "i4"),
+        ("sequence", "i8"),  # from 0 in each round, warm-up not included
+        ("octets", "i8"),  # of payload
+        ("scheduled_ns", "i8"),  # when it should have been sent; in a closed loop when it was
+        ("sent_ns", "i8"),  # T1
+        ("acknowledged", "?"),  # whether the ack came; the next four are 0 when not
+        ("peer_received_ns", "i8"),  # T2
+        ("peer_sent_ns", "i8"),  # T3
+        ("received_ns", "i8"),  # T4
+        ("rtt_ns", "i8"),  # T4 - T1 on the monotonic clock
+    ]
+)
+RECEIVED = np.dtype(
+    [("round", "i4"), ("sequence", "i8"), ("octets", "i8"), ("sent_ns", "i8"), ("received_ns", "i8")],
+)
+_OF_THE_ACK = ("peer_received_ns", "peer_sent_ns", "received_ns", "rtt_ns")
+
+
+def write(path: Path, table: Table) -> None:
+    """Write a table of dtype `SENT` or `RECEIVED` to ``path`` (``.csv.gz``)."""
+    names = table.dtype.names or ()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([name for name in names if name != "acknowledged"])
+    blank = len(_OF_THE_ACK)
+    for row in table.tolist():
+        if "acknowledged" in names:
+            known, acknowledged, of_the_ack = row[:5], row[5], row[6:]
+            writer.writerow(known + (of_the_ack if acknowledged else ("",) * blank))
+        else:
+            writer.writerow(row)
+    path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def read(path: Path) -> Table:
+    """The table in a file that `write` made.
+
+    Raises:
+        ValueError: the file is no such table; the message names the file and the line.
+    """
+    try:
+        lines = list(csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    for dtype in (SENT, RECEIVED):
+        names = [name for name in dtype.names or () if name != "acknowledged"]
+        if lines and lines[0] == names:
+            break
+    else:
+        raise ValueError(f"{path}: the first line names the columns of neither a sent nor a received record")
+    table = np.zeros(len(lines) - 1, dtype)
+    for number, line in enumerate(lines[1:]):
+        try:
+            if dtype is SENT:
+                acknowledged = line[5] != ""
+                table[number] = (*map(int, line[:5]), acknowledged, *(int(field or 0) for field in line[5:]))
+            else:
+                table[number] = tuple(map(int, line))
+        except (ValueError, IndexError, TypeError) as error:
+            raise ValueError(f"{path}, line {number + 2}: {error}") from error
+    return table

@@ -1,0 +1,205 @@
+"""A station on another host: its lines travel as messages of a twinlink link, to and from a `twinlink pong` there.
+
+Flow `sweep` carries what stations are told, flow `sweep-answers` what they say; both with the number of the station in
+front, so that nobody takes what an earlier one said.  The pong's side starts them, one at a time and for one
+peer at a time, and ends them when that peer goes.
+"""
+
+import contextlib
+import json
+import secrets
+import subprocess
+import sys
+import threading
+from queue import Empty, SimpleQueue
+
+from .. import Link, Message, SendTimeout, TwinlinkError
+from .channels import PORTS
+from .stations import END_S, Station
+
+TOLD, SAID = "sweep", "sweep-answers"
+PORT_OFFSET = 10  # from the pong's own port: cells use the ports from there
+LOOK_S = 0.2
+_NUMBER = 16  # octets in front of a line: the station's number in hexadecimal
+
+
+class RemoteStation(Station):
+    """A station at the peer of a link.
+
+    Args:
+        name: of its side.
+        remote: the way there.
+    """
+
+    def __init__(self, name: str, remote: "Remote") -> None:
+        super().__init__(name)
+        self._remote = remote
+        self._own = secrets.token_hex(_NUMBER // 2).encode()
+        remote.stations[self._own] = self
+        self._write(json.dumps({"start": name}).encode())
+
+    def heard(self, line: bytes) -> None:
+        """A line came from it."""
+        with contextlib.suppress(ValueError):
+            told = json.loads(line)
+            if isinstance(told, dict) and "ended" in told:
+                self._ended(f"the station at the {self.name} {told['ended']}")
+                return
+        self._take(line)
+
+    def _write(self, line: bytes) -> None:
+        try:
+            self._remote.send(self._own + line)
+        except TwinlinkError as error:
+            raise OSError(str(error)) from error
+
+    @property
+    def lost(self) -> str | None:
+        """Why it is lost; None while it is there."""
+        if self._end is None and not self._remote.up:
+            self._ended(f"the peer at {self._remote.endpoint} is gone")
+        return self._end
+
+    def end(self) -> None:
+        """Have it ended there."""
+        with contextlib.suppress(OSError):
+            self._write(json.dumps({"end": self.name}).encode())
+        self._remote.stations.pop(self._own, None)
+
+
+class Remote:
+    """The way to the stations of a peer."""
+
+    def __init__(self, link: Link) -> None:
+        self.stations: dict[bytes, RemoteStation] = {}
+        self.endpoint = link.endpoint
+        self._link = link
+        self._sender = link.sender(TOLD)
+        link.receiver(SAID, handler=self._heard)
+
+    def send(self, line: bytes) -> None:
+        """Tell a station something."""
+        self._sender.send(line)
+
+    @property
+    def up(self) -> bool:
+        """Whether the peer is there."""
+        return bool(self._link.peers())
+
+    def _heard(self, message: Message) -> None:
+        octets = bytes(message.payload)
+        station = self.stations.get(octets[:_NUMBER])
+        if station is not None:
+            station.heard(octets[_NUMBER:])
+
+
+class StationHost:
+    """The peer's side: starts stations for whoever asks, as long as he is there.
+
+    Args:
+        link: one that listens; stations may listen at its host, at `PORTS` ports from `PORT_OFFSET` above its own.
+
+    Attributes:
+        started: how many there have been.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.started = 0
+        self._link = link
+        host, _, port = link.endpoint.removeprefix("tcp/").rpartition(":")
+        first = int(port) + PORT_OFFSET
+        self._bind = f"{host}:{first}-{first + PORTS - 1}"
+        self._sender = link.sender(SAID)
+        self._lines: SimpleQueue[Message | None] = SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._number = b""
+        self._owner: str | None = None  # the node whose station it is
+        link.receiver(TOLD, handler=self._lines.put)
+        self._thread = threading.Thread(target=self._serve, name="twinlink-stations", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End what runs."""
+        self._lines.put(None)
+        self._thread.join()
+        self._end()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                message = self._lines.get(timeout=LOOK_S)
+            except Empty:
+                if self._process is not None and self._owner not in self._link.peers():
+                    self._end()
+                continue
+            if message is None:
+                return
+            octets = bytes(message.payload)
+            self._tell(message.node, octets[:_NUMBER], octets[_NUMBER:])
+
+    def _tell(self, node: str | None, number: bytes, line: bytes) -> None:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(told, dict):
+            return
+        if "start" in told:
+            if self._process is not None and node != self._owner and self._owner in self._link.peers():
+                self._say(number, {"ended": "was not started: another sweep is running there"})
+                return
+            self._end()
+            self._start(node, number)
+        elif number != self._number or self._process is None:
+            self._say(number, {"ended": "has ended"})
+        elif "end" in told:
+            self._end()
+        else:
+            assert self._process.stdin is not None
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(line.rstrip(b"\n") + b"\n")
+                self._process.stdin.flush()
+
+    def _start(self, node: str | None, number: bytes) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "twinlink.measure.station", "--listen-only", self._bind],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self._owner, self._number = node, number
+        self.started += 1
+        threading.Thread(target=self._read, args=(self._process, number), daemon=True).start()
+
+    def _read(self, process: "subprocess.Popen[bytes]", number: bytes) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                self._send(number + line)
+        code = process.wait()
+        self._say(number, {"ended": f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"})
+
+    def _say(self, number: bytes, what: dict[str, str]) -> None:
+        self._send(number + json.dumps(what).encode())
+
+    def _send(self, octets: bytes) -> None:
+        while True:
+            try:
+                self._sender.send(octets)
+                return
+            except SendTimeout:  # a slow way: rows are many octets
+                if not self._link.peers():
+                    return
+            except TwinlinkError:  # the link is being closed
+                return
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

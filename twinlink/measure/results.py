@@ -1,0 +1,277 @@
+"""What a run means: everything that is derived from run.json and the raw records, and written beside them.
+
+``rebuild`` computes results.json and makes table, figures and page from it.  It reads nothing but run.json and
+``records/`` and adds nothing of its own (no time, no host), so that doing it again gives the same files.  The fields
+are described in docs/results-format.md; `schema` is what results.json is held to.
+"""
+
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinlink.errors import ConfigurationError, TwinlinkError
+
+from . import records
+
+FORMAT, VERSION = "twinlink-results", 1
+RUN_FORMAT, RUN_VERSION = "twinlink-run", 1
+RUN, RESULTS, TABLE_MD, TABLE_CSV, REPORT = "run.json", "results.json", "table.md", "table.csv", "report.html"
+RECORDS, FIGURES = "records", "figures"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The raw records of a cell, and what the clock makes of them.
+
+    Attributes:
+        sent, received: as in the files, empty where there is none.
+        one_way_ns: the delay of each row of ``received``, the offset of the receiver's clock taken out.
+    """
+
+    sent: records.Table
+    received: records.Table
+    one_way_ns: NDArray[np.float64]
+
+
+Records = dict[str, Rows]  # by the cell's id
+
+# twinlink over a library, and the bare library
+BASELINES = {
+    "zenoh": "raw-zenoh",
+    "zeromq": "raw-zeromq",
+    "mqtt-qos0": "raw-mqtt",
+    "mqtt-qos1": "raw-mqtt",
+    "mqtt-qos2": "raw-mqtt",
+}
+# What must stand in run.json for anything to be computed, and of which type.
+_RUN_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "started_ns": int,
+    "complete": bool,
+    "configuration": dict,
+    "setting": str,
+    "source": str,
+    "system": dict,
+    "cells": list,
+}
+_CELL_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "id": str,
+    "subject": str,
+    "octets": int,
+    "direction": str,
+    "mode": str,
+    "status": str,
+    "rounds": list,
+}
+_ROUND_FIELDS: dict[str, type | tuple[type, ...]] = {"round": int, "sent": int, "elapsed_ns": int}
+
+
+class DamagedRun(TwinlinkError):
+    """A file of a run cannot be read, or says something else than another; the message names file and line."""
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema (2020-12) of results.json."""
+    text = resources.files(__package__).joinpath("results.schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """What run.json says.
+
+    Raises:
+        ConfigurationError: this is not the folder of a run, or of one that this version cannot read.
+        DamagedRun: run.json cannot be read, or lacks something.
+    """
+    path = folder / RUN
+    if not path.is_file():
+        what = "there is no such folder" if not folder.exists() else f"it holds no {RUN}"
+        raise ConfigurationError(f"{folder} is not the folder of a sweep: {what}; `twinlink sweep --out DIR` makes one")
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DamagedRun(f"{path} cannot be read: {error}") from error
+    if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
+        raise ConfigurationError(f"{path} is not that of a sweep; `twinlink sweep --out DIR` makes one")
+    if run.get("version") != RUN_VERSION:
+        raise ConfigurationError(
+            f"{path} has version {run.get('version')}, this twinlink reads {RUN_VERSION}: take the one that made it"
+        )
+    _require(path, "", run, _RUN_FIELDS)
+    for number, cell in enumerate(run["cells"]):
+        _require(path, f"cells[{number}]", cell, _CELL_FIELDS)
+        if not cell["id"].replace("-", "").replace(".", "").replace("_", "").isalnum():
+            raise DamagedRun(f"{path}: cells[{number}] has an id that cannot name a file: {cell['id']!r}")
+        for each, one in enumerate(cell["rounds"]):
+            _require(path, f"cells[{number}].rounds[{each}]", one, _ROUND_FIELDS)
+    if len({cell["id"] for cell in run["cells"]}) < len(run["cells"]):
+        raise DamagedRun(f"{path}: two cells have one id")
+    return run
+
+
+def _require(path: Path, where: str, content: Any, fields: dict[str, type | tuple[type, ...]]) -> None:
+    for name, kind in fields.items():
+        value = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise DamagedRun(f"{path}: {where + '.' if where else ''}{name} is missing or of another type")
+
+
+def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Table]:
+    """The raw records of a cell, empty where it has none.  Raises DamagedRun."""
+    tables = []
+    for name, dtype in (("sent", records.SENT), ("received", records.RECEIVED)):
+        path = folder / RECORDS / f"{cell['id']}.{name}.csv.gz"
+        expected = sum(each["sent"] for each in cell["rounds"])
+        if not path.exists():
+            if cell["status"] == "done" and expected and name == "sent":
+                raise DamagedRun(f"{path} is missing: {RUN} says that {expected} messages were sent")
+            tables.append(np.zeros(0, dtype))
+            continue
+        try:
+            table = records.read(path)
+        except (ValueError, OSError) as error:
+            raise DamagedRun(str(error)) from error
+        if table.dtype != dtype:
+            raise DamagedRun(f"{path}, line 1: these are not the columns of a record of what was {name}")
+        tables.append(table)
+    sent, received = tables
+    if cell["status"] == "done":
+        _compare(folder, cell, sent)
+    return sent, received
+
+
+def _compare(folder: Path, cell: dict[str, Any], sent: records.Table) -> None:
+    """The record against what run.json has counted of it."""
+    path = folder / RECORDS / f"{cell['id']}.sent.csv.gz"
+    strange = np.flatnonzero(sent["octets"] != cell["octets"])
+    if len(strange):
+        raise DamagedRun(
+            f"{path}, line {strange[0] + 2}: {sent['octets'][strange[0]]} octets in a cell of {cell['octets']}"
+        )
+    for each in cell["rounds"]:
+        rows = int(np.count_nonzero(sent["round"] == each["round"]))
+        if rows != each["sent"]:
+            raise DamagedRun(
+                f"{path} holds {rows} messages of round {each['round']}, where {RUN} says {each['sent']} were sent"
+            )
+    strays = set(sent["round"].tolist()) - {each["round"] for each in cell["rounds"]}
+    if strays:
+        raise DamagedRun(f"{path} holds messages of round {min(strays)}, of which {RUN} knows nothing")
+
+
+def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]:
+    """The content of results.json, and the rows behind it.
+
+    Args:
+        folder: of the run.
+        run: the content of its run.json.
+
+    Raises DamagedRun.
+    """
+    from . import metrics
+
+    tables = {cell["id"]: read(folder, cell) for cell in run["cells"]}
+
+    clock = metrics.run_clock([(cell, tables[cell["id"]][0]) for cell in run["cells"]])
+    results = {**run, "format": FORMAT, "version": VERSION, "run_version": run["version"], "cells": []}
+    rows = {}
+    for cell in run["cells"]:
+        sent, received = tables[cell["id"]]
+        seen = clock.seen_from(cell["direction"]) if clock else None
+        figures = metrics.cell(sent, received, cell["rounds"], run["setting"], clock=seen) if len(sent) else None
+        results["cells"].append({**cell, "statistics": figures, "mgen": _mgen(folder, run, cell["id"])})
+        rows[cell["id"]] = Rows(sent, received, metrics.one_way_delays(received, seen, run["setting"]))
+    results["comparisons"] = _comparisons(results["cells"], rows)
+    return results, rows
+
+
+def _mgen(folder: Path, run: dict[str, Any], cell_id: str) -> dict[str, Any] | None:
+    if run["source"] != "mgen":
+        return None
+    from . import mgen_delay
+
+    try:
+        return mgen_delay.figures(folder, cell_id, run["started_ns"])
+    except (OSError, ValueError) as error:
+        raise DamagedRun(f"MGEN's side of {cell_id}: {error}") from error
+
+
+def _comparisons(cells: list[dict[str, Any]], found: Records) -> dict[str, Any]:
+    """RTTs between the subjects of a cell: which differ at all (ANOVA), and in which ratio (paired)."""
+    from . import statistics
+
+    anova, paired = [], []
+    places: dict[tuple[int, str, str, float | None], dict[str, dict[int, Any]]] = {}
+    for cell in cells:
+        rounds = by_round(found[cell["id"]].sent)
+        if rounds and cell["mode"] != "saturation":  # each subject has another rate there
+            place = (cell["octets"], cell["direction"], cell["mode"], cell.get("rate_hz"))
+            places.setdefault(place, {})[cell["subject"]] = rounds
+    for (octets, direction, mode, rate_hz), subjects in places.items():
+        about = {"octets": octets, "direction": direction, "mode": mode, "rate_hz": rate_hz, "quantity": "rtt_ns"}
+        names = list(subjects)
+        differ = statistics.compare({name: list(subjects[name].values()) for name in names})
+        if differ:
+            anova.append({**about, "subjects": names, **differ})
+        for one, other in pairs(names):
+            common = [each for each in subjects[one] if each in subjects[other]]
+            a, b = ([subjects[name][each] for each in common] for name in (one, other))
+            ratio = statistics.paired(a, b)
+            if ratio:
+                paired.append({**about, "subject": one, "to": other, **ratio})
+    return {"anova": anova, "paired": paired}
+
+
+def pairs(names: list[str]) -> list[tuple[str, str]]:
+    """Which subjects are compared with which: twinlink with the bare library and with TCP, and with each other."""
+    found = [(name, BASELINES[name]) for name in names if BASELINES.get(name) in names]
+    found += [("raw-zenoh-default", name) for name in ("raw-zenoh", "zenoh") if {name, "raw-zenoh-default"} <= {*names}]
+    found += [(name, "raw-tcp") for name in names if not name.startswith("raw-") and "raw-tcp" in names]
+    brokered = [name for name in names if "mqtt" in name]
+    found += [(name, other) for name in brokered for other in ("zeromq", "zenoh") if other in names]
+    if {"zenoh", "zeromq"} <= {*names}:
+        found.append(("zenoh", "zeromq"))
+    return found
+
+
+def by_round(sent: records.Table) -> dict[int, Any]:
+    """The RTTs (ns) of the messages that were acknowledged, of each round that has any."""
+    acknowledged = sent[sent["acknowledged"]]
+    return {
+        int(number): acknowledged["rtt_ns"][acknowledged["round"] == number].astype(float)
+        for number in np.unique(acknowledged["round"])
+    }
+
+
+def rebuild(folder: Path, out: Path | None = None) -> dict[str, Any]:
+    """Compute everything and write it; returns the content of results.json.
+
+    Args:
+        folder: of the run.
+        out: where results.json, table, figures and page go; the run's folder when None.
+
+    Raises ConfigurationError, DamagedRun, OSError.
+    """
+    from . import figures, page, table  # matplotlib takes a second: not for those who only read
+
+    run = load(folder)
+    results, rows = compute(folder, run)
+    out = out or folder
+    out.mkdir(parents=True, exist_ok=True)
+    write(out / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write(out / TABLE_MD, table.markdown(results))
+    write(out / TABLE_CSV, table.csv_text(results))
+    drawn = figures.draw(out / FIGURES, results, rows)
+    write(out / REPORT, page.html(results, drawn))
+    return results
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all.  Raises OSError."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

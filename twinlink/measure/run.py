@@ -1,0 +1,104 @@
+"""The folder that a sweep leaves behind: run.json and the record of every message (docs/results-format.md).
+
+Everything else in it is computed from these (`twinlink report`).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigurationError
+from . import records
+from .records import RECEIVED, SENT, Table
+
+FORMAT, VERSION = "twinlink-run", 1
+RUN, RECORDS, MGEN = "run.json", "records", "mgen"
+_SENT_ROWS = np.dtype([("scheduled_ns", "<i8"), ("sent_ns", "<i8"), ("mono_ns", "<i8")])
+_ANSWER_ROWS = np.dtype([(name, "<i8") for name in ("mono_ns", "t1_ns", "t2_ns", "t3_ns", "t4_ns")])
+_ARRIVAL_ROWS = np.dtype([(name, "<i8") for name in ("sequence", "octets", "sent_ns", "received_ns")])
+
+
+class Run:
+    """A run in the making.
+
+    Args:
+        folder: made if it is not there.
+        content: run.json without its cells.
+
+    Raises:
+        ConfigurationError: another run is in the folder.
+        OSError: it cannot be made.
+    """
+
+    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
+        if (folder / RUN).exists():
+            raise ConfigurationError(f"{folder} holds a run already: give another --out, or remove it")
+        self.folder = folder
+        self.content = {"format": FORMAT, "version": VERSION, **content, "cells": []}
+        self._tables: dict[str, dict[str, list[Table]]] = {}
+        (folder / RECORDS).mkdir(parents=True, exist_ok=True)
+
+    def add_cell(self, cell: dict[str, Any]) -> None:
+        """A cell that is going to be measured; the same object is changed as it is."""
+        self.content["cells"].append(cell)
+        self._tables[cell["id"]] = {"sent": [], "received": []}
+
+    def add_rows(self, cell_id: str, sent: Table, received: Table) -> None:
+        """What one round of a cell brought."""
+        self._tables[cell_id]["sent"].append(sent)
+        self._tables[cell_id]["received"].append(received)
+
+    def add_mgen(self, cell_id: str, files: dict[str, bytes]) -> None:
+        """What one round left of MGEN's logs and the bridge's records; put behind that of the rounds before."""
+        (self.folder / MGEN).mkdir(exist_ok=True)
+        names = {}
+        for end, octets in files.items():
+            path = self.folder / MGEN / f"{cell_id}.{end}"
+            again = path.suffix == ".csv" and path.exists()  # then the columns have been named
+            with path.open("ab") as file:
+                file.write(octets.partition(b"\n")[2] if again else octets)
+            names[end.partition(".")[0]] = f"{MGEN}/{path.name}"
+        self.content["mgen"] = self.content.get("mgen") or {}
+        self.content["mgen"][cell_id] = names
+
+    def save(self) -> None:
+        """Write what there is; run.json last, and in one step."""
+        for cell_id, sides in self._tables.items():
+            for side, dtype in (("sent", SENT), ("received", RECEIVED)):
+                tables = [table for table in sides[side] if len(table)]
+                if tables:
+                    whole = np.concatenate(tables).astype(dtype)
+                    records.write(self.folder / RECORDS / f"{cell_id}.{side}.csv.gz", whole)
+        new = self.folder / f"{RUN}.part"
+        new.write_text(json.dumps(self.content, indent=1) + "\n")
+        new.replace(self.folder / RUN)
+
+
+def sent_table(number: int, octets: int, sent: bytes, answers: bytes) -> Table:
+    """Rows of the sender, of one round, as a table."""
+    went, came = np.frombuffer(sent, _SENT_ROWS), np.frombuffer(answers, _ANSWER_ROWS)
+    table = np.zeros(len(went), SENT)
+    acknowledged = came["mono_ns"] != 0
+    table["round"], table["octets"] = number, octets
+    table["sequence"] = np.arange(len(went))
+    table["sent_ns"] = np.where(acknowledged, came["t1_ns"], went["sent_ns"])
+    table["scheduled_ns"] = np.where(went["scheduled_ns"] != 0, went["scheduled_ns"], table["sent_ns"])
+    table["acknowledged"] = acknowledged
+    for name, column in (("peer_received_ns", "t2_ns"), ("peer_sent_ns", "t3_ns"), ("received_ns", "t4_ns")):
+        table[name] = came[column]
+    table["rtt_ns"] = np.where(acknowledged, came["mono_ns"] - went["mono_ns"], 0)
+    return table
+
+
+def received_table(number: int, rows: bytes, first: int, sent: int) -> Table:
+    """Rows of the reflector, of one round, as a table; what came of the warm-up, or of before, is left out."""
+    came = np.frombuffer(rows, _ARRIVAL_ROWS)
+    came = came[(came["sequence"] >= first) & (came["sequence"] < first + sent)]
+    table = np.zeros(len(came), RECEIVED)
+    table["round"] = number
+    table["sequence"] = came["sequence"] - first
+    for name in ("octets", "sent_ns", "received_ns"):
+        table[name] = came[name]
+    return table

@@ -1,0 +1,76 @@
+"""The sender's three ways to send: closed loop, open loop at a fixed rate, as fast as it goes."""
+
+import contextlib
+import ctypes
+import threading
+import time
+
+from .channels import Channel, PeerLost
+from .channels.base import UNANSWERED
+
+MODES = ("closed", "open", "saturation")
+_PR_SET_TIMERSLACK = 29
+_S = 1_000_000_000
+SLEEP_NS = 15_000  # what is due sooner is sent at once: a sleep takes about this long
+
+
+def closed(channel: Channel, count: int, timeout_s: float, cancelled: threading.Event) -> None:
+    """Send each message when the last is answered.
+
+    Raises:
+        PeerLost: several in a row are not.
+    """
+    unanswered = 0
+    for _ in range(count):
+        if cancelled.is_set():
+            return
+        if channel.exchange(timeout_s):
+            unanswered = 0
+            continue
+        unanswered += 1
+        if reason := channel.peer_gone():
+            raise PeerLost(reason)
+        if unanswered == UNANSWERED:
+            raise PeerLost(f"no answer to {UNANSWERED} messages in a row within {timeout_s:g} s each")
+
+
+def paced(channel: Channel, count: int, rate_hz: float, timeout_s: float, cancelled: threading.Event) -> None:
+    """Send by a schedule on the monotonic clock, whatever comes back; then wait for the answers.
+
+    A message that is due while the one before is still being handed over goes out late, and keeps the time when it
+    was due: what it waited is delay (coordinated omission).
+    """
+    precise_sleep()
+    channel.collect()
+    try:
+        interval = _S / rate_hz
+        begin = time.monotonic_ns() + 1_000_000
+        wall = time.time_ns() - time.monotonic_ns() + begin  # the schedule's beginning as wall clock time
+        for number in range(count):
+            due = int(number * interval)
+            left = begin + due - time.monotonic_ns()
+            if left > SLEEP_NS:
+                time.sleep(left / _S)
+            if cancelled.is_set():
+                break
+            channel.send(wall + due)
+    finally:
+        channel.settle(timeout_s, cancelled)
+
+
+def flood(channel: Channel, count: int, timeout_s: float, cancelled: threading.Event) -> None:
+    """Send as fast as the channel takes it; then wait for the answers."""
+    channel.collect()
+    try:
+        for _ in range(count):
+            if cancelled.is_set():
+                break
+            channel.send()
+    finally:
+        channel.settle(timeout_s, cancelled)
+
+
+def precise_sleep() -> None:
+    """Let this thread's sleeps end when they should, instead of up to 50 us later."""
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -1,0 +1,146 @@
+"""Where the two sides of a sweep stand: on loopback, in two network namespaces, on two hosts.
+
+A setting starts a station at either side and says at which address the Digital Twin, which listens, is reached.
+"""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ..errors import TwinlinkError
+from .channels import PORTS
+from .stations import LocalStation, Station
+
+REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
+NAMES = ("loopback", "netns", "hosts")
+_FIRST, _LAST = 20000, 32000  # below the range that the system takes for outgoing connections
+
+
+class SettingError(TwinlinkError):
+    """The setting cannot be made here: no root, no such program, nobody at the peer."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is put in on purpose, to see whether it comes out: for tests of the instrument.
+
+    Attributes:
+        twin_clock: offset in ns and drift in ppm of the Digital Twin's wall clock.
+        forward_delay_ns, back_delay_ns: added on the way from Real World to Digital Twin, and back.
+        drop_every: of the messages that are sent, every so many-th never gets to the wire; 0 for none.
+    """
+
+    twin_clock: tuple[int, float] | None = None
+    forward_delay_ns: int = 0
+    back_delay_ns: int = 0
+    drop_every: int = 0
+
+
+@dataclass
+class Pair:
+    """The stations of one subject in one round.
+
+    Attributes:
+        real_world, digital_twin: the two sides.
+        listen: host and port where the Digital Twin listens, as it sees it.
+        connect: the same as the Real World sees it.
+    """
+
+    real_world: Station
+    digital_twin: Station
+    listen: tuple[str, int]
+    connect: tuple[str, int]
+    relay: "subprocess.Popen[bytes] | None" = None
+
+    def end(self) -> None:
+        """End both."""
+        for station in (self.real_world, self.digital_twin):
+            station.end()
+        if self.relay is not None:
+            self.relay.kill()
+            self.relay.communicate()
+
+
+class Setting(ABC):
+    """A context manager that makes what is needed, and takes it away again.
+
+    Attributes:
+        name: `loopback`, `netns` or `hosts`.
+        counts_wire: whether the octets that a station sent are those of the sweep alone.
+    """
+
+    name: str
+    counts_wire = False
+
+    def __init__(self, truth: Truth | None = None) -> None:
+        self.truth = truth or Truth()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(  # noqa: B027  (nothing to take away, unless a setting says so)
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing stays behind."""
+
+    @abstractmethod
+    def start(self) -> Pair:
+        """Fresh stations at both sides.  Raises SettingError or StationLost."""
+
+    def describe(self) -> dict[str, object]:
+        """What a reader should know of it, ready for JSON."""
+        return {}
+
+    def _local(self, listen: tuple[str, int], here: Sequence[str], there: Sequence[str]) -> Pair:
+        """Two stations on this host, with what is known to be wrong between them; each behind its command prefix."""
+        truth = self.truth
+        pair = Pair(LocalStation(REAL_WORLD, here), LocalStation(DIGITAL_TWIN, there, truth.twin_clock), listen, listen)
+        if truth.forward_delay_ns or truth.back_delay_ns:
+            near = free_ports(PORTS)
+            given = (near, *listen, PORTS, truth.forward_delay_ns, truth.back_delay_ns)
+            pair.relay = subprocess.Popen(
+                [*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+            assert pair.relay.stdout is not None
+            pair.relay.stdout.readline()
+            pair.connect = ("127.0.0.1", near)
+        return pair
+
+
+class Loopback(Setting):
+    """Two processes on this host."""
+
+    name = "loopback"
+
+    def start(self) -> Pair:
+        """Fresh stations, and ports that are free now."""
+        port = free_ports(PORTS)
+        at = ("127.0.0.1", port)
+        return self._local(at, (), ())
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` consecutive TCP ports that nobody uses on loopback."""
+    for _ in range(1000):
+        port = random.randrange(_FIRST, _LAST)
+        try:
+            for candidate in range(port, port + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", candidate))
+        except OSError:
+            continue
+        return port
+    raise SettingError(f"no {count} consecutive TCP ports are free from {_FIRST} to {_LAST}")
+
+
+def default() -> str:
+    """`netns` where it can be made, else `loopback`."""
+    return "netns" if os.geteuid() == 0 else "loopback"

@@ -1,0 +1,30 @@
+"""A station whose wall clock is wrong by a known amount: `python -P shifted_clock.py OFFSET_NS DRIFT_PPM [...]`.
+
+For tests that inject a known truth.  The clock is replaced before anything of twinlink is imported, so every stamp
+that this process makes, on the wire too, is off by ``OFFSET_NS`` plus ``DRIFT_PPM`` of the time since it began.
+Started as a file, not as a module of the package: importing the package would take the clock as it is.
+"""
+
+import runpy
+import sys
+import time
+
+_true_ns = time.time_ns
+
+
+def main() -> None:
+    """Shift the clock, then be a station."""
+    offset_ns, drift_ppb = int(sys.argv[1]), int(float(sys.argv[2]) * 1000)
+    begin_ns = _true_ns()
+
+    def shifted_ns() -> int:
+        now_ns = _true_ns()
+        return now_ns + offset_ns + (now_ns - begin_ns) * drift_ppb // 1_000_000_000
+
+    time.time_ns = shifted_ns
+    sys.argv[1:] = sys.argv[3:]
+    runpy.run_module("twinlink.measure.station", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""One side of a sweep, in a process of its own: `python -m twinlink.measure.station`.
+
+It is told what to do by lines of JSON on stdin, and answers each by a line on stdout with the same ``id``; rows come
+before it in lines with ``part``.  It ends when stdin does.  The same program runs at both sides; in a cell one
+sends and the other reflects:
+
+    open -> (reflect | warm) -> mark -> send -> finish -> ... -> close
+
+With ``--listen-only HOST:FIRST-LAST`` it opens nothing but these ports of its own, whatever it is told.
+"""
+
+import argparse
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigurationError, TransportMissing, TwinlinkError
+from ..transports import Endpoint
+from . import dropping, sending, system
+from .channels import SUBJECTS, Channel, PeerLost, channel
+from .rows import ReceivedRows, SentRows, encode
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from .mgen_side import MgenSide
+
+LATE_S = 1.0
+PART_OCTETS = 2 * 1024 * 1024  # of rows in one line, which fits a message of a link
+
+
+class Station:
+    """Does what it is told, one command at a time; sending is done on a thread, so that it can be cancelled."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None], bind: tuple[str, int, int] | None = None) -> None:
+        self._say = say
+        self._bind = bind
+        self._channel: Channel | None = None
+        self._usage: Usage | None = None
+        self._cancelled = threading.Event()
+        self._sending: threading.Thread | None = None
+        self._counted: dict[str, int] | None = None
+        self._mgen: MgenSide | None = None
+        self._does: dict[str, Callable[..., dict[str, Any]]] = {
+            "system": self._system,
+            "ntp": self._ntp,
+            "open": self._open,
+            "reflect": self._reflect,
+            "mark": self._mark,
+            "finish": self._finish,
+            "cancel": self._cancel,
+            "mgen-listen": self._mgen_listen,
+            "mgen-finish": self._mgen_finish,
+            "close": self._close,
+        }
+        self._sends: dict[str, Callable[..., dict[str, Any]]] = {
+            "warm": self._warm,
+            "send": self._send,
+            "idle": self._idle,
+            "mgen-send": self._mgen_send,
+        }
+
+    def take(self, line: str) -> None:
+        """Do what a line says, and answer."""
+        try:
+            command = json.loads(line)
+            number, what = command.pop("id"), command.pop("do")
+        except (ValueError, KeyError, AttributeError, TypeError):
+            self._say({"id": None, "error": "a line that is no command", "kind": "failed"})
+            return
+        if what in self._sends:
+            self._cancelled.clear()
+            self._sending = threading.Thread(target=self._do, args=(number, self._sends[what], command), daemon=True)
+            self._sending.start()
+        elif what in self._does:
+            self._do(number, self._does[what], command)
+        else:
+            self._say({"id": number, "error": f"no command is called {what!r}", "kind": "failed"})
+
+    def _do(self, number: int, body: Callable[..., dict[str, Any]], arguments: dict[str, Any]) -> None:
+        try:
+            answer = body(number, **arguments)
+        except PeerLost as error:
+            answer = {"error": str(error), "kind": "peer lost"}
+        except (ConfigurationError, TransportMissing) as error:
+            answer = {"error": str(error), "kind": "unusable"}
+        except (TwinlinkError, OSError, ModuleNotFoundError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}", "kind": "failed"}
+        except Exception as error:  # whatever it is ends the cell, not the sweep
+            answer = {"error": f"{type(error).__name__}: {error}", "kind": "failed"}
+        self._say({"id": number, **answer})
+
+    def _system(self, _number: int) -> dict[str, Any]:
+        return {"system": system.facts()}
+
+    def _ntp(self, _number: int, server: str) -> dict[str, Any]:
+        from . import ntp
+
+        return {"ntp": ntp.view(server)}
+
+    def _open(
+        self,
+        _number: int,
+        subject: str,
+        listening: bool,
+        host: str,
+        port: int,
+        node: str,
+        options: dict[str, Any] | None = None,
+        drop_every: int = 0,
+    ) -> dict[str, Any]:
+        if self._bind is not None:
+            own_host, first, last = self._bind
+            if not listening or not first <= port <= last:
+                raise ConfigurationError(f"this station listens at ports {first} to {last} and does nothing else")
+            host = own_host
+        self.close()
+        made = channel(subject, Endpoint(host, port), listening, node, options)
+        made.drop_every = drop_every
+        made.open()
+        self._channel = made
+        return {"options": made.settings(), "broker_pid": made.broker_pid}
+
+    @property
+    def _open_channel(self) -> Channel:
+        if self._channel is None:
+            raise ConfigurationError("nothing is open here")
+        return self._channel
+
+    # The sender
+
+    def _warm(self, _number: int, octets: int, count: int, timeout_s: float) -> dict[str, Any]:
+        """Wait for the other end, then exchange ``count`` messages that nobody counts."""
+        own = self._open_channel
+        own.rows = SentRows(0, 0)
+        own.wait_ready(timeout_s)
+        own.load(octets)
+        sending.closed(own, count, timeout_s, self._cancelled)
+        gc.collect()
+        gc.freeze()
+        return {"next": own.next}
+
+    def _idle(self, _number: int, octets: int, count: int, interval_s: float, timeout_s: float) -> dict[str, Any]:
+        """RTT with pauses between the messages: what the path takes when nothing else is on it."""
+        own = self._open_channel
+        own.load(octets)
+        own.rows = rows = SentRows(own.next, count)
+        for _ in range(count):
+            if self._cancelled.wait(interval_s):
+                break
+            own.exchange(timeout_s)
+        return {"rtt_ns": rows.round_trips()}
+
+    def _send(
+        self, number: int, mode: str, octets: int, count: int, timeout_s: float, rate_hz: float | None = None
+    ) -> dict[str, Any]:
+        """The cell itself: rows of ``count`` messages."""
+        own = self._open_channel
+        own.load(octets)
+        own.rows = rows = SentRows(own.next, count)
+        counted = own.counters()
+        usage = Usage(own.broker_pid)
+        started_ns, started = time.time_ns(), time.monotonic_ns()
+        trouble: PeerLost | None = None
+        try:
+            if mode == "closed":
+                sending.closed(own, count, timeout_s, self._cancelled)
+            elif rate_hz is not None:
+                sending.paced(own, count, rate_hz, timeout_s, self._cancelled)
+            else:
+                sending.flood(own, count, timeout_s, self._cancelled)
+        except PeerLost as error:
+            trouble = error
+        elapsed_ns = time.monotonic_ns() - started
+        used = usage.report()
+        self._send_parts(number, rows.parts())
+        return {
+            "first": rows.first,
+            "sent": rows.used,
+            "answered": rows.answers,
+            "dropped": dropping.count(rows.first, rows.first + rows.used, own.drop_every),
+            "started_ns": started_ns,
+            "elapsed_ns": elapsed_ns,
+            "cancelled": self._cancelled.is_set(),
+            "usage": used,
+            "counters": _since(own.counters(), counted),
+            **({"trouble": str(trouble)} if trouble else {}),
+        }
+
+    def _cancel(self, _number: int) -> dict[str, Any]:
+        self._cancelled.set()
+        return {}
+
+    # The reflector
+
+    def _reflect(self, _number: int, octets: int, count: int, bulk: bool = False) -> dict[str, Any]:
+        own = self._open_channel
+        own.stop()
+        own.received = ReceivedRows(count)
+        own.reflect(octets, bulk)
+        return {}
+
+    def _mark(self, _number: int) -> dict[str, Any]:
+        """What is counted, is counted from here."""
+        own = self._open_channel
+        gc.collect()
+        gc.freeze()
+        self._counted = own.counters()
+        self._usage = Usage(own.broker_pid)
+        return {}
+
+    def _finish(self, number: int, expected: int) -> dict[str, Any]:
+        """Rows of what arrived; a link answers before it hands over, so the last may take a moment."""
+        own = self._open_channel
+        end = time.monotonic() + LATE_S
+        while own.received.used < expected and time.monotonic() < end:
+            time.sleep(0.001)
+        used = self._usage.report() if self._usage else None
+        own.stop()
+        self._send_parts(number, own.received.parts())
+        return {"usage": used, "counters": _since(own.counters(), self._counted)}
+
+    # Where MGEN is the source
+
+    def _mgen_side(self) -> "MgenSide":
+        from .channels.link import LinkChannel
+        from .mgen_side import MgenSide
+
+        own = self._open_channel
+        if not isinstance(own, LinkChannel):
+            raise ConfigurationError("MGEN's messages are carried by twinlink only")
+        if self._mgen is None:
+            self._mgen = MgenSide(own.link)
+        return self._mgen
+
+    def _mgen_listen(self, _number: int, octets: int) -> dict[str, Any]:
+        self._mgen_side().listen(octets)
+        return {}
+
+    def _mgen_send(self, number: int, octets: int, count: int, rate_hz: float, timeout_s: float) -> dict[str, Any]:
+        own = self._open_channel
+        side, counted, usage = self._mgen_side(), own.counters(), Usage(own.broker_pid)
+        started_ns, started = time.time_ns(), time.monotonic_ns()
+        done = side.send(octets, count, rate_hz, timeout_s)
+        elapsed_ns, used = time.monotonic_ns() - started, usage.report()
+        self._send_parts(number, {name: done.pop(name) for name in ("log", "notes")})
+        times = {"started_ns": started_ns, "elapsed_ns": elapsed_ns}
+        return {**done, **times, "usage": used, "counters": _since(own.counters(), counted)}
+
+    def _mgen_finish(self, number: int, expected: int, quiet_s: float) -> dict[str, Any]:
+        own = self._open_channel
+        done = self._mgen_side().heard(expected, quiet_s)
+        used = self._usage.report() if self._usage else None
+        self._send_parts(number, {name: done.pop(name) for name in ("log", "notes")})
+        return {**done, "usage": used, "counters": _since(own.counters(), self._counted)}
+
+    def _send_parts(self, number: int, parts: dict[str, bytes]) -> None:
+        for name, octets in parts.items():
+            for first in range(0, len(octets), PART_OCTETS):
+                self._say({"id": number, "part": f"{name}_rows", "rows": encode(octets[first : first + PART_OCTETS])})
+
+    def _close(self, _number: int) -> dict[str, Any]:
+        self.close()
+        return {}
+
+    def close(self) -> None:
+        """Give back what is open."""
+        self._cancelled.set()
+        if self._mgen is not None:
+            self._mgen.close()
+            self._mgen = None
+        if self._channel is not None:
+            made, self._channel = self._channel, None
+            made.stop()
+            made.close()
+
+
+def _since(now: dict[str, int] | None, before: dict[str, int] | None) -> dict[str, int] | None:
+    if now is None:
+        return None
+    return {name: value - (before or {}).get(name, 0) for name, value in now.items()}
+
+
+def main() -> None:
+    """Run until stdin ends."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--listen-only", metavar="HOST:FIRST-LAST")
+    given = parser.parse_args()
+    bind = None
+    if given.listen_only:
+        host, _, ports = given.listen_only.rpartition(":")
+        first, _, last = ports.partition("-")
+        bind = host, int(first), int(last)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; whoever commands says what to do
+    out, lock = os.dup(1), threading.Lock()
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
+
+    def say(answer: dict[str, Any]) -> None:
+        line = json.dumps(answer).encode() + b"\n"
+        with lock:
+            while line:
+                line = line[os.write(out, line) :]
+
+    station = Station(say, bind)
+    try:
+        say({"id": 0, "subjects": list(SUBJECTS)})
+        for line in sys.stdin:
+            station.take(line)
+        station.close()
+    except BrokenPipeError:
+        pass
+    sys.stdout.flush()
+    os._exit(0)  # threads of a library that does not end must not hold the process
+
+
+if __name__ == "__main__":
+    main()

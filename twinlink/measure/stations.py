@@ -1,0 +1,202 @@
+"""A station as the sweep holds it: a process that is told things by line and answers by line, here or far away."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .rows import decode
+
+LOOK_S = 0.1
+END_S = 3.0  # a station that was told to end gets this long
+Stopped = Callable[[], bool]
+
+
+class StationLost(Exception):
+    """The station ended, or cannot be reached; says how."""
+
+
+class StationFailed(Exception):
+    """The station could not do what it was told.
+
+    Attributes:
+        kind: ``peer lost``, ``unusable`` (this subject cannot be measured here) or ``failed``.
+    """
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Interrupted(Exception):
+    """The end was asked for while a station was busy."""
+
+
+class Station(ABC):
+    """What every station has: questions with numbers, answers that come in their own time.
+
+    Attributes:
+        name: ``Real World`` or ``Digital Twin``.
+        pid: of its process, where that is on this host.
+    """
+
+    pid: int | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._number = 0
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._parts: dict[int, dict[str, bytearray]] = {}
+        self._arrived = threading.Condition()
+        self._end: str | None = None  # why nothing comes any more
+
+    @abstractmethod
+    def _write(self, line: bytes) -> None:
+        """Send a line.  Raises OSError."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the station, whatever it does."""
+
+    def begin(self, what: str, /, **arguments: Any) -> int:
+        """Tell it to do something; returns the number for `answer`.  Raises StationLost."""
+        self._number += 1
+        try:
+            self._write(json.dumps({"id": self._number, "do": what, **arguments}).encode() + b"\n")
+        except OSError as error:
+            raise StationLost(self._end or f"the station at the {self.name} cannot be told: {error}") from error
+        return self._number
+
+    def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:
+        """What it answered; rows, as octets, among the rest.
+
+        Raises:
+            StationLost: it ended, or did not answer in time.
+            StationFailed: it could not do it.
+            Interrupted: ``stopped()`` became true first.
+        """
+        deadline = time.monotonic() + within_s
+        with self._arrived:
+            while number not in self._answers:
+                if (reason := self.lost) is not None:
+                    raise StationLost(reason)
+                if time.monotonic() > deadline:
+                    raise StationLost(f"the station at the {self.name} did not answer within {within_s:g} s")
+                if stopped is not None and stopped():
+                    raise Interrupted
+                self._arrived.wait(LOOK_S)
+            answer = self._answers.pop(number)
+            answer.update({name: bytes(octets) for name, octets in self._parts.pop(number, {}).items()})
+        if "error" in answer:
+            raise StationFailed(answer["error"], answer.get("kind", "failed"))
+        return answer
+
+    def ask(
+        self, what: str, within_s: float = 15.0, stopped: Stopped | None = None, /, **arguments: Any
+    ) -> dict[str, Any]:
+        """Tell it to do something and wait for the answer."""
+        return self.answer(self.begin(what, **arguments), within_s, stopped)
+
+    @property
+    def lost(self) -> str | None:
+        """Why it is lost; None while it is there."""
+        return self._end
+
+    def _take(self, line: bytes | str) -> None:
+        """A line came from it."""
+        try:
+            answer = json.loads(line)
+            number = answer.pop("id")
+            part = decode(answer["rows"]) if "part" in answer else b""
+        except (ValueError, KeyError, AttributeError, TypeError):
+            return  # not ours: a library that prints, a peer that is no station
+        with self._arrived:
+            if "part" in answer:
+                self._parts.setdefault(number, {}).setdefault(answer["part"], bytearray()).extend(part)
+            else:
+                self._answers[number] = answer
+                self._arrived.notify_all()
+
+    def _ended(self, reason: str) -> None:
+        with self._arrived:
+            self._end = self._end or reason
+            self._arrived.notify_all()
+
+
+def watching(other: Station, stopped: Stopped) -> Stopped:
+    """To be asked while waiting for a station: raises StationLost when the ``other`` one is lost meanwhile."""
+
+    def look() -> bool:
+        if other.lost is not None:
+            raise StationLost(other.lost)
+        return stopped()
+
+    return look
+
+
+class LocalStation(Station):
+    """A station on this host.
+
+    Args:
+        name: of its side.
+        prefix: the command that puts it where it belongs, such as ``nsenter ...``; then `python -m ...`.
+        clock: (offset in ns, drift in ppm) of a wall clock that is wrong on purpose.
+    """
+
+    def __init__(self, name: str, prefix: Sequence[str] = (), clock: tuple[int, float] | None = None) -> None:
+        super().__init__(name)
+        command = [sys.executable, "-m", "twinlink.measure.station"]
+        if clock is not None:
+            program = Path(__file__).with_name("shifted_clock.py")
+            command = [sys.executable, "-P", str(program), str(clock[0]), str(clock[1])]
+        self._process = subprocess.Popen(
+            [*prefix, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        self.pid = self._process.pid
+        self._said = b""  # the last of stderr
+        self._threads = [threading.Thread(target=body, daemon=True) for body in (self._read, self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._take(line)
+        code = self._process.wait()
+        self._threads[1].join(1)
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        told = self._said.decode(errors="replace").strip().splitlines()
+        self._ended(f"the station at the {self.name} {how}" + (f": {told[-1]}" if told else ""))
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._said = (self._said + line)[-4000:]
+
+    def end(self) -> None:
+        """Close its stdin, at which it ends; kill it when it does not."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for thread in self._threads:
+            thread.join(1)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None and not self._threads[0].is_alive():
+                pipe.close()

@@ -1,0 +1,236 @@
+"""What was measured and what it shows, in plain sentences: the top of the page and what a command prints."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from . import labels, published
+from .metrics import ONE_CLOCK
+from .results import BASELINES
+
+Cell = dict[str, Any]
+
+
+def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """What it is about, and what there is to say of it; in the order in which a person wants to know."""
+    cells = [cell for cell in results["cells"] if cell["statistics"]]
+    told = [("Measured", _measured(results, cells)), ("State", _state(results))]
+    if cells:
+        paired = [each for each in results["comparisons"]["paired"] if each["mode"] == "closed"]
+        told += [
+            ("Completeness", _loss(cells)),
+            ("MGEN", _mgen(cells)),
+            ("Round trip", _rtt(cells)),
+            ("What twinlink costs", _cost(paired)),
+            *((labels.subject(name).short, text) for name, text in _brokered(paired)),
+            ("Zenoh or ZeroMQ", _ratio(paired, "zenoh", "zeromq", "Zenoh's RTT is", "ZeroMQ's")),
+            ("Rates", _rates(cells)),
+            ("Clocks", _clocks(cells)),
+            ("The paper", _paper(results, [cell for cell in cells if cell["mode"] == "closed"])),
+        ]
+    return [(title, text) for title, text in told if text]
+
+
+def text(results: dict[str, Any]) -> str:
+    """The same as lines."""
+    return "\n".join(f"{title}: {sentence}" for title, sentence in statements(results))
+
+
+def unfinished(results: dict[str, Any]) -> list[Cell]:
+    """The cells that did not come to their end."""
+    return [cell for cell in results["cells"] if cell["status"] != "done"]
+
+
+def _measured(results: dict[str, Any], cells: list[Cell]) -> str:
+    number = sum(cell["statistics"]["n_sent"] for cell in cells)
+    payloads = sorted({cell["octets"] for cell in results["cells"]})
+    sizes = labels.listed(labels.payload(each) for each in payloads)
+    ours = labels.listed(_short(results["cells"], raw=False))
+    raw = labels.listed(_short(results["cells"], raw=True))
+    modes = labels.listed(
+        labels.MODES[mode] for mode in labels.MODES if any(c["mode"] == mode for c in results["cells"])
+    )
+    where = labels.setting(results["setting"], results.get("rate_limit"))
+    told = f"{number:,} messages of {sizes} were sent on {labels.date(results['started_ns'])} ({where}; {modes})"
+    if ours:
+        told += f" with twinlink over {ours}"
+    if raw:
+        told += f"{';' if ours else ''} {raw} carried the same frames in turn with them" if ours else f" over {raw}"
+    return f"{told}."
+
+
+def _short(cells: list[Cell], raw: bool) -> list[str]:
+    names = labels.ordered(cell["subject"] for cell in cells)
+    return [labels.subject(name).short for name in names if labels.subject(name).raw == raw]
+
+
+def _state(results: dict[str, Any]) -> str:
+    told = []
+    missing = unfinished(results)
+    if not results["complete"]:
+        part = sum(bool(cell["rounds"]) for cell in missing)
+        told.append(
+            f"The run was broken off: of {len(results['cells'])} cells {len(results['cells']) - len(missing)} have all "
+            f"their rounds, {part} some, {len(missing) - part} none."
+        )
+    failed = [cell for cell in missing if cell["status"] not in ("interrupted", "skipped")]
+    if failed:
+        reasons = labels.listed(dict.fromkeys(f"{_name(c)}: {c.get('reason') or c['status']}" for c in failed[:3]))
+        more = f" (and {len(failed) - 3} more)" if len(failed) > 3 else ""
+        told.append(f"{len(failed)} {'cells' if len(failed) > 1 else 'cell'} failed: {reasons}{more}.")
+    skipped = [cell for cell in missing if cell["status"] == "skipped"]
+    if skipped and results["complete"]:
+        reasons = labels.listed(
+            dict.fromkeys(f"{labels.subject(cell['subject']).short} ({cell.get('reason')})" for cell in skipped)
+        )
+        told.append(f"Not measured: {reasons}.")
+    return " ".join(told)
+
+
+def _name(cell: Cell) -> str:
+    subject = labels.subject(cell["subject"]).short
+    return f"{subject} {labels.payload(cell['octets'])} {labels.DIRECTIONS[cell['direction']]}"
+
+
+def _loss(cells: list[Cell]) -> str:
+    counted = [cell for cell in cells if cell["mode"] != "saturation"]
+    if not counted:
+        return ""
+    sent = sum(cell["statistics"]["n_sent"] for cell in counted)
+    lost = [cell for cell in counted if cell["statistics"]["lost"]]
+    again = sum(cell["statistics"]["duplicates"] for cell in counted)
+    late = sum(cell["statistics"]["reordered"] for cell in counted)
+    if not lost:
+        told = f"All {sent:,} messages arrived"
+        if len(counted) < len(cells):
+            told = f"Outside the search for the highest rate, all {sent:,} messages arrived"
+    else:
+        number = sum(cell["statistics"]["lost"] for cell in lost)
+        worst = max(lost, key=lambda cell: cell["statistics"]["lost"])
+        most = worst["statistics"]["lost"]
+        told = f"{number:,} of {sent:,} messages were lost, most of them ({most:,}) in {_name(worst)}"
+    return f"{told}; {again or 'none'} came twice, {late or 'none'} out of order."
+
+
+def _mgen(cells: list[Cell]) -> str:
+    found = [(cell, cell["mgen"]) for cell in cells if cell.get("mgen")]
+    if not found:
+        return ""
+    sent, received, errors = (sum(each[name] for _, each in found) for name in ("sent", "received", "errors"))
+    told = f"{received:,} of {sent:,} messages that MGEN sent came whole to the listening MGEN; {errors or 'no'} RERR."
+    delays = [(cell, each) for cell, each in found if each["mgen_delay_ns"] and each["link_delay_ns"]]
+    parts = [
+        f"{_name(cell)} {labels.time(each['mgen_delay_ns']['p50'])}, {labels.time(each['link_delay_ns']['p50'])} of it "
+        "in the link"
+        for cell, each in (delays[:1] + delays[-1:] if len(delays) > 1 else delays)
+    ]
+    return f"{told} Median delay from MGEN to MGEN: {'; '.join(parts)}." if parts else told
+
+
+def _rtt(cells: list[Cell]) -> str:
+    closed = [cell for cell in cells if cell["mode"] == "closed" and cell["statistics"]["rtt_ns"]]
+    if not closed:
+        return ""
+    direction = next(name for name in labels.DIRECTIONS if any(cell["direction"] == name for cell in closed))
+    sizes = sorted({cell["octets"] for cell in closed})
+    parts = []
+    for octets in dict.fromkeys((sizes[0], sizes[-1])):
+        each = [
+            f"{labels.subject(name).short} {labels.time(cell['statistics']['rtt_ns']['p50'])}"
+            for name in labels.ordered(cell["subject"] for cell in closed)
+            if (cell := _closed(closed, name, octets, direction))
+        ]
+        parts.append(f"With {labels.payload(octets)}: {', '.join(each)}.")
+    return f"Median time from send to acknowledgement, {labels.DIRECTIONS[direction]}. {' '.join(parts)}"
+
+
+def _closed(cells: list[Cell], subject: str, octets: int, direction: str) -> Cell | None:
+    place = (subject, octets, direction)
+    return next((cell for cell in cells if (cell["subject"], cell["octets"], cell["direction"]) == place), None)
+
+
+def _cost(paired: list[dict[str, Any]]) -> str:
+    """twinlink against the bare library."""
+    names = labels.ordered(each["subject"] for each in paired)
+    told = [
+        _ratio(
+            paired,
+            name,
+            base,
+            f"The RTT of twinlink over {labels.subject(name).short} is",
+            f"{labels.subject(base).short}'s",
+        )
+        for name in names
+        if (base := BASELINES.get(name))
+    ]
+    told = list(filter(None, told))
+    return " ".join(told) + " Rounds were interleaved." if told else ""
+
+
+def _brokered(paired: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    for name in labels.ordered(each["subject"] for each in paired if each["subject"].startswith("mqtt")):
+        told = [
+            _ratio(paired, name, other, "Through a broker the RTT is", f"twinlink over {labels.subject(other).short}'s")
+            for other in ("zenoh", "zeromq")
+        ]
+        yield name, " ".join(filter(None, told))
+
+
+def _ratio(paired: list[dict[str, Any]], subject: str, other: str, begin: str, end: str) -> str:
+    """Such as "A's RTT is 1.02 times (CI95 0.99 to 1.04) B's at 100 B and ... at 1 MB"; the first direction."""
+    found = [each for each in paired if (each["subject"], each["to"]) == (subject, other)]
+    found = [each for each in found if each["direction"] == found[0]["direction"]]
+    ends = sorted(found, key=lambda each: each["octets"])
+    if not ends:
+        return ""
+    parts = [
+        f"{each['ratio']:.2f} times{_interval(each)}{'' if place else f' {end}'} at {labels.payload(each['octets'])}"
+        for place, each in enumerate({each["octets"]: each for each in (ends[0], ends[-1])}.values())
+    ]
+    return f"{begin} {labels.listed(parts)}."
+
+
+def _interval(each: dict[str, Any]) -> str:
+    if not each["ci95"]:
+        return ""
+    low, high = each["ci95"]
+    return f" (CI95 {low:.2f} to {high:.2f}{': no difference seen' if low <= 1 <= high else ''})"
+
+
+def _rates(cells: list[Cell]) -> str:
+    found = [cell for cell in cells if (cell.get("search") or {}).get("highest_loss_free_hz")]
+    each = [f"{_name(cell)} {cell['search']['highest_loss_free_hz']:,.0f}" for cell in found[:6]]
+    more = f" (and {len(found) - 6} more cells)" if len(found) > 6 else ""
+    return f"Highest without loss, in messages/s: {labels.listed(each)}{more}." if each else ""
+
+
+def _clocks(cells: list[Cell]) -> str:
+    spreads = [spread for cell in cells if (spread := cell["statistics"]["one_way_delay_ns"])]
+    if not any(spread["bound_ns"] is not None for spread in spreads):
+        return ""
+    reach = labels.between(spread["bound_ns"] for spread in spreads)
+    unusable = sum(not spread["usable"] for spread in spreads)
+    clocks = [clock for cell in cells if (clock := cell["statistics"]["clock"])]
+    if clocks and all(clock["method"] == ONE_CLOCK for clock in clocks):
+        told = f"Both ends read the clock of one host; what they told each other agrees with that to within {reach}"
+    else:
+        told = f"One-way delays are true to ±{reach}: as far as the two clocks are known against each other"
+    if unusable:
+        told += (
+            f"; in {unusable} of {len(spreads)} cells that is more than 20 % of the delay, and only the RTT is given"
+        )
+    told += "."
+    flags = sorted({flag for spread in spreads for flag in spread["flags"]})
+    if flags:
+        told += f" Look at the clocks: some delays are flagged as {labels.listed(flags)}."
+    return told
+
+
+def _paper(results: dict[str, Any], cells: list[Cell]) -> str:
+    names = {cell["subject"] for cell in cells}
+    row = next((published.row(name, "rw-dt", 100) for name in ("zeromq", "zenoh") if name in names), None)
+    if row is None:
+        return ""
+    return (
+        f"Its RTTs ({row.rtt_ms:.1f} ms at 100 B) were taken between two hosts with a network between them; these here "
+        f"between {labels.setting(results['setting'])}. They stand side by side for their shape and are no race."
+    )

@@ -1,0 +1,207 @@
+"""A sweep: rounds of fresh processes, in each of which every subject has its turn, in an order that changes."""
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ..errors import TwinlinkError
+from .cells import Plan
+from .measuring import Measuring, failure
+from .mgen_cell import MgenCell, MgenTaken
+from .run import Run
+from .setting import REAL_WORLD, Pair, Setting
+from .stations import Interrupted, Station, StationFailed, StationLost, Stopped, watching
+
+OPEN_S = 20.0
+RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
+IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
+
+Step = Callable[[str, float, float | None], None]  # what, share done from 0 to 1, seconds left if known
+
+
+class Sweep:
+    """Measures the cells of a plan and gives what they bring to a run."""
+
+    def __init__(
+        self, plan: Plan, setting: Setting, run: Run, step: Step, stopped: Stopped, ntp_server: str | None = None
+    ) -> None:
+        self._plan = plan
+        self._setting = setting
+        self._run = run
+        self._step = step
+        self._stopped = stopped
+        self._ntp_server = ntp_server
+        self._order = random.Random(plan.seed)
+        self._cells = plan.cells()
+        self._done = 0  # cell-rounds
+        self._total = len(self._cells) * plan.rounds
+        self._took: dict[str, list[float]] = {}  # subject -> seconds of each of its turns
+        self._turns_left = [subject for _ in range(plan.rounds) for subject in plan.subjects]
+        self._turn_began = 0.0
+        self._unusable: dict[str, str] = {}
+        for cell in self._cells:
+            run.add_cell(cell)
+
+    def execute(self) -> None:
+        """Measure everything.  What was measured is kept however it ends; ``complete`` says whether all rounds are."""
+        try:
+            for number in range(self._plan.rounds):
+                for subject in self._order.sample(self._plan.subjects, len(self._plan.subjects)):
+                    if self._stopped():
+                        raise Interrupted
+                    self._turn(subject, number)
+                self._run.save()
+            self._run.content["complete"] = True
+        except Interrupted:
+            pass
+        finally:
+            for cell in self._cells:
+                rounds, usable = len(cell["rounds"]), cell["subject"] not in self._unusable
+                if self._stopped() and usable and cell["status"] in ("done", "skipped") and rounds < self._plan.rounds:
+                    cell["status"], cell["reason"] = "interrupted", f"{rounds} of {self._plan.rounds} rounds were done"
+            self._run.content["ended_ns"] = time.time_ns()
+            self._run.save()
+
+    def _turn(self, subject: str, number: int) -> None:
+        """All cells of a subject, in one round."""
+        self._turn_began = time.monotonic()
+        cells = [cell for cell in self._cells if cell["subject"] == subject]
+        self._order.shuffle(cells)
+        restarts, reason = 0, ""
+        pair: Pair | None = None
+        try:
+            while cells and subject not in self._unusable:
+                cell = cells[0]
+                self._tell(cell, number)
+                try:
+                    if pair is None:
+                        pair = self._open(subject, number)
+                    good = self._measure(pair, cell, number)
+                except Interrupted:
+                    raise
+                except (StationLost, StationFailed, TwinlinkError, OSError) as error:
+                    status, reason = failure(error)
+                    if isinstance(error, StationFailed) and error.kind == "unusable":
+                        self._unusable[subject] = reason
+                    self._end_cell(cell, status, reason, number)
+                    good = False
+                cells.pop(0)
+                self._done += 1
+                if self._stopped():
+                    raise Interrupted
+                if not good:
+                    if pair is not None:
+                        pair.end()
+                        pair = None
+                    restarts += 1
+                    if restarts > RESTARTS:
+                        break
+            for cell in cells:  # not tried: they would end as the others did
+                reason = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
+                self._end_cell(cell, "skipped", reason, number)
+                self._done += 1
+        finally:
+            if pair is not None:
+                pair.end()
+            with suppress(ValueError):
+                self._turns_left.remove(subject)
+            self._took.setdefault(subject, []).append(time.monotonic() - self._turn_began)
+
+    def _open(self, subject: str, number: int) -> Pair:
+        """Fresh stations with the subject open at both."""
+        pair = self._setting.start()
+        try:
+            self._note_systems(pair)
+            common = {
+                "subject": subject,
+                "options": self._plan.options.get(subject),
+                "drop_every": self._setting.truth.drop_every,
+            }
+            sides = (
+                (pair.digital_twin, True, pair.listen, "digital-twin"),
+                (pair.real_world, False, pair.connect, "real-world"),
+            )
+            for station, listening, (host, port), node in sides:
+                said = station.ask(
+                    "open", OPEN_S, self._stopped, listening=listening, host=host, port=port, node=node, **common
+                )
+                self._run.content["configuration"]["used"].setdefault("subject_options", {})[subject] = said["options"]
+            if number == 0:
+                self._idle(pair, subject)
+        except BaseException:
+            pair.end()
+            raise
+        return pair
+
+    def _note_systems(self, pair: Pair) -> None:
+        systems = self._run.content["system"]
+        for key, station in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
+            if systems.get(key) is None:
+                systems[key] = station.ask("system", OPEN_S)["system"]
+                if self._ntp_server is not None:
+                    self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
+
+    def _ask_ntp(self, server: str, station: Station) -> dict[str, Any]:
+        """From the station's host; a namespace has no way to a server, but its host's clock."""
+        if self._setting.name == "hosts":
+            return dict(station.ask("ntp", OPEN_S, server=server)["ntp"])
+        from . import ntp
+
+        return ntp.view(server)
+
+    def _idle(self, pair: Pair, subject: str) -> None:
+        """RTT when nothing else is on the way, for the preflight."""
+        timeout_s, watch = self._plan.timeout_s, watching(pair.digital_twin, self._stopped)
+        pair.digital_twin.ask("reflect", octets=IDLE_OCTETS, count=IDLE_COUNT)
+        pair.real_world.ask("warm", timeout_s * 4 + 5, watch, octets=IDLE_OCTETS, count=2, timeout_s=timeout_s)
+        said = pair.real_world.ask(
+            "idle", timeout_s * IDLE_COUNT + 5, watch,
+            octets=IDLE_OCTETS, count=IDLE_COUNT, interval_s=IDLE_S, timeout_s=timeout_s,
+        )  # fmt: skip
+        pair.digital_twin.ask("mark")
+        pair.digital_twin.ask("finish", expected=0)
+        if said["rtt_ns"]:
+            ordered = sorted(said["rtt_ns"])
+            self._run.content["idle_rtt_ns"][subject] = ordered[len(ordered) // 2]
+
+    def _measure(self, pair: Pair, cell: dict[str, Any], number: int) -> bool:
+        """One cell of one round; whether its stations can be used on."""
+        means = MgenCell if self._plan.source == "mgen" else Measuring
+        taken = means(self._plan, pair, cell, number, self._setting.counts_wire).run(self._stopped)
+        if isinstance(taken, MgenTaken):
+            self._run.add_mgen(cell["id"], taken.files)
+        self._run.add_rows(cell["id"], taken.sent, taken.received)
+        cell["rounds"].append(taken.entry)
+        self._end_cell(cell, taken.status, taken.reason, number)
+        return taken.status == "done"
+
+    def _end_cell(self, cell: dict[str, Any], status: str, reason: str | None, number: int) -> None:
+        """The first thing that goes wrong stays a cell's reason."""
+        if cell["status"] in ("peer lost", "failed", "interrupted"):
+            return
+        if status == "done":
+            cell["status"], cell["reason"] = "done", reason
+        else:
+            cell["status"], cell["reason"] = status, f"round {number}: {reason}"
+
+    def _tell(self, cell: dict[str, Any], number: int) -> None:
+        of = f"round {number + 1} of {self._plan.rounds}"
+        what = f"{of}: {cell['subject']} {cell['octets']} B {cell['direction']} {cell['mode']}"
+        self._step(what, self._done / self._total, self._seconds_left())
+
+    def _seconds_left(self) -> float | None:
+        """From what the turns took so far; None before the first one ended."""
+        if not self._took:
+            return None
+        every = [seconds for turns in self._took.values() for seconds in turns]
+        mean = sum(every) / len(every)
+        expected = 0.0
+        for subject in self._turns_left:
+            turns = self._took.get(subject)
+            expected += sum(turns) / len(turns) if turns else mean
+        return max(0.0, expected - (time.monotonic() - self._turn_began))
+
+
+__all__ = ["REAL_WORLD", "Step", "Sweep"]

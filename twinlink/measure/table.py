@@ -1,0 +1,285 @@
+"""A sweep's table in the shape of the paper's Table I: direction and payload down, transports across.
+
+Under each transport stand latency (mean one-way delay), RTT and throughput in the paper's sense (payload / latency),
+each with its CI95, and what the paper published for it.  Modes have tables of their own; a run has one setting.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from . import labels, published
+from .mgen_delay import PARTS as MGEN_PARTS
+
+RTT_ONLY = "RTT only"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A table: the cells of one mode (and rate).
+
+    Attributes:
+        mode, rate_hz: of its cells; no rate in a closed loop.
+        subjects: in the order of its columns.
+        rows: (direction, payload octets), in order.
+        cells: by subject, direction and octets; some may not be there.
+    """
+
+    mode: str
+    rate_hz: float | None
+    subjects: list[str]
+    rows: list[tuple[str, int]]
+    cells: dict[tuple[str, str, int], dict[str, Any]]
+
+    @property
+    def title(self) -> str:
+        """Such as "closed loop"."""
+        text = labels.MODES.get(self.mode, self.mode)
+        return f"{text}, {self.rate_hz:g} messages/s" if self.rate_hz and self.mode == "open" else text
+
+
+def blocks(results: dict[str, Any]) -> list[Block]:
+    """The tables of a run, closed loop first."""
+    kinds: dict[tuple[str, float | None], list[dict[str, Any]]] = {}
+    for cell in results["cells"]:
+        rate = cell.get("rate_hz") if cell["mode"] == "open" else None
+        kinds.setdefault((cell["mode"], rate), []).append(cell)
+    order = list(labels.MODES)
+    found = []
+    for (mode, rate), cells in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1] or 0)):
+        places = list(labels.DIRECTIONS)
+        rows = sorted({(cell["direction"], cell["octets"]) for cell in cells},
+                      key=lambda row: (places.index(row[0]), row[1]))  # fmt: skip
+        by_place = {(cell["subject"], cell["direction"], cell["octets"]): cell for cell in cells}
+        found.append(Block(mode, rate, labels.ordered(cell["subject"] for cell in cells), rows, by_place))
+    return found
+
+
+def latency(statistics: dict[str, Any]) -> str:
+    """Mean one-way delay in ms with its CI95, or `RTT_ONLY` where the clocks do not allow it."""
+    figures = statistics["one_way_delay_ns"]
+    if not figures:
+        return "-"
+    return with_interval(figures) if figures["usable"] else RTT_ONLY
+
+
+def bound(statistics: dict[str, Any]) -> str:
+    """To within what the clocks agree, with its unit."""
+    figures = statistics["one_way_delay_ns"]
+    return f"±{labels.time(figures['bound_ns'])}" if figures and figures["bound_ns"] is not None else "-"
+
+
+def rtt(statistics: dict[str, Any]) -> str:
+    """Mean RTT in ms with its CI95."""
+    return with_interval(statistics["rtt_ns"]) if statistics["rtt_ns"] else "-"
+
+
+def throughput(statistics: dict[str, Any]) -> str:
+    """Payload / mean latency in MB/s, as the paper has it, with the CI95 of the latency carried over."""
+    figures, value = statistics["one_way_delay_ns"], statistics["paper_throughput_mb_s"]
+    if not figures or not figures["usable"] or not value or not figures["mean"]:
+        return "-"
+    return _plus_minus(labels.decimal(value), *_throughput_interval(statistics))
+
+
+def _throughput_interval(statistics: dict[str, Any]) -> tuple[float, float]:
+    figures, value = statistics["one_way_delay_ns"], statistics["paper_throughput_mb_s"]
+    low, high = figures["ci95"] or (figures["mean"], figures["mean"])
+    return value * figures["mean"] / high, value * figures["mean"] / low if low > 0 else value
+
+
+def with_interval(figures: dict[str, Any]) -> str:
+    """A mean in ms and half its CI95, with as many digits."""
+    if not figures["ci95"]:
+        return labels.ms(figures["mean"])
+    return _plus_minus(labels.ms(figures["mean"]), *(end / 1e6 for end in figures["ci95"]))
+
+
+def _plus_minus(value: str, low: float, high: float) -> str:
+    digits = len(value.partition(".")[2])
+    return f"{value} ±{(high - low) / 2:.{digits}f}"
+
+
+def missing(cell: dict[str, Any] | None) -> str:
+    """Why a cell has no figures."""
+    if cell is None:
+        return "not measured"
+    return str(cell["status"]) if cell["status"] != "done" else "nothing arrived"
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """table.md."""
+    where = labels.setting(results["setting"], results.get("rate_limit"))
+    lines = [f"# Latency, RTT and throughput: {where}", ""]
+    if not results["complete"]:
+        lines += ["The run was broken off; what it had until then stands here.", ""]
+    for block in blocks(results):
+        ours = [name for name in block.subjects if not labels.subject(name).raw]
+        raw = [name for name in block.subjects if labels.subject(name).raw]
+        for title, names in (("twinlink", ours), ("baselines without twinlink, same run and frames", raw)):
+            if names and block.mode != "saturation":
+                lines += [f"## {block.title[0].upper()}{block.title[1:]}: {title}", "", *_grid(block, names), ""]
+        if block.mode != "closed":
+            lines += [f"## {block.title[0].upper()}{block.title[1:]}: rate, goodput and loss", "", *_rates(block), ""]
+    if rows := mgen(results):
+        head, lines_of_cells = rows
+        lines += ["## MGEN's delay and the link's, medians in ms", "", _line(head)]
+        lines += [_line(["---"] + ["---:"] * (len(head) - 1)), *map(_line, lines_of_cells), ""]
+    lines += [
+        f"{where[0].upper()}{where[1:]}, {labels.date(results['started_ns'])}. Latency: mean one-way delay; RTT: mean, "
+        "residence time at the receiver included; both in ms, ± half the CI95 (moving-block bootstrap; n, limits and "
+        "percentiles stand in results.json). Clock: to within what the two clocks agree; it adds to the "
+        f"interval. “{RTT_ONLY}”: that is more than 20 % of the median delay, or a clock was set. Throughput: payload "
+        "/ mean latency in MB/s (MB = 10^6 octets), as the paper has it: not a rate that was sustained; that is the "
+        "goodput. K = 1024.",
+        "",
+        f"Published: {published.PAPER}; {published.PAPER_SETTING}. Another setting: it says where a figure "
+        "belongs, not who is faster.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _grid(block: Block, names: list[str]) -> Iterator[str]:
+    head = ["Direction", "Payload"]
+    for name in names:
+        short = labels.subject(name).short
+        head += [f"{short} latency", "clock", f"{short} RTT", f"{short} throughput"]
+        if _published(block, name):
+            head.append("published latency / RTT / throughput")
+    yield _line(head)
+    yield _line(["---"] * 2 + ["---:"] * (len(head) - 2))
+    for direction, octets in block.rows:
+        line = [labels.DIRECTIONS[direction], labels.payload(octets)]
+        for name in names:
+            cell = block.cells.get((name, direction, octets))
+            figures = cell and cell["statistics"]
+            if figures and figures["rtt_ns"]:
+                line += [latency(figures), bound(figures), rtt(figures), throughput(figures)]
+            else:
+                line += [missing(cell), "-", "-", "-"]
+            if _published(block, name):
+                row = published.row(name, direction, octets)
+                line.append(
+                    f"{row.latency_ms:.2f} / {row.rtt_ms:.2f} / {row.throughput_mb_s:.2f}" if row else "-"
+                )  # fmt: skip
+        yield _line(line)
+
+
+def _published(block: Block, name: str) -> bool:
+    return block.mode == "closed" and any(published.row(name, *row) for row in block.rows)
+
+
+def _rates(block: Block) -> Iterator[str]:
+    head = ["Direction", "Payload", "Subject", "messages/s", "goodput MB/s", "loss", "delay p50 / p95 (ms)"]
+    yield _line(head)
+    yield _line(["---"] * 3 + ["---:"] * (len(head) - 3))
+    for direction, octets in block.rows:
+        for name in block.subjects:
+            cell = block.cells.get((name, direction, octets))
+            if cell is not None:
+                where = [labels.DIRECTIONS[direction], labels.payload(octets), labels.subject(name).name]
+                yield _line([*where, rate(cell), *scheduled(cell)])
+
+
+def rate(cell: dict[str, Any]) -> str:
+    """Messages a second: as asked for, or the highest that was found to pass without loss."""
+    value = cell.get("rate_hz") or (cell.get("search") or {}).get("highest_loss_free_hz")
+    return f"{value:,.0f}" if value else "-"
+
+
+def scheduled(cell: dict[str, Any]) -> list[str]:
+    """Goodput, loss and delay from the intended send time, of a cell with a schedule."""
+    figures = cell["statistics"]
+    if not figures:
+        return [missing(cell), "-", "-"]
+    delay = figures["open_loop_delay_ns"] or figures["one_way_delay_ns"]
+    usable = delay and figures["one_way_delay_ns"]["usable"]
+    return [
+        labels.decimal(figures["goodput_mb_s"]) if figures["goodput_mb_s"] is not None else "-",
+        percent(figures["loss_ratio"]),
+        f"{labels.ms(delay['p50'])} / {labels.ms(delay['p95'])}" if usable else RTT_ONLY if delay else "-",
+    ]
+
+
+def mgen(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
+    """Head and rows of what MGEN measured itself; None where it was not the source."""
+    rows = []
+    for cell in results["cells"]:
+        found = cell.get("mgen")
+        if found:
+            place = f"{labels.DIRECTIONS[cell['direction']]} {labels.payload(cell['octets'])}"
+            counts = [f"{found['received']:,} of {found['sent']:,}", f"{found['errors']:,}"]
+            delays = [labels.ms(found[name]["p50"]) if found[name] else "-" for name in MGEN_PARTS]
+            rows.append([f"{labels.subject(cell['subject']).short}, {place}", *counts, *delays])
+    return (["", "received", "RERR", *MGEN_PARTS.values()], rows) if rows else None
+
+
+def percent(ratio: float | None) -> str:
+    """A share of messages."""
+    if ratio is None:
+        return "-"
+    return f"{100 * ratio:.3g} %"
+
+
+def _line(fields: list[str]) -> str:
+    return f"| {' | '.join(fields)} |"
+
+
+def csv_text(results: dict[str, Any]) -> str:
+    """table.csv: the same, a row for each direction, payload, mode and rate, columns per subject; ms and MB/s."""
+    found = blocks(results)
+    names = labels.ordered(name for block in found for name in block.subjects)
+    columns = ["setting", "mode", "rate_hz", "direction", "payload_octets"]
+    for name in names:
+        columns += [f"{name}_{column}" for column in (*_COLUMNS, *(_PUBLISHED if _in_paper(name) else ()))]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for block in found:
+        for direction, octets in block.rows:
+            line: list[Any] = [results["setting"], block.mode, block.rate_hz, direction, octets]
+            for name in names:
+                line += _fields(block.cells.get((name, direction, octets)))
+                if _in_paper(name):
+                    row = published.row(name, direction, octets) if block.mode == "closed" else None
+                    line += [row.latency_ms, row.rtt_ms, row.throughput_mb_s] if row else [None] * 3
+            writer.writerow(line)
+    return text.getvalue()
+
+
+_COLUMNS = ("status", "n", "latency_ms", "latency_ci95_low_ms", "latency_ci95_high_ms", "clock_bound_ms",
+            "latency_usable", "rtt_ms", "rtt_ci95_low_ms", "rtt_ci95_high_ms", "throughput_mb_s",
+            "throughput_ci95_low_mb_s", "throughput_ci95_high_mb_s", "goodput_mb_s", "loss_ratio")  # fmt: skip
+_PUBLISHED = ("published_latency_ms", "published_rtt_ms", "published_throughput_mb_s")
+
+
+def _in_paper(name: str) -> bool:
+    return any(subject == name for subject, _, _ in published.TABLE_I)
+
+
+def _fields(cell: dict[str, Any] | None) -> list[Any]:
+    figures = cell and cell["statistics"]
+    if not cell or not figures:
+        return [cell and cell["status"], *[None] * (len(_COLUMNS) - 1)]
+    one_way, round_trip = figures["one_way_delay_ns"], figures["rtt_ns"]
+    usable = bool(one_way and one_way["usable"])
+    rate: list[float | None] = [None, None, None]
+    if usable and figures["paper_throughput_mb_s"]:
+        rate = [figures["paper_throughput_mb_s"], *_throughput_interval(figures)]
+    return [
+        cell["status"],
+        round_trip["n"] if round_trip else 0,
+        *(_in_ms(one_way["mean"], *(one_way["ci95"] or (None, None))) if usable else [None] * 3),
+        *_in_ms(one_way["bound_ns"] if one_way else None),
+        str(usable).lower(),
+        *(_in_ms(round_trip["mean"], *(round_trip["ci95"] or (None, None))) if round_trip else [None] * 3),
+        *(None if value is None else f"{value:.6g}" for value in rate),
+        None if figures["goodput_mb_s"] is None else f"{figures['goodput_mb_s']:.6g}",
+        figures["loss_ratio"],
+    ]
+
+
+def _in_ms(*values_ns: float | None) -> list[str | None]:
+    return [None if value is None else f"{value / 1e6:.6f}" for value in values_ns]
