@@ -1,0 +1,88 @@
+"""What every measurement is given, and what it gives back."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twinlink.measure.setting import Setting
+
+from .contest import Contestant, Round
+from .verdict import Part
+
+NEEDS_ROOT = "needs root, for network namespaces"
+
+
+@dataclass
+class Bench:
+    """The run.
+
+    Attributes:
+        wanted: names of the goals asked for.
+        rounds: of fresh processes.
+        quick: as little as shows that it works.
+        stall_s: how long a peer stays stopped (G11).
+        stopped: whether the end was asked for.
+        step: told what is done now and which share of the measurement is done.
+        reasons: why something of a goal was not measured.
+    """
+
+    wanted: frozenset[str]
+    rounds: int
+    quick: bool
+    stall_s: float
+    stopped: Callable[[], bool]
+    step: Callable[[str, float], None]
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+
+    def rounds_of(
+        self, what: str, contestants: Sequence[Contestant], setting: Setting, rounds: int | None = None
+    ) -> Iterator[Round]:
+        """Each round, entered.  Raises Interrupted when the end is asked for."""
+        count = rounds or self.rounds
+        for number in range(count):
+            self.step(f"{what}, round {number + 1} of {count}", number / count)
+            with Round(contestants, setting, self.stopped, number) as entered:
+                yield entered
+
+    def scaled(self, count: int, quick: int) -> int:
+        """``count``, or ``quick`` in a quick run."""
+        return quick if self.quick else count
+
+    def missing(self, goal: str, reason: str) -> None:
+        """Something of this goal was not measured."""
+        known = self.reasons.setdefault(goal, [])
+        if reason not in known:
+            known.append(reason)
+
+    def missing_for(self, goals: Sequence[str], lost: Mapping[str, str]) -> None:
+        """Contestants that failed, all of which these goals need."""
+        for goal in goals:
+            if goal in self.wanted:
+                for reason in lost.values():
+                    self.missing(goal, reason)
+
+
+def is_root() -> bool:
+    """Whether namespaces can be made."""
+    return os.geteuid() == 0
+
+
+class Measurement(ABC):
+    """Something that takes time, for one goal or several.
+
+    Attributes:
+        goals: which.
+        seconds: about how long it takes with the defaults, for the progress.
+    """
+
+    goals: tuple[str, ...]
+    seconds: float
+
+    @abstractmethod
+    def run(self, bench: Bench) -> None:
+        """Measure; what there is when Interrupted is raised counts."""
+
+    @abstractmethod
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """The figures from what was measured; of a goal that is not wanted they are passed over."""

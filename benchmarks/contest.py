@@ -1,0 +1,152 @@
+"""Contestants measured in turn: in each round all get fresh processes, and then work one after the other in blocks.
+
+It is the sweep's instrument (`twinlink.measure`): its stations, subjects, frames and records.  A sweep gives each
+subject one turn a round; here the turns are short and many, so that a machine whose speed changes is the same to all.
+"""
+
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from twinlink.errors import TwinlinkError
+from twinlink.measure.cells import Plan
+from twinlink.measure.measuring import Measuring, Taken
+from twinlink.measure.setting import Pair, Setting
+from twinlink.measure.stations import Interrupted, StationFailed, StationLost, Stopped
+
+OPEN_S = 30.0
+TIMEOUT_S = 10.0
+WARM_UP = 50  # messages before each block
+STARTED_AT_ONCE = 2
+
+FAILURES = (StationLost, StationFailed, TwinlinkError, OSError)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A subject of the sweep (`twinlink.measure.channels`) under a name of its own, with options of its own."""
+
+    name: str
+    subject: str
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+def plain(*subjects: str) -> list[Contestant]:
+    """Subjects under their own names."""
+    return [Contestant(subject, subject) for subject in subjects]
+
+
+class Block(Measuring):
+    """A piece of work for one contestant."""
+
+    def take(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
+        """Warm up, then send ``count`` messages."""
+        self._reflector.ask("reflect", octets=self._cell["octets"], count=self._plan.warm_up)
+        self._sender.ask(
+            "warm", TIMEOUT_S * 4, stopped,
+            octets=self._cell["octets"], count=self._plan.warm_up, timeout_s=self._plan.timeout_s,
+        )  # fmt: skip
+        return self._trial(count, rate_hz, stopped)
+
+
+class Round:
+    """All contestants with processes of their own; a context manager.
+
+    Attributes:
+        pairs: the stations of those that could be opened, by the contestant's name.
+        lost: why the others, or those that failed later, are out of this round.
+    """
+
+    def __init__(self, contestants: Sequence[Contestant], setting: Setting, stopped: Stopped, seed: int = 0) -> None:
+        self._contestants = contestants
+        self._setting = setting
+        self._stopped = stopped
+        self._order = random.Random(seed)
+        self.pairs: dict[str, Pair] = {}
+        self.lost: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        if self._stopped():
+            raise Interrupted
+        try:
+            for contestant in self._contestants:
+                self.pairs[contestant.name] = self._setting.start()
+            with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
+                opening = [(one.name, pool.submit(self._open, one)) for one in self._contestants]
+            for name, done in opening:
+                try:
+                    done.result()
+                except FAILURES as error:
+                    self.fail(name, error)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(Pair.end, self.pairs.values()))
+        self.pairs.clear()
+
+    def _open(self, contestant: Contestant) -> None:
+        pair = self.pairs[contestant.name]
+        truth = self._setting.truth
+        for station, listening, (host, port), node in (
+            (pair.digital_twin, True, pair.listen, "digital-twin"),
+            (pair.real_world, False, pair.connect, "real-world"),
+        ):
+            station.ask(
+                "open", OPEN_S, self._stopped, subject=contestant.subject, listening=listening, host=host, port=port,
+                node=node, options=contestant.options, drop_every=truth.drop_every,
+            )  # fmt: skip
+
+    def fail(self, name: str, error: Exception | str) -> None:
+        """This contestant is out of this round."""
+        self.lost.setdefault(name, f"{name}: {error}")
+        pair = self.pairs.pop(name, None)
+        if pair is not None:
+            pair.end()
+
+    def shuffled(self, names: Sequence[str]) -> list[str]:
+        """Those that are still there, in an order that changes from call to call."""
+        present = [name for name in names if name in self.pairs]
+        return self._order.sample(present, len(present))
+
+    def take(
+        self,
+        name: str,
+        octets: int,
+        count: int,
+        *,
+        closed: bool = True,
+        rate_hz: float | None = None,
+        direction: str = "rw-dt",
+    ) -> Taken | None:
+        """A block of one contestant; None when it failed, which ends the round for it.
+
+        ``closed``: each message leaves when the one before was answered.  Else they leave at ``rate_hz``, or as fast as
+        they can when that is None, and the raw subjects answer many at once, as a link does.
+        """
+        cell = {"octets": octets, "mode": "closed" if closed else "saturation", "direction": direction, "search": None}
+        plan = Plan((name,), (octets,), warm_up=WARM_UP, timeout_s=TIMEOUT_S)
+        try:
+            taken = Block(plan, self.pairs[name], cell, 0, self._setting.counts_wire).take(
+                count, rate_hz, self._stopped
+            )
+        except FAILURES as error:
+            self.fail(name, error)
+            return None
+        if taken.status == "interrupted":
+            raise Interrupted
+        if taken.status != "done":
+            self.fail(name, taken.reason or taken.status)
+            return None
+        return taken

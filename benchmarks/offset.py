@@ -1,0 +1,67 @@
+"""The estimated offset of two clocks that are one: G14."""
+
+import numpy as np
+
+from twinlink.measure import metrics, statistics
+from twinlink.measure.cells import DIRECTIONS
+from twinlink.measure.measuring import Taken
+from twinlink.measure.setting import Loopback
+
+from .bench import Bench, Measurement
+from .contest import plain
+from .verdict import Part
+
+TRANSPORTS = ("zeromq", "zenoh")
+RUNS = 20
+OCTETS = (100, 1024)
+
+
+class Offsets(Measurement):
+    """Short sweeps in fresh processes; each gives one estimate, whose truth is 0."""
+
+    goals = ("G14",)
+    seconds = 60.0
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[float, float]] = []  # error and bound, in ns
+        self._cells: list[tuple[float, float]] = []
+
+    def run(self, bench: Bench) -> None:
+        """Both directions and two payloads of both transports."""
+        for each in bench.rounds_of("clock offset", plain(*TRANSPORTS), Loopback(), bench.scaled(RUNS, 1)):
+            cells: list[tuple[dict[str, str], Taken]] = []
+            for octets in OCTETS:
+                for direction in DIRECTIONS:
+                    for name in each.shuffled(TRANSPORTS):
+                        block = each.take(name, octets, bench.scaled(200, 30), direction=direction)
+                        if block is not None:
+                            cells.append(({"direction": direction}, block))
+            bench.missing_for(self.goals, each.lost)
+            self._runs += _errors(cells)
+            for cell in cells:
+                self._cells += _errors([cell])
+
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """Errors of the runs; whether their bounds, and those of single cells, hold the truth."""
+        found: list[Part | None] = []
+        if self._runs:
+            error, bound = np.array(self._runs).T
+            p95 = statistics.percentile(np.sort(error), 0.95) / 1e3
+            found.append(
+                Part("G14", f"error p95 of {len(error)} runs", p95, most=2, unit=" us", values=tuple(error / 1e3))
+            )
+            found.append(Part("G14", "bound, median", float(np.median(bound)) / 1e3, unit=" us"))
+        for what, seen in (("runs", self._runs), ("single cells", self._cells)):
+            if seen:
+                error, bound = np.array(seen).T
+                covered = int((error <= bound).sum())
+                share, interval = 100 * covered / len(error), statistics.share_interval(covered, len(error))
+                name = f"truth within the bound, {covered} of {len(error)} {what}"
+                around = (interval[0] * 100, interval[1] * 100) if interval else None
+                found.append(Part("G14", name, share, least=99, interval=around, level=0.95, unit=" %"))
+        return found
+
+
+def _errors(cells: list[tuple[dict[str, str], Taken]]) -> list[tuple[float, float]]:
+    clock = metrics.run_clock([(cell, taken.sent) for cell, taken in cells])
+    return [] if clock is None else [(abs(clock.estimate.offset_ns), clock.estimate.bound_ns)]

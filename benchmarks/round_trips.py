@@ -1,0 +1,149 @@
+"""Round trips of twinlink and of what it is compared with, in turn: G1 to G4, G6, and parts of G9 and G10."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from twinlink.measure.measuring import Taken
+from twinlink.measure.setting import Loopback
+
+from .bench import Bench, Measurement
+from .contest import Contestant, plain
+from .verdict import Part, ratio
+
+KB, MB = 1024, 1024 * 1024
+SMALL = (100, KB, 10 * KB)
+CONTESTANTS = [
+    *plain("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-zenoh-default", "raw-tcp", "raw-mqtt"),
+    Contestant("zeromq-detect", "zeromq", {"reliability": "detect"}),
+    Contestant("zenoh-detect", "zenoh", {"reliability": "detect"}),
+    Contestant("zenoh-one-thread", "zenoh", {"one_io_thread": True}),  # quicker, and not the default: see its option
+]
+BLOCKS = 10  # of each contestant and payload in a round
+
+Figure = Callable[[Sequence[Taken]], float]
+
+
+def _rtt(percent: float) -> Figure:
+    def figure(blocks: Sequence[Taken]) -> float:
+        every = np.concatenate([block.sent["rtt_ns"][block.sent["acknowledged"]] for block in blocks])
+        return float(np.percentile(every, percent)) if len(every) else 0.0
+
+    return figure
+
+
+def _exchange_ns(blocks: Sequence[Taken]) -> float:
+    """From a call of send to the next one: send and flush, or send and receive.  Of each block the mean."""
+    return float(np.median([block.entry["elapsed_ns"] / block.entry["sent"] for block in blocks]))
+
+
+def per_message(name: str) -> Figure:
+    """An amount of the blocks' entries by their messages."""
+
+    def figure(blocks: Sequence[Taken]) -> float:
+        return float(sum(block.entry[name] or 0 for block in blocks) / sum(block.entry["sent"] for block in blocks))
+
+    return figure
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A ratio of two contestants at some payloads."""
+
+    goal: str
+    one: str
+    other: str
+    payloads: tuple[int, ...]
+    name: str
+    figure: Figure
+    least: float | None = None
+    most: float | None = None
+
+
+P50, P99 = _rtt(50), _rtt(99)
+SENDER, RECEIVER = per_message("sender_cpu_ns"), per_message("receiver_cpu_ns")
+
+COMPARISONS = (
+    Comparison("G1", "zeromq", "raw-zeromq", SMALL, "p50", P50, most=1.03),
+    Comparison("G1", "zeromq", "raw-zeromq", SMALL, "p99", P99, most=1.10),
+    Comparison("G1", "zeromq", "raw-zeromq", SMALL, "send + flush", _exchange_ns),
+    Comparison("G2", "zenoh", "raw-zenoh", SMALL, "p50", P50, most=1.03),
+    Comparison("G2", "zenoh", "raw-zenoh-default", SMALL, "p50", P50, most=0.75),
+    Comparison("G2", "zenoh-one-thread", "raw-zenoh-default", SMALL, "p50", P50),
+    Comparison("G2", "zenoh", "raw-zenoh", SMALL, "p99", P99),
+    Comparison("G2", "zenoh", "raw-zenoh", SMALL, "send + flush", _exchange_ns),
+    Comparison("G3", "zeromq", "raw-tcp", (100,), "p50", P50, most=3.5),
+    Comparison("G3", "zenoh", "raw-tcp", (100,), "p50", P50, most=3.5),
+    Comparison("G4", "raw-mqtt", "zeromq", (100,), "p50", P50, least=10),
+    Comparison("G4", "raw-mqtt", "zeromq", (MB,), "p50", P50, least=25),
+    Comparison("G4", "raw-mqtt", "zenoh", (100,), "p50", P50, least=10),
+    Comparison("G4", "raw-mqtt", "zenoh", (MB,), "p50", P50, least=25),
+    Comparison("G6", "zenoh", "raw-zeromq", (MB,), "p50", P50, most=1.5),
+    Comparison("G9", "zeromq", "raw-zeromq", (100,), "ping-pong, sender", SENDER, most=1.35),
+    Comparison("G9", "zeromq", "raw-zeromq", (100,), "ping-pong, receiver", RECEIVER, most=1.35),
+    Comparison("G9", "zenoh", "raw-zenoh", (100,), "ping-pong, sender", SENDER, most=1.35),
+    Comparison("G9", "zenoh", "raw-zenoh", (100,), "ping-pong, receiver", RECEIVER, most=1.35),
+    Comparison("G10", "zeromq", "zeromq-detect", (100,), "p50", P50, most=1.02),
+    Comparison("G10", "zenoh", "zenoh-detect", (100,), "p50", P50, most=1.02),
+)
+
+
+class RoundTrips(Measurement):
+    """Closed loops: the next message leaves when the one before was answered."""
+
+    goals = ("G1", "G2", "G3", "G4", "G6", "G9", "G10")
+    seconds = 210.0
+
+    def __init__(self) -> None:
+        self._rounds: list[dict[tuple[str, int], list[Taken]]] = []
+
+    def run(self, bench: Bench) -> None:
+        """Block after block, the contestants in an order that changes."""
+        comparisons = [one for one in COMPARISONS if one.goal in bench.wanted]
+        cells = {
+            (name, octets)
+            for one in comparisons
+            for octets in self._payloads(bench, one)
+            for name in (one.one, one.other)
+        }
+        contestants = [one for one in CONTESTANTS if any(name == one.name for name, _ in cells)]
+        for each in bench.rounds_of("round trips", contestants, Loopback()):
+            taken: dict[tuple[str, int], list[Taken]] = {cell: [] for cell in cells}
+            for _ in range(bench.scaled(BLOCKS, 2)):
+                for octets in sorted({octets for _, octets in cells}):
+                    count = bench.scaled(200 if octets < MB else 10, 20 if octets < MB else 3)
+                    for name in each.shuffled(sorted(name for name, size in cells if size == octets)):
+                        block = each.take(name, octets, count)
+                        if block is not None:
+                            taken[name, octets].append(block)
+            for one in comparisons:
+                bench.missing_for(
+                    [one.goal], {name: each.lost[name] for name in (one.one, one.other) if name in each.lost}
+                )
+            self._rounds.append({cell: blocks for cell, blocks in taken.items() if blocks})
+
+    @staticmethod
+    def _payloads(bench: Bench, comparison: Comparison) -> tuple[int, ...]:
+        return comparison.payloads[:1] if bench.quick else comparison.payloads
+
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """A ratio for each comparison and payload."""
+        found = []
+        for one in COMPARISONS:
+            if one.goal not in bench.wanted:
+                continue
+            for octets in self._payloads(bench, one):
+                pairs = [
+                    (one.figure(blocks[one.one, octets]), one.figure(blocks[one.other, octets]))
+                    for blocks in self._rounds
+                    if (one.one, octets) in blocks and (one.other, octets) in blocks
+                ]
+                name = f"{one.one} / {one.other} {size(octets)} {one.name}"
+                found.append(ratio(one.goal, name, pairs, least=one.least, most=one.most, scale=1e-3, unit=" us"))
+        return found
+
+
+def size(octets: int) -> str:
+    """Such as ``10 KB``."""
+    return f"{octets // MB} MB" if octets >= MB else f"{octets // KB} KB" if octets >= KB else f"{octets} B"

@@ -1,0 +1,133 @@
+"""A sender in a process of its own, for what the sweep's stations do not record: `python -m benchmarks.sender`.
+
+It is told by lines on stdin and answers each with a line of JSON.  What it is depends on its first argument:
+
+    stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that somebody stops meanwhile
+    fan-out TRANSPORT ENDPOINT PEERS   listens, waits for its peers and sends to all of them
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import twinlink
+from twinlink.measure import usage
+
+FLOW = "sweep"  # that of the sweep's stations, which receive
+READY_S = 30.0
+MB = 1024 * 1024
+OFFERED_HZ = 40.0  # 1 MB messages; more than an unacknowledged flow may keep within two seconds
+SETTLE_S = 20.0
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Be what is asked for, until stdin ends."""
+    role, transport, endpoint, *rest = arguments
+    if role == "stalled":
+        stalled(transport, endpoint)
+    else:
+        fan_out(transport, endpoint, int(rest[0]))
+
+
+def stalled(transport: str, endpoint: str) -> None:
+    """Lines in: ``send SECONDS``, then ``settle``."""
+    payload = bytes(MB)
+    with twinlink.open(transport, connect=endpoint, node="sender") as link:
+        sender = link.sender(FLOW)
+        link.wait_ready(READY_S)
+        for _ in range(20):
+            sender.send(payload)
+            sender.flush(READY_S)
+        before = sender.stats()
+        usage.begin_peak()
+        began_with = usage.peak_rss_octets()
+        say(ready=True)
+        seconds = float(sys.stdin.readline().split()[1])
+        offered = sent = refused = 0
+        begin = time.monotonic()
+        while time.monotonic() - begin < seconds:
+            offered += 1
+            try:
+                sender.send(payload)
+                sent += 1
+            except (twinlink.SendTimeout, twinlink.TransportError):
+                refused += 1
+            time.sleep(max(0.0, begin + offered / OFFERED_HZ - time.monotonic()))
+        say(offered=offered, sent=sent, refused=refused, before=began_with, peak=usage.peak_rss_octets())
+        sys.stdin.readline()
+        deadline = time.monotonic() + SETTLE_S
+        while sender.stats()["outstanding"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        after = sender.stats()
+        say(**{name: after[name] - before[name] for name in ("acknowledged", "lost")})
+        sys.stdin.readline()
+
+
+def fan_out(transport: str, endpoint: str, peers: int) -> None:
+    """Lines in: ``send COUNT OCTETS``."""
+    last_ns: dict[int, int] = {}
+    sent_ns: dict[int, int] = {}
+
+    def on_ack(ack: twinlink.Ack) -> None:
+        last_ns[ack.sequence] = max(last_ns.get(ack.sequence, 0), ack.peer_received_ns)
+        sent_ns[ack.sequence] = ack.sent_ns
+
+    with twinlink.open(transport, listen=endpoint, node="sender") as link:
+        sender = link.sender(FLOW, on_ack=on_ack)
+        deadline = time.monotonic() + READY_S
+        while len(link.peers()) < peers and time.monotonic() < deadline:
+            time.sleep(0.02)
+        say(peers=len(link.peers()))
+        for line in sys.stdin:
+            count, octets = map(int, line.split()[1:])
+            payload = bytes(octets)
+            calls = []
+            last_ns.clear()
+            for _ in range(count):
+                begin = time.perf_counter_ns()
+                sender.send(payload)
+                calls.append(time.perf_counter_ns() - begin)
+                sender.flush(READY_S)
+            say(calls_ns=calls, delays_ns=[last_ns[number] - sent_ns[number] for number in last_ns])
+
+
+def say(**content: Any) -> None:
+    """One line."""
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+class SenderProcess:
+    """Such a process as its user holds it; a context manager.  Raises OSError when it ends early."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.sender", *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def tell(self, line: str) -> None:
+        """Say what to do."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """What it says next."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise OSError(f"a sender process ended with code {self._process.wait()}; its message stands above")
+        return dict(json.loads(line))
+
+    def end(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

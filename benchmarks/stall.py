@@ -1,0 +1,79 @@
+"""Memory of a sender whose peer is stopped: G11."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from twinlink.measure.setting import Loopback
+from twinlink.measure.stations import Interrupted
+
+from .bench import Bench, Measurement
+from .contest import FAILURES, OPEN_S
+from .sender import MB, SenderProcess
+from .verdict import Part
+
+TRANSPORTS = ("zeromq", "zenoh")
+
+
+class Stall(Measurement):
+    """The receiver gets SIGSTOP, the sender goes on; then SIGCONT, and everything must be accounted for."""
+
+    goals = ("G11",)
+    seconds = 35.0
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[str, Any]] = {}
+
+    def run(self, bench: Bench) -> None:
+        """Each transport once."""
+        for number, transport in enumerate(TRANSPORTS):
+            bench.step(f"{transport} with a stopped peer", number / len(TRANSPORTS))
+            try:
+                self._seen[transport] = self._stall(transport, bench)
+            except FAILURES as error:
+                bench.missing("G11", f"{transport}: {error}")
+
+    @staticmethod
+    def _stall(transport: str, bench: Bench) -> dict[str, Any]:
+        pair = Loopback().start()
+        sender = None
+        try:
+            pair.real_world.end()
+            host, port = pair.listen
+            receiver = pair.digital_twin
+            receiver.ask("open", OPEN_S, subject=transport, listening=True, host=host, port=port, node="receiver")
+            receiver.ask("reflect", octets=MB, count=0)
+            sender = SenderProcess("stalled", transport, f"tcp/{host}:{port}")
+            sender.answer()
+            pid = receiver.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                sender.tell(f"send {bench.stall_s}")
+                end = time.monotonic() + bench.stall_s
+                while time.monotonic() < end:
+                    if bench.stopped():
+                        raise Interrupted
+                    time.sleep(0.1)
+                seen = sender.answer()
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            sender.tell("settle")
+            return seen | sender.answer()
+        finally:
+            if sender is not None:
+                sender.end()
+            pair.end()
+
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """Growth, and messages of which nobody knows what became."""
+        found: list[Part | None] = []
+        for transport, seen in self._seen.items():
+            growth = (seen["peak"] - seen["before"]) / MB
+            name = f"{transport}, {bench.stall_s:g} s, growth"
+            found.append(Part("G11", name, growth, most=64, unit=" MiB"))
+            unknown = seen["offered"] - seen["refused"] - seen["acknowledged"] - seen["lost"]
+            name = f"{transport}, of {seen['offered']} neither refused, acknowledged nor lost"
+            found.append(Part("G11", name, unknown, most=0, least=0))
+        return found

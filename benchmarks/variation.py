@@ -1,0 +1,69 @@
+"""Delay variation under load: G15."""
+
+import numpy as np
+
+from twinlink.measure import metrics
+from twinlink.measure.measuring import Taken
+from twinlink.measure.setting import Loopback
+
+from .bench import Bench, Measurement
+from .contest import plain
+from .floods import arrivals_per_s
+from .verdict import Part, ratio
+
+TRANSPORTS = ("zeromq", "zenoh")
+OCTETS = 100
+LOAD = 0.5  # of what a flood of the same transport brought in the same round
+
+
+class Variation(Measurement):
+    """A schedule at half of the rate that twinlink reaches; raw TCP gets the same one."""
+
+    goals = ("G15",)
+    seconds = 60.0
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in TRANSPORTS}
+        self._rates: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
+
+    def run(self, bench: Bench) -> None:
+        """A flood, then the schedule on both."""
+        for each in bench.rounds_of("delay variation", plain(*TRANSPORTS, "raw-tcp"), Loopback()):
+            for name in each.shuffled(TRANSPORTS):
+                flood = each.take(name, OCTETS, bench.scaled(10_000, 1000), closed=False)
+                if flood is None:
+                    continue
+                rate = LOAD * arrivals_per_s(flood)
+                if rate <= 0:
+                    each.fail(name, "not every message of a flood arrived")
+                    continue
+                seen: dict[str, list[float]] = {name: [], "raw-tcp": []}
+                for _ in range(bench.scaled(3, 1)):
+                    for one in each.shuffled([name, "raw-tcp"]):
+                        block = each.take(
+                            one, OCTETS, max(100, int(rate * bench.scaled(50, 5) / 100)), closed=False, rate_hz=rate
+                        )
+                        if block is not None:
+                            seen[one].append(ipdv_p95_ns(block))
+                if all(seen.values()):
+                    self._pairs[name].append((float(np.median(seen[name])), float(np.median(seen["raw-tcp"]))))
+                    self._rates[name].append(rate)
+            bench.missing_for(self.goals, each.lost)
+
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """Of both transports."""
+        found = []
+        for name, pairs in self._pairs.items():
+            rate = f" at {np.median(self._rates[name]):,.0f} messages/s" if pairs else ""
+            found.append(ratio("G15", f"{name} / raw-tcp{rate}", pairs, most=1.5, scale=1e-3, unit=" us"))
+        return found
+
+
+def ipdv_p95_ns(taken: Taken) -> float:
+    """Of the size of the one-way IPDV (RFC 3393) of messages that follow one another.
+
+    Of its size: a receiver that catches up makes most of them negative, and the p95 of the signed ones negative too.
+    """
+    received = taken.received[np.argsort(taken.received["sequence"], kind="stable")]
+    delays = metrics.one_way_delays(received, None, "loopback")
+    return float(np.percentile(np.abs(np.diff(delays)[np.diff(received["sequence"]) == 1]), 95))

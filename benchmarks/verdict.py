@@ -1,0 +1,239 @@
+"""The goals, what was measured for each, and whether that meets it."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from scipy import stats
+
+LEVEL = 0.95
+BATCH_API = "the library has no batch API: every send is a message"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A row of the table.
+
+    Attributes:
+        metric: what is measured.
+        wanted: the goal in words.
+        needs: whether ``all`` of its parts must meet theirs, or the best ``any``.
+        cannot: why it cannot be measured at all; such a row is no failure of the run.
+    """
+
+    metric: str
+    wanted: str
+    needs: Literal["all", "any"] = "all"
+    cannot: str | None = None
+
+
+GOALS = {
+    "G1": Goal("RTT twinlink-zeromq / raw pyzmq, 100 B to 10 KB", "p50 <= 1.03, p99 <= 1.10"),
+    "G2": Goal("RTT p50 twinlink-zenoh / raw zenoh-python, 100 B to 10 KB", "same tuning <= 1.03, its default <= 0.75"),
+    "G3": Goal("RTT p50 best twinlink / tuned raw TCP, 100 B", "<= 3.5", needs="any"),
+    "G4": Goal("RTT p50 MQTT QoS 0 (paho + mosquitto) / twinlink", ">= 10 at 100 B, >= 25 at 1 MB"),
+    "G5": Goal("1 MB goodput / best of raw TCP and iperf3", ">= 0.85 on loopback, >= 0.98 at 1 Gb/s"),
+    "G6": Goal("1 MB RTT p50 twinlink-zenoh / raw pyzmq", "<= 1.5"),
+    "G7": Goal("100 B messages/s, per call, all received / raw same library", ">= 0.90"),
+    "G8": Goal("100 B records/s, batch API / raw per call", ">= 5", cannot=BATCH_API),
+    "G9": Goal("CPU per message and side / raw, 100 B", "<= 1.35"),
+    "G10": Goal(
+        "gap tracking and repair on / off, 100 B", "p50 <= 1.02, rate >= 0.97; 10^4 recovered < 100 ms, 0 lost or twice"
+    ),
+    "G11": Goal("peak RSS growth while the peer is stopped, 1 MB messages", "<= 64 MiB, every drop counted"),
+    "G12": Goal("fan-out N = 16 / N = 1, 10 KB", "last receiver p50 <= 4, sender call <= 1.2"),
+    "G13": Goal("header octets; octets on the wire for 100 B", "<= 32; reported"),
+    "G14": Goal("clock offset error against truth, one host", "p95 <= 2 us; the bound covers the truth >= 99 %"),
+    "G15": Goal("one-way IPDV p95 at 50 % load / raw TCP", "<= 1.5"),
+    "G16": Goal("CI95 coverage on AR(1), rho 0.9", "93 to 97 %"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One figure of a row.
+
+    Attributes:
+        goal: whose row it belongs to.
+        name: what it is of, such as ``zeromq 100 B p50``.
+        value: the figure; a ratio unless ``unit`` says otherwise.
+        least, most: the goal; both None for a figure that is only reported.
+        interval: of the value, at ``level`` confidence; None where there is none.
+        values: of each round.
+        note: what a ratio is of, such as ``45 / 44 us``.
+    """
+
+    goal: str
+    name: str
+    value: float
+    least: float | None = None
+    most: float | None = None
+    interval: tuple[float, float] | None = None
+    level: float | None = None
+    unit: str = ""
+    values: tuple[float, ...] = ()
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None where there is none."""
+        return None if self.least is self.most is None else self._within(self.value)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the whole interval is on the same side of the goal."""
+        return self.interval is None or all(self._within(end) == self.met for end in self.interval)
+
+    def _within(self, value: float) -> bool:
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {**asdict(self), "met": self.met, "sure": self.sure}
+
+    def __str__(self) -> str:
+        text = f"{self.name} {number(self.value)}{self.unit}"
+        if self.interval is not None:
+            text += f" ({number(self.interval[0])} to {number(self.interval[1])})"
+        return text + (f", {self.note}" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a goal: its parts, and why some or all are missing."""
+
+    name: str
+    parts: tuple[Part, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def goal(self) -> Goal:
+        """What was wanted."""
+        return GOALS[self.name]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was measured that can be."""
+        return self.goal.cannot is not None or not self.reasons
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met by what was measured; None where nothing was."""
+        judged = [part.met for part in self.parts if part.met is not None]
+        if not judged:
+            return None
+        return any(judged) if self.goal.needs == "any" else all(judged)
+
+    @property
+    def verdict(self) -> str:
+        """For the table."""
+        missing = "; ".join(self.reasons) or "nothing was measured"
+        if self.met is None:
+            return f"not measured: {self.goal.cannot or missing}"
+        deciding = [part for part in self.parts if part.met == self.met]
+        # One part that is sure decides a row of which any part is enough, or which wants all and has one missed.
+        decides = any if (self.goal.needs == "any") == self.met else all
+        text = ("met" if self.met else "missed") + ("" if decides(part.sure for part in deciding) else ", not sure")
+        return text + (f"; not measured: {missing}" if self.reasons else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "goal": self.name,
+            "metric": self.goal.metric,
+            "wanted": self.goal.wanted,
+            "verdict": self.verdict,
+            "met": self.met,
+            "complete": self.complete,
+            "reasons": list(self.reasons),
+            "parts": [part.as_json() for part in self.parts],
+        }
+
+
+def ratio(
+    goal: str,
+    name: str,
+    pairs: Sequence[tuple[float, float]],
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    scale: float = 1.0,
+    unit: str = "",
+) -> Part | None:
+    """The median of the rounds' ratios; None without a round.  The interval is `median_interval`.
+
+    ``scale`` and ``unit`` are of the amounts themselves, whose medians stand beside it where there is a unit.
+    """
+    pairs = [(a, b) for a, b in pairs if b > 0]
+    found = over_rounds(goal, name, [a / b for a, b in pairs], least=least, most=most)
+    if found is None or not unit:
+        return found
+    amounts = " / ".join(number(statistics.median(side) * scale) for side in zip(*pairs, strict=True))
+    return replace(found, note=amounts + unit)
+
+
+def over_rounds(
+    goal: str,
+    name: str,
+    values: Sequence[float],
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    unit: str = "",
+) -> Part | None:
+    """The median of a figure that each round has; None without a round."""
+    if not values:
+        return None
+    middle = statistics.median(values)
+    if len(values) == 1:
+        return Part(goal, name, middle, least, most, unit=unit, values=tuple(values))
+    low, high, level = median_interval(values)
+    return Part(goal, name, middle, least, most, (low, high), level, unit, tuple(values))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The interval of the median between two of the values, and its confidence.
+
+    It supposes nothing of the values but that they are independent (sign test): the narrowest with 95 %, or from the
+    least to the greatest where the values are too few for that (below 6).
+    """
+    ordered, n = sorted(values), len(values)
+    left_out = 0  # at each end
+    while left_out + 1 < (n + 1) // 2 and _confidence(left_out + 1, n) >= LEVEL:
+        left_out += 1
+    return ordered[left_out], ordered[n - 1 - left_out], _confidence(left_out, n)
+
+
+def _confidence(left_out: int, n: int) -> float:
+    return float(1 - 2 * stats.binom.cdf(left_out, n, 0.5)) if n > 1 else 0.0
+
+
+def number(value: float) -> str:
+    """Three digits, as far as they say something."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table, for a file."""
+    lines = ["| | metric | goal | measured | verdict |", "|---|---|---|---|---|"]
+    for row in rows:
+        measured = "<br>".join(map(_marked, row.parts)) or "-"
+        lines.append(f"| {row.name} | {row.goal.metric} | {row.goal.wanted} | {measured} | {row.verdict} |")
+    return "\n".join(lines) + "\n"
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The table, for a terminal: a paragraph for each goal."""
+    paragraphs = []
+    for row in rows:
+        head = f"{row.name:4}{row.goal.metric}: {row.goal.wanted}"
+        body = [f"      {_marked(part)}" for part in row.parts]
+        paragraphs.append("\n".join([head, *body, f"    = {row.verdict}"]))
+    return "\n".join(paragraphs) + "\n"
+
+
+def _marked(part: Part) -> str:
+    return str(part) + {True: "", False: "  (missed)", None: "  (reported)"}[part.met]

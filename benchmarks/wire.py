@@ -1,0 +1,48 @@
+"""Octets of the header, and what a message takes on the wire: G13."""
+
+from twinlink.measure.namespaces import Namespaces
+from twinlink.wire import HEADER_OCTETS
+
+from .bench import NEEDS_ROOT, Bench, Measurement, is_root
+from .contest import FAILURES, plain
+from .verdict import Part, over_rounds
+
+SUBJECTS = ("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-tcp")
+OCTETS = 100
+
+
+class WireOctets(Measurement):
+    """By the counters of the cable between two namespaces; acks counted on the way back."""
+
+    goals = ("G13",)
+    seconds = 12.0
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[tuple[float, float]]] = {}
+
+    def run(self, bench: Bench) -> None:
+        """Ping-pong and a flood of each subject, once: octets do not vary like time."""
+        if not is_root():
+            bench.missing("G13", f"octets on the wire: {NEEDS_ROOT}")
+            return
+        try:
+            with Namespaces() as setting:
+                for each in bench.rounds_of("octets on the wire", plain(*SUBJECTS), setting, 1):
+                    for closed, how in ((True, "ping-pong"), (False, "flood")):
+                        for name in SUBJECTS:
+                            count = bench.scaled(500, 50) * (1 if closed else 10)
+                            block = each.take(name, OCTETS, count, closed=closed) if name in each.pairs else None
+                            if block is not None and block.entry["wire_octets"]:
+                                sent, wire = block.entry["sent"], block.entry["wire_octets"]
+                                self._seen[f"{name} {how}"] = [(wire["forward"] / sent, wire["back"] / sent)]
+                    bench.missing_for(self.goals, each.lost)
+        except FAILURES as error:
+            bench.missing("G13", f"octets on the wire: {error}")
+
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """The header, and each subject there and back."""
+        found: list[Part | None] = [Part("G13", "header", HEADER_OCTETS, most=32, unit=" B")]
+        for name, seen in self._seen.items():
+            for index, way in enumerate(("there", "back")):
+                found.append(over_rounds("G13", f"{name}, {way}", [both[index] for both in seen], unit=" B"))
+        return found
