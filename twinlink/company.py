@@ -17,6 +17,7 @@ AWAY_NS = 600_000_000  # time is kept twenty times a second; after such a pause 
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_JOINED = 2048
+ALONE_NS = 2_000_000_000  # how often a connector that has lost everybody has its transport look whether it is connected
 
 _time_ns = time.time_ns
 
@@ -31,9 +32,14 @@ class Company:
     """
 
     def __init__(
-        self, transport: Transport, node: str, epoch: int, report: Callable[[Event], None], gone: Callable[[int], None]
+        self,
+        transport: Transport,
+        node: str,
+        epoch: int,
+        report: Callable[[Event], None],
+        gone: Callable[[int, bool], None],
     ) -> None:
-        """``gone(epoch)`` is called when a session will not come back."""
+        """``gone(epoch, replaced)`` is called when a session will not come back."""
         self.peers = PeerTable(epoch)
         self.up: frozenset[int] = frozenset()
         self.senders: dict[str, Sender] = {}
@@ -45,6 +51,7 @@ class Company:
         self._lock = threading.Lock()  # who is up, and the senders who must know
         self._say_lock = threading.Lock()
         self._kept_mono_ns = 0
+        self._alone_mono_ns: int | None = None  # since when, having had company before
         self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
@@ -92,6 +99,11 @@ class Company:
         for epoch, (since_ns, node) in list(self._absent.items()):
             if now_mono_ns - since_ns > ABSENT_NS:
                 self._forget(epoch, f"peer {node} was silent for {ABSENT_NS // 1_000_000_000} s")
+        if self.up:
+            self._alone_mono_ns = now_mono_ns
+        elif self._alone_mono_ns is not None and now_mono_ns - self._alone_mono_ns > ALONE_NS:
+            self._alone_mono_ns = now_mono_ns
+            self._transport.renew()
         if len(self._joined) > MAX_JOINED:
             known = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
             self._joined = {epoch: flows for epoch, flows in self._joined.items() if epoch in known}
@@ -105,7 +117,7 @@ class Company:
             elif reason in MAY_RETURN:
                 self._absent[peer.epoch] = (self._kept_mono_ns, peer.node)
             else:
-                self._lose_track(peer.epoch)
+                self._lose_track(peer.epoch, change.successor is not None)
             with self._lock:
                 for sender in self.senders.values():
                     if reason is None:
@@ -132,14 +144,14 @@ class Company:
     def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A session that had fallen silent will not come back."""
         del self._absent[epoch]
-        self._lose_track(epoch)
+        self._lose_track(epoch, successor is not None)
         with self._lock:
             for sender in self.senders.values():
                 sender.forget(epoch, reason, successor)
 
-    def _lose_track(self, epoch: int) -> None:
+    def _lose_track(self, epoch: int, replaced: bool) -> None:
         self._joined.pop(epoch, None)
-        self._gone(epoch)
+        self._gone(epoch, replaced)
 
     def names(self, epochs: frozenset[int]) -> str:
         """Of peers that are up or have fallen silent, for a person."""

@@ -27,8 +27,21 @@ class Stream:
     """
 
     __slots__ = (
-        "acked", "conflated", "consumed", "epoch", "node", "pending", "refused", "repaired", "repairs", "repeated",
-        "stale", "tracker", "unannounced", "unannounced_octets",
+        "acked",
+        "conflated",
+        "consumed",
+        "epoch",
+        "node",
+        "pending",
+        "refused",
+        "repaired",
+        "repairs",
+        "repeated",
+        "retired",
+        "stale",
+        "tracker",
+        "unannounced",
+        "unannounced_octets",
     )  # fmt: skip
 
     def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
@@ -36,6 +49,7 @@ class Stream:
         self.node = node
         self.repairs = repairs
         self.pending: Reassembly | None = None
+        self.retired = False  # a newer session has taken its place: what still comes of it is stale
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
         self.acked = self.consumed

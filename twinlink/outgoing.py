@@ -17,8 +17,8 @@ MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
 SLACK_MESSAGES = 64
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
-MAX_HISTORIES = 16  # peers gone whose delays are still shown
-SAMPLES = 16384  # acks of each peer kept for percentiles: 4 MB
+MAX_HISTORIES = 4  # peers whose delays are shown, the gone among them
+SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
 
 REASONS = {
     Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
@@ -84,7 +84,7 @@ class Outgoing:
         )  # a state under way is soon an old one: one at a time
         self._transit: dict[int, int] = {}  # sequence -> octets: handed over, owed by somebody who is up
         self._transit_octets = 0
-        self._again: dict[int, None] = {}  # asked for, in order
+        self._again: dict[int, int] = {}  # asked for, in order -> by whom
         self.sent_again: set[int] = set()
         self._oldest: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
@@ -171,6 +171,7 @@ class Outgoing:
         elif why is Why.EVICTED and sequence < self.unsent:
             for epoch in waiting:
                 self._in_doubt.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+            return  # it is announced as gone when somebody misses it
         else:
             self._lose(sequence, sequence + 1, REASONS[why])
         self._unannounced.setdefault(why, RangeSet()).add(sequence, sequence + 1)
@@ -221,10 +222,10 @@ class Outgoing:
             sequence = next(iter(self._again))
             _, waiting, frame = self.awaited[sequence]
             size = len(frame) - HEADER_OCTETS
-            if not waiting & self._up:  # who asked for it has gone
+            if self._again[sequence] not in self._up:
                 del self._again[sequence]
                 continue
-            if sequence not in self._transit:
+            if sequence not in self._transit and waiting & self._up:
                 if self._transit_octets and self._transit_octets + size > self.transit_limit:
                     return None
                 self._transit[sequence] = size
@@ -326,11 +327,9 @@ class Outgoing:
         for first, end in missing:
             low, high = first, min(end, self.unsent)
             for sequence in self._kept_between(low, high):
-                if epoch not in self.awaited[sequence][1]:
-                    continue  # it was sent before this peer joined, and is kept for another
                 self._will_not_come(low, sequence)
                 low = sequence + 1
-                self._again.setdefault(sequence)
+                self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
                 self._transit_octets -= self._transit.pop(sequence, 0)  # it is not under way: it is missing
             self._will_not_come(low, high)
         self.backlog = self.backlog or bool(self._again or self._unannounced)
@@ -539,7 +538,7 @@ class Outgoing:
         return any(entry[1] & self._up for entry in self.awaited.values())
 
     def stats(self) -> dict[str, Any]:
-        """Counters, and delays in ns: percentiles of the last 16,384 acks of each peer."""
+        """Counters, and delays in ns: percentiles of the last 2,048 acks of each peer."""
         return {
             "sent": self.next,
             "sent_octets": self.sent_octets,

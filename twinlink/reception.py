@@ -166,6 +166,8 @@ class Reception:
         if new:
             tracker.next = sequence + 1
             tracker.received += 1
+        elif stream.retired:
+            stream.stale += 1
         elif stream.repairs:
             self._repair.take(incoming, ack_topic, stream, message, again)
         else:
@@ -300,7 +302,7 @@ class Reception:
                 sync.missed(1, _monotonic_ns())
             return False
         if sync is not None:
-            sync.arrived(message.sent_ns, now, _monotonic_ns())
+            sync.arrived(message.sent_ns, now, _monotonic_ns(), stream.epoch)
             if sync.state is not State.IN_SYNC:
                 self._look_at(incoming)
         return True
@@ -351,11 +353,14 @@ class Reception:
         if not ranges:
             self.send_ack(ack_topic, stream, [])  # how far it is consumed may have been lost as well
 
-    def _give_up(self, epoch: int) -> None:
-        """A session that will not come back."""
+    def _give_up(self, epoch: int, replaced: bool) -> None:
+        """A session that will not come back; where a newer one has taken its place, nothing of it is delivered."""
         for incoming in list(self.flows.values()):
             if (stream := incoming.streams.get(epoch)) is not None:
                 self._repair.give_up(incoming, stream)
+                if replaced:
+                    stream.retired = True
+                    stream.tracker.next = MAX_SEQUENCE + 1  # nothing is simply the next one any more
 
     # Off the path: order, flows, time
 

@@ -21,7 +21,6 @@ Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview
 
 Priority = Literal["high", "normal"]
 
-LONG_OCTETS = 32 * 1024  # what a transport may treat in its own way
 NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
@@ -44,6 +43,7 @@ class Sender:
         self.on_ack: Callable[[Ack], None] | None = None
         self._link = link
         self._transport = transport
+        self._join = transport.join
         self._core = core
         self._topic = f"traffic/{core.flow}".encode()
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
@@ -81,8 +81,7 @@ class Sender:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
                 if core.fits(size):
                     sequence = core.next
-                    header = _pack(DATA_WORD, size, link.epoch, sequence, _time_ns())
-                    frame = header + payload if size < LONG_OCTETS else self._transport.join(header, payload)
+                    frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
                     with self._state:
                         now = core.send(frame, size, _monotonic_ns())
                     if now:

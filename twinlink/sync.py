@@ -52,24 +52,26 @@ class Sync:
         self.state = State.BOUND
         self.peak_age_ns: int | None = None
         self._sent_ns = 0  # of the newest message
+        self._epoch = 0  # of its sender
         self._age_ns = 0  # when it arrived
         self._at_mono_ns = 0
         self._began_mono_ns: int | None = None
         self._area = 0  # under the curve of the age, ns * ns
         self._seconds: deque[tuple[int, int, int]] = deque()  # monotonic s, arrived, missing
 
-    def arrived(self, sent_ns: int, received_ns: int, mono_ns: int) -> None:
-        """A message is here."""
+    def arrived(self, sent_ns: int, received_ns: int, mono_ns: int, epoch: int = 0) -> None:
+        """A message of a sender's session is here; a new session may have another clock."""
         self._count(mono_ns, 1, 0)
         if self._began_mono_ns is None:
             self._began_mono_ns = mono_ns
-        elif sent_ns <= self._sent_ns:
+        elif sent_ns <= self._sent_ns and epoch == self._epoch:
             return  # older than what is here: nothing became fresher
         else:
             passed, peak = mono_ns - self._at_mono_ns, self._age_ns + mono_ns - self._at_mono_ns
             self._area += (self._age_ns + peak) * passed // 2
             self.peak_age_ns = max(self.peak_age_ns or 0, peak)
         self._sent_ns, self._age_ns, self._at_mono_ns = sent_ns, received_ns - sent_ns, mono_ns
+        self._epoch = epoch
 
     def missed(self, count: int, mono_ns: int) -> None:
         """So many messages will not come."""

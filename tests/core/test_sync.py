@@ -38,6 +38,12 @@ def test_an_older_message_makes_nothing_fresher(sync: Sync) -> None:
     assert sync.age_ns(2 * MS) == 2 * MS
 
 
+def test_a_new_session_may_have_an_earlier_clock(sync: Sync) -> None:
+    sync.arrived(5000 * MS, 5001 * MS, 1 * MS, epoch=1)
+    sync.arrived(4000 * MS, 5002 * MS, 2 * MS, epoch=2)
+    assert sync.age_ns(2 * MS) == 1002 * MS
+
+
 @given(st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 200)), min_size=2, max_size=50))
 def test_mean_and_peak_are_those_of_the_curve(steps: list[tuple[int, int]]) -> None:
     """Against a sum over every millisecond: the curve grows by one a millisecond and falls when something comes."""

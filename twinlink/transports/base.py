@@ -68,7 +68,7 @@ class Transport(ABC):
         """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
-        """Header and payload as the frame that `send` takes, where a transport adds something to long ones."""
+        """Header and payload as one frame for `send`, with what the transport adds to it."""
         return header + payload
 
     @abstractmethod
@@ -76,6 +76,12 @@ class Transport(ABC):
         """The next topic and frame; None after ``timeout_s`` seconds (0: what is there) or a little earlier.
 
         A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
+        """
+
+    def renew(self) -> None:  # noqa: B027  (most transports find out by themselves)
+        """Nobody has been heard for seconds: connect anew, if the old connection may be one in name only.
+
+        Called by the thread that receives, while it is not in `receive`.
         """
 
     @abstractmethod

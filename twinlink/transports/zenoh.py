@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import zenoh
 
 from ..errors import TransportError
-from ..wire import HELLO_TOPIC
+from ..wire import HEADER_OCTETS, HELLO_TOPIC
 from .base import Frame, Options, Transport, in_use
 
 # Zenoh sets SO_LINGER to 10 s: closing the socket of a peer that has gone without a word blocks the thread that does
@@ -25,11 +25,12 @@ THREADS = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_thre
 ONE_IO_THREAD = "(rx: (worker_threads: 1), tx: (handover: rx))"
 TICK_S = 0.05
 POLL_S = 0.0005
-# Zenoh sends longer messages in fragments, and 1.10 glues the head of one to the tail of the next when a connection
-# ends between them: right header, right length, wrong payload.  So the end repeats what is unique in the header.
-WHOLE_OCTETS = 60_000
-SEAL = slice(8, 32)  # epoch, sequence, sent_ns
-SEAL_OCTETS = 24
+# Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
+# tail of the next when a connection ends between them: right header, right length, wrong payload.  So a frame is
+# followed by a seal, its time once more, which the tail of another message does not end with.
+SEAL = slice(24, 32)
+SEAL_OCTETS = 8
+SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
 CLOSE_S = 0.4  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
@@ -66,18 +67,36 @@ class ZenohTransport(Transport):
         self._closing = threading.Event()
         os.environ.setdefault("ZENOH_RUNTIME", ONE_IO_THREAD if self.options.one_io_thread else THREADS)
         try:
-            self._session = zenoh.open(self.config())
-            # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
-            self._subscriber = self._session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
-            self._waker = self._session.declare_publisher(
-                f"wake/{self._session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
-            )
+            self._open_session()
         except zenoh.ZError as error:
             what = "listen on" if self.listening else "connect to"
             reason = _reason(error)
             raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}{in_use(reason)}") from error
         self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
         self._ticker.start()
+
+    def _open_session(self) -> None:
+        session = zenoh.open(self.config())
+        # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
+        self._subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
+        self._waker = session.declare_publisher(
+            f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
+        )
+        with self._publishers_lock:
+            self._session = session
+            self._publishers = {}
+
+    def renew(self) -> None:
+        # When a connection ends and the next one with the same peer is there at once, Zenoh 1.10 may take the new one's
+        # routes away with the old: connected, alive, and nothing gets through.  A session has its own identity.
+        if self.listening or not self._session.info.peers_zid():
+            return
+        old = self._session
+        try:
+            self._open_session()
+        except zenoh.ZError:
+            return  # asked again in two seconds
+        threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True).start()
 
     def _tick(self) -> None:
         """Zenoh's recv has no time limit: end one that has waited long enough by a message to ourselves."""
@@ -151,17 +170,16 @@ class ZenohTransport(Transport):
             return self._publishers[topic]
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
-        if len(payload) + len(header) <= WHOLE_OCTETS:
-            return header + payload
         return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes its time
 
     def send(self, topic: bytes, frame: bytes) -> None:
-        if len(frame) > WHOLE_OCTETS and frame[-SEAL_OCTETS:] != frame[SEAL]:
+        if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
+        publisher = self._publishers.get(topic) or self._publisher(topic)
         try:
-            (self._publishers.get(topic) or self._publisher(topic)).put(frame)
+            publisher.put(frame)
         except zenoh.ZError as error:
-            if not self._closing.is_set():
+            if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # else it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
 
     def prefer(self, topic: bytes) -> None:
@@ -180,8 +198,6 @@ class ZenohTransport(Transport):
         if topic.startswith("wake/"):
             return None
         frame = sample.payload.to_bytes()
-        if len(frame) <= WHOLE_OCTETS:
-            return topic.encode(), frame
         if frame[-SEAL_OCTETS:] != frame[SEAL]:
             return b"", b""
         return topic.encode(), memoryview(frame)[:-SEAL_OCTETS]
