@@ -33,6 +33,8 @@ def test_a_demo_passes_and_says_so_in_its_summary(played: tuple[Path, dict[str, 
     assert found["interferer_on_to_block_ns"] > 0
     assert 0 < found["rtt_p50_ns"] <= found["rtt_p99_ns"]
     assert found["age_ns"]["mean"] > 0
+    assert found["sync"]["completeness"] == 1
+    assert found["sync"]["mean_age_ns"] > 0
     assert {"twinlink", "python", "numpy", "gnuradio", "pyzmq"} <= summary["versions"].keys()
 
 

@@ -102,7 +102,7 @@ def start_exporter(twin: Twin, tmp_path: Path) -> Iterator[StartExporter]:
     links: list[twinlink.Link] = []
 
     def start(endpoints: Endpoints, window: int = 64 * 1024 * 1024, **options: Any) -> RunningExporter:
-        link = twinlink.open("zeromq", connect=twin[1], node="gnb-1", send_timeout=0, window=window, retention=window)
+        link = twinlink.open("zeromq", connect=twin[1], node="gnb-1", window=window, retention=window)
         links.append(link)
         link.wait_ready(10)
         running.append(RunningExporter(link, endpoints, tmp_path / f"log-{len(running)}.jsonl", **options))

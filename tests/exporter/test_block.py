@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from twinlink_exporter.block import ACK_WAIT_NS, MS, Blocks, Control, Instant, Outcome
 
-from twinlink.control import PrbBlock
+from twinlink.control import PrbBlock, PrbBlockResult
 
 WALL = 1_700_000_000_000_000_000
 
@@ -105,6 +105,14 @@ def test_an_empty_list_clears_on_request() -> None:
         ("a", "cleared", "requested", ()),
     ]
     assert blocks.next_timer_ns() is None
+
+
+def test_the_reason_of_a_request_is_repeated() -> None:
+    blocks = make()
+    blocks.propose(PrbBlock("a", (), WALL, 2000, "x" * 1024), WALL, at(0))
+    (outcome,) = blocks.acknowledged(1, True, at(1))
+    assert isinstance(outcome, Outcome)
+    assert PrbBlockResult.decode(outcome.result.encode()).reason.startswith("the twin asked for it: xxx")
 
 
 def test_the_loss_of_the_last_twin_clears() -> None:

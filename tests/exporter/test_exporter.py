@@ -2,13 +2,14 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from twinlink_e3 import Endpoints
-from twinlink_exporter import session
+from twinlink_exporter import block, session
 from twinlink_exporter.guard import Limits
 from twinlink_exporter.observation import Carrier
 
@@ -165,15 +166,16 @@ def test_garbage_in_answer_to_setup_is_asked_again(start_exporter: StartExporter
 
 
 def test_a_block_is_installed_answered_and_expires(
-    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
+    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(block, "ACK_WAIT_NS", 10_000_000_000)  # however slow this machine makes the agent
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
         agent.wait_for(lambda a: a.subscribed == [1])
-        propose(twin[0], validity_ms=300)
+        propose(twin[0], validity_ms=1500)
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
         installed, cleared = results(twin[0], 2)
-        assert agent.validities == [1, None]
+        assert agent.validities == [2, None]
     assert say(installed) == ("b-1", "installed", (40, 41))
     assert installed.reason == "acknowledged by the RAN"
     assert say(cleared) == ("b-1", "cleared", ())
@@ -319,8 +321,47 @@ def test_a_twin_that_takes_nothing_holds_up_neither_indications_nor_blocks(
         propose(port_link)
         assert results(port_link, 1)[0].status == "installed"
         deadline = time.monotonic() + 10
-        while exporter.counters.indications < count and time.monotonic() < deadline:
+        while not exporter.events("link-lost") or exporter.counters.indications < count:
+            assert time.monotonic() < deadline
             threading.Event().wait(0.01)
-    assert exporter.counters.not_sent > 0
-    assert exporter.counters.exported + exporter.counters.not_sent == count
-    assert exporter.events("not-sent")
+        exporter.stop()
+    assert exporter.counters.exported == count
+    assert exporter.exporter.summary()["spectrum"]["lost"] > 0
+
+
+def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_does_again(
+    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
+) -> None:
+    receiver = twin[0].receiver("spectrum")
+    with Agent(endpoints) as agent:
+        exporter = start_exporter(endpoints, window=1024 * 1024)
+        agent.wait_for(lambda a: a.subscribed == [1])
+        propose(twin[0], "before", validity_ms=10_000)
+        assert say(results(twin[0], 1)[0]) == ("before", "installed", (40, 41))
+        keep_sending(agent, lambda: len(agent.controls) == 2)  # the window fills, acknowledgements stop
+        (cleared,) = results(twin[0], 1)
+        assert say(cleared) == ("before", "cleared", ())
+        assert "out of sync" in cleared.reason
+        assert [event["reason"] for event in exporter.events("block-cleared")] == ["out-of-sync"]
+        propose(twin[0], "meanwhile")
+        (rejected,) = results(twin[0], 1)
+        assert say(rejected) == ("meanwhile", "rejected", ())
+        assert rejected.reason.startswith("sync:")
+        taking = threading.Thread(target=list, args=(receiver,))
+        taking.start()
+        keep_sending(agent, lambda: len(exporter.events("sync")) == 2)
+        propose(twin[0], "after", validity_ms=10_000)
+        assert say(results(twin[0], 1)[0]) == ("after", "installed", (40, 41))
+        assert [event["state"] for event in exporter.events("sync")] == ["out-of-sync", "in-sync"]
+        twin[0].close()
+        taking.join()
+    assert agent.controls == [[40, 41], [], [40, 41], []]
+
+
+def keep_sending(agent: Agent, until: Callable[[], object]) -> None:
+    """Indications, until it has come to that."""
+    deadline = time.monotonic() + 30
+    while not until():
+        assert time.monotonic() < deadline
+        agent.send(encode_indication(1, symbol().tobytes()))
+        time.sleep(0.002)

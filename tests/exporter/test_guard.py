@@ -20,7 +20,16 @@ def block(prbs: tuple[int, ...] = (60, 61), age_ms: int = 0, validity_ms: int = 
 
 @pytest.mark.parametrize(
     "good",
-    [block(), block(prbs=()), block(prbs=(105,)), block(age_ms=500), block(age_ms=-500), block(validity_ms=10_000)],
+    [
+        block(),
+        block(prbs=()),
+        block(prbs=(105,)),
+        block(age_ms=500),
+        block(age_ms=-500),
+        block(validity_ms=10_000),
+        block(prbs=(), age_ms=60_000),
+        block(prbs=(), age_ms=-60_000),  # it is never too late to take a block back
+    ],
 )
 def test_what_keeps_the_rules_passes_unchanged(good: PrbBlock) -> None:
     assert check(good.encode(), LIMITS, NOW_NS) == good

@@ -12,6 +12,7 @@ class Run:
     def __init__(self, **options: object) -> None:
         self.controller = Controller(10, 2000, **options)  # type: ignore[arg-type]
         self.now = 0
+        self.in_sync = True
         self.blocks: list[tuple[int, PrbBlock]] = []
         self.changes: list[tuple[int, ...]] = []
 
@@ -19,7 +20,7 @@ class Run:
         row = np.zeros(10, bool)
         row[list(prbs)] = True
         for _ in range(count):
-            for item in self.controller.observe(row, WALL + self.now, self.now):
+            for item in self.controller.observe(row, WALL + self.now, self.now, self.in_sync):
                 if isinstance(item, Change):
                     self.changes.append(item.prbs)
                 else:
@@ -68,6 +69,31 @@ def test_without_control_it_only_observes() -> None:
     run = Run(enabled=False).records(10, 2).records(60)
     assert run.asked == []
     assert run.changes == [(2,), ()]
+
+
+def test_nothing_is_asked_for_or_renewed_on_stale_records() -> None:
+    run = Run()
+    run.in_sync = False
+    run.records(20, 3)
+    assert (run.asked, run.changes) == ([], [(3,)])
+    run.in_sync = True
+    run.records(1, 3)
+    run.in_sync = False
+    run.records(300, 3)
+    assert run.asked == [(3,)]
+
+
+def test_out_of_sync_what_was_asked_for_is_taken_back_and_asked_for_anew_afterwards() -> None:
+    run = Run()
+    assert run.controller.withdraw(WALL, 0) is None
+    run.records(10, 3)
+    block = run.controller.withdraw(WALL + run.now, run.now)
+    assert block
+    assert (block.prbs, block.reason) == ((), "the twin is out of sync")
+    assert run.controller.withdraw(WALL + run.now, run.now) is None
+    run.records(1, 3)
+    assert run.asked == [(3,), (3,)]
+    assert len({run.blocks[0][1].id, block.id, run.blocks[1][1].id}) == 3
 
 
 def result(block: PrbBlock, status: str) -> PrbBlockResult:

@@ -105,13 +105,15 @@ def test_stream_sink_sends_each_packet(endpoint: str) -> None:
         made.offset, made.key, made.value = offset, pmt.intern("packet_len"), pmt.from_long(length)
         return made
 
+    ours = twinlink.open("zeromq", listen=endpoint)  # before the flowgraph: its samples do not wait for a peer
     top = gr.top_block()
-    sink = StreamSink("zeromq", listen=endpoint, flow="twin", payload="ci16")
+    sink = StreamSink(flow="twin", payload="ci16", link=ours)
     source = blocks.vector_source_c(samples.tolist(), False, 1, [tag(5, 20), tag(25, 30), tag(60, 40)])
     hold = blocks.head(gr.sizeof_gr_complex, 10**9)
     top.connect(source, hold, sink)
-    with twinlink.open("zeromq", connect=endpoint) as gnb:
+    with ours, twinlink.open("zeromq", connect=endpoint) as gnb:
         received = gnb.receiver("twin")
+        ours.wait_ready(20)
         top.start()
         packets = []
         for _ in range(3):

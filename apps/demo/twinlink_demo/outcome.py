@@ -76,6 +76,7 @@ def _transport(evidence: Evidence, fact: dict[str, Any]) -> dict[str, Any]:
         "one_way_ns": one_way,
         "clock_offset_ns": clock,
         "age_ns": age,
+        "sync": _sync(evidence),
         "episodes": [each.as_dict() for each in episodes],
         "parts": {"exit_codes": fact["exit_codes"], "failure": fact["failure"], "interrupted": fact["interrupted"]},
     }
@@ -88,6 +89,13 @@ def _delays(exporter: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, 
         if peer["rtt_ns"]:
             return peer["rtt_ns"], peer["clock_offset_ns"]
     return None, None
+
+
+def _sync(evidence: Evidence) -> dict[str, Any] | None:
+    """What the twin's end of the link made of its flow, and how often it was not in sync."""
+    freshness = next((event.get("sync") for event in evidence.named("replay", "summary")), None)
+    states = [event["state"] for event in evidence.named("replay", "sync")]
+    return freshness and {**freshness, "stale": states.count("stale"), "out_of_sync": states.count("out-of-sync")}
 
 
 def _decisions(evidence: Evidence) -> dict[str, int]:
@@ -224,4 +232,8 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("one-way delay p99", lambda found: ms(part_of(found, "one_way_ns", "p99"))),
     ("age of information, mean", lambda found: ms(part_of(found, "age_ns", "mean"))),
     ("age of information, peak p99", lambda found: ms(part_of(found, "age_ns", "peak", "p99"))),
+    (
+        "twin stale / out of sync, times",
+        lambda found: f"{number(part_of(found, 'sync', 'stale'))} / {number(part_of(found, 'sync', 'out_of_sync'))}",
+    ),
 )

@@ -141,6 +141,8 @@ def _told(part: str, event: dict[str, Any]) -> tuple[str, str] | None:
             return "twin sees no interference any more", "magenta"
         case "replay", "gap":
             return f"twin misses messages {event.get('first')} to {event.get('end', 0) - 1}", "bold red"
+        case "replay", "sync":
+            return f"twin is {event.get('state')}", "dim" if event.get("state") == "in-sync" else "bold red"
         case "replay" | "exporter", "peer-down":
             return f"the {part} says: {event.get('node')} is gone ({event.get('reason')})", "yellow"
         case "exporter", "block-rejected":

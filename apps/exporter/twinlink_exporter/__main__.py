@@ -73,7 +73,6 @@ def _run(arguments: argparse.Namespace, carrier: Carrier, limits: Limits, journa
         listen=arguments.listen,
         connect=arguments.connect if arguments.listen is None else None,
         node=arguments.node,
-        send_timeout=0,  # a stalled twin must not hold up the E3 side, where nobody counts what is dropped
     ) as link:
         exporter = Exporter(
             link, E3Sockets(endpoints_of(arguments)), carrier, limits, journal, clear_at_start=arguments.clear_at_start
@@ -91,7 +90,7 @@ def _run(arguments: argparse.Namespace, carrier: Carrier, limits: Limits, journa
         )
         exporter.run()
     summary = exporter.summary()
-    shown = ("indications", "exported", "without_twin", "not_sent", "undecodable")
+    shown = ("indications", "exported", "without_twin", "undecodable")
     text = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in shown)
     journal.event("summary", f"{text}, {summary['spectrum']['lost']} lost on the way", **summary)
     if arguments.summary:

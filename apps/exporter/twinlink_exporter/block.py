@@ -5,8 +5,8 @@ No I/O: calls bring what happened and when, and return what to do, in order.  Th
 1. A block stands from the moment it is handed to the RAN.  It is answered ``installed`` when the RAN acknowledges it,
    or, by an agent that acknowledges nothing, after `ACK_WAIT_NS`; the time given then is that of handing over.
 2. Every block that was answered ``installed`` is answered ``cleared`` once, when it no longer stands: because its
-   validity ended, the last twin was lost, it was asked for, another block replaced it, the E3 agent was lost, or the
-   exporter ends.  A block with the id of the one that stands renews it and clears nothing.
+   validity ended, the last twin was lost or is out of sync, it was asked for, another block replaced it, the E3 agent
+   was lost, or the exporter ends.  A block with the id of the one that stands renews it and clears nothing.
 3. The exporter keeps the time itself: old OpenAirInterface ignores ``validityPeriod``.
 4. After the loss of the E3 agent nobody knows what stands, so the next session begins by clearing.
 """
@@ -22,10 +22,11 @@ from twinlink.control import PrbBlock, PrbBlockResult, Status
 MS = 1_000_000
 ACK_WAIT_NS = 250 * MS
 MAX_VALIDITY_PERIOD_S = 3600  # Spectrum-PRBBlacklistControl
+REASON_LENGTH = 200  # characters of the twin's reason that are repeated
 
 Cause = Literal[
     "acknowledged", "handed-over", "refused",
-    "expired", "twin-lost", "requested", "replaced", "e3-lost", "exporter-ends",
+    "expired", "twin-lost", "out-of-sync", "requested", "replaced", "e3-lost", "exporter-ends",
 ]  # fmt: skip
 _TEXT: dict[Cause, str] = {
     "acknowledged": "acknowledged by the RAN",
@@ -33,6 +34,7 @@ _TEXT: dict[Cause, str] = {
     "refused": "refused by the RAN",
     "expired": "its validity ended",
     "twin-lost": "the last twin was lost",
+    "out-of-sync": "the twin is out of sync: it does not take in what is sent to it",
     "requested": "the twin asked for it",
     "e3-lost": "the E3 agent was lost; what the RAN does now is not known",
     "exporter-ends": "the exporter ends",
@@ -176,9 +178,10 @@ class Blocks:
         self._unanswered = None
         time_ns = now.wall_ns if cause == "acknowledged" else decision.handed.wall_ns
         if not decision.block.prbs:
-            todo: list[Control | Outcome] = [self._outcome(decision, "cleared", "requested", time_ns)]
+            asked = ": ".join(filter(None, (_TEXT["requested"], decision.block.reason[:REASON_LENGTH])))
+            todo: list[Control | Outcome] = [self._outcome(decision, "cleared", "requested", time_ns, asked)]
             if previous and previous.block.id != decision.block.id:
-                todo.append(self._outcome(previous, "cleared", "requested", time_ns))
+                todo.append(self._outcome(previous, "cleared", "requested", time_ns, asked))
             return todo
         todo = [self._outcome(decision, "installed", cause, time_ns)]
         if previous and previous.block.id != decision.block.id:

@@ -29,6 +29,8 @@ from twinlink_e3 import (
 
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.sync import State as SyncState
+from twinlink.sync import Thresholds
 
 from .block import Blocks, Control, Instant, Outcome
 from .guard import Limits, Rejection, check, format_prbs
@@ -36,11 +38,13 @@ from .journal import Journal
 from .observation import Carrier, observe
 from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets
+from .uptake import Uptake
 
 IDLE_MS = 500
 BATCH = 64  # indications taken before looking at anything else: 32 ms of one per slot
 INBOX = 1024  # decisions and events of the link that wait; a twin decides a few times a second
 SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
+OUT_AFTER_NS = int(Thresholds().out_after * 1e9)  # as the twin, which may be unable to say so, judges itself
 
 
 @dataclass(slots=True)
@@ -50,7 +54,6 @@ class Counters:
     indications: int = 0  # for this dApp
     exported: int = 0
     without_twin: int = 0  # not sent: no twin was up
-    not_sent: int = 0  # the link did not take it
     undecodable: int = 0  # PDUs, setup replies and symbols that cannot be read
     for_others: int = 0  # indications for other dApps
     setups: int = 0
@@ -59,6 +62,7 @@ class Counters:
     blocks_rejected: int = 0
     blocks_cleared: int = 0
     decisions_dropped: int = 0  # came faster than they could be looked at
+    out_of_sync: int = 0  # times that a twin was: see `Uptake`
 
 
 class Exporter:
@@ -100,8 +104,11 @@ class Exporter:
         self._wake_open = True
         self._wake_lock = threading.RLock()  # a signal handler may come in while its own thread holds it
         self._inbox: deque[twinlink.Message | twinlink.Event] = deque()
-        self._spectrum = link.sender(SPECTRUM)
-        self._results = link.sender(CONTROL_RESULT)
+        self._uptake = Uptake()
+        self._out_of_sync = False
+        # The newest observations matter, and waiting would make the E3 sockets drop some where nobody counts them.
+        self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
+        self._results = link.sender(CONTROL_RESULT)  # none may be dropped: each decision is answered
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link)
 
@@ -135,7 +142,7 @@ class Exporter:
                 os.close(self._wake)
 
     def summary(self) -> dict[str, Any]:
-        """The counters, and the link's statistics of flow ``spectrum``."""
+        """The counters, and the link's statistics of flow ``spectrum``; ``lost`` there counts what was dropped."""
         return {**asdict(self.counters), "spectrum": self._spectrum.stats()}
 
     # From the RAN to the twin
@@ -169,12 +176,12 @@ class Exporter:
         if not self._twins:
             counters.without_twin += 1
             return
-        try:
-            self._spectrum.send(payload)
-            counters.exported += 1
-        except twinlink.TwinlinkError as error:
-            counters.not_sent += 1
-            self._journal.complaint("not-sent", f"an observation was not sent: {error}")
+        self._uptake.sent(self._spectrum.send(payload), time.monotonic_ns())
+        counters.exported += 1
+
+    def _acknowledged(self, ack: twinlink.Ack) -> None:
+        """On the link's thread."""
+        self._uptake.acknowledged(ack.sequence, time.monotonic_ns() - ack.rtt_ns)
 
     # The session with the E3 agent
 
@@ -222,6 +229,7 @@ class Exporter:
     def _keep_time(self) -> None:
         session, now = self._session, Instant.now()
         self._do(self._blocks.timer(now))
+        self._watch_twin(now)
         if session.silent(now.monotonic_ns):
             if release := session.release():
                 self._sockets.send(release)
@@ -245,6 +253,27 @@ class Exporter:
                 )
         else:
             self._sockets.send(request)
+
+    def _watch_twin(self, now: Instant) -> None:
+        """A twin that sees nothing new decides nothing, whatever it says itself."""
+        if not self._twins:
+            return
+        behind_ns = self._uptake.behind_ns(now.monotonic_ns)
+        out = behind_ns > OUT_AFTER_NS
+        if out == self._out_of_sync:
+            return
+        self._out_of_sync = out
+        self.counters.out_of_sync += out
+        text = f"the twin is out of sync: nothing sent in the last {behind_ns / 1e9:.1f} s has been acknowledged"
+        self._journal.event(
+            "sync",
+            text if out else "the twin is no longer out of sync",
+            flow=SPECTRUM,
+            state=(SyncState.OUT_OF_SYNC if out else SyncState.IN_SYNC).value,
+            age_ns=behind_ns,
+        )
+        if out:
+            self._do(self._blocks.clear("out-of-sync", now))
 
     def _timeout_ms(self) -> int:
         now_ns = time.monotonic_ns()
@@ -275,12 +304,14 @@ class Exporter:
                 self._decide(item)
             elif isinstance(item, twinlink.PeerUp):
                 self._twins.add(item.epoch)
+                self._uptake.twin_up(time.monotonic_ns())
                 self._journal.event("peer-up", f"twin {item.node} is up", node=item.node)
             elif isinstance(item, twinlink.PeerDown):
                 self._twins.discard(item.epoch)
                 self._journal.event("peer-down", f"twin {item.node} is gone: {item.reason}", node=item.node,
                                     reason=item.reason)  # fmt: skip
                 if not self._twins:
+                    self._out_of_sync = False
                     self._do(self._blocks.clear("twin-lost", Instant.now()))
             else:
                 kind, fields = type(item).__name__.lower(), asdict(item)
@@ -294,6 +325,8 @@ class Exporter:
         verdict = check(message.payload, self._limits, now.wall_ns)
         if isinstance(verdict, PrbBlock) and self._session.state is not State.SUBSCRIBED:
             verdict = Rejection(verdict.id, "e3: there is no session with the E3 agent")
+        if isinstance(verdict, PrbBlock) and verdict.prbs and self._out_of_sync:
+            verdict = Rejection(verdict.id, "sync: the twin does not take in what is sent to it")
         if isinstance(verdict, PrbBlock):
             self._do(self._blocks.propose(verdict, message.received_ns, now))
             return

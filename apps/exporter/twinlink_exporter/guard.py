@@ -21,7 +21,8 @@ class Limits:
     Attributes:
         n_prbs: PRBs of the carrier.
         protected: PRBs that are never blocked.
-        max_age_ms: between the twin's decision (its clock) and now (ours), in either direction.
+        max_age_ms: between the twin's decision (its clock) and now (ours), in either direction; an empty list, which
+            takes a block back, is never too old.
         max_validity_ms: how long a block may ask to stand without renewal.
     """
 
@@ -86,7 +87,7 @@ def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:
         return f"range: PRBs {outside} are outside the carrier's 0-{limits.n_prbs - 1}"
     if protected := limits.protected.intersection(block.prbs):
         return f"protected: PRBs {format_prbs(protected)} must stay usable"
-    age_ms = (now_ns - block.issued_ns) / MS
+    age_ms = (now_ns - block.issued_ns) / MS if block.prbs else 0
     if age_ms > limits.max_age_ms:
         return (
             f"age: decided {age_ms:.0f} ms ago by the twin's clock against ours, more than {limits.max_age_ms} ms; "

@@ -60,11 +60,12 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
         listen=arguments.listen if arguments.connect is None else None,
         connect=arguments.connect,
         node=arguments.node,
-        send_timeout=0,  # a decision that has to wait is out of date; the next record makes a new one
     ) as link:
+        sync = link.sync("spectrum")
         twin = Twin(
             journal,
-            link.sender("control").send,
+            link.sender("control", overflow="drop-oldest").send,  # never waits; "latest" would leave some unanswered
+            sync,
             recording,
             validity_ms=arguments.validity_ms,
             protected=arguments.protect_prbs,
@@ -82,12 +83,14 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
         link.receiver("control-result", handler=twin.result)
         with Flowgraph(link, twin.add, arguments.buffer_mb * 1024 * 1024) as flowgraph:
             why = _wait(arguments, stop, twin, lambda: flowgraph.observer.error)
+            freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
+    text += f"; out of sync {twin.out_of_sync} times"
     journal.event(
         "summary",
         f"ended ({why}): {text}",
@@ -97,6 +100,8 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
         proposed=twin.proposed,
         installed=twin.installed,
         rejected=twin.rejected,
+        out_of_sync=twin.out_of_sync,
+        sync=freshness,
         **counted,
     )
     journal.close()

@@ -8,7 +8,8 @@ Rules:
 3. When nothing is wanted any more, an empty list says so.
 4. A list that was rejected is not repeated before `RETRY_NS`, unless it changes; one that the gNB's side cleared by
    itself is asked for anew.
-5. Without records nothing is renewed: who sees nothing decides nothing, and the block ends by its validity.
+5. Who sees nothing new decides nothing: without records, or while they are stale, nothing is asked for or renewed, and
+   a block ends by its validity.  Out of sync it is taken back (`withdraw`).
 """
 
 from dataclasses import dataclass
@@ -56,13 +57,16 @@ class Controller:
         self._rejected = False
         self._count = 0
 
-    def observe(self, interfered: NDArray[np.bool_], wall_ns: int, monotonic_ns: int) -> list[Change | PrbBlock]:
+    def observe(
+        self, interfered: NDArray[np.bool_], wall_ns: int, monotonic_ns: int, in_sync: bool = True
+    ) -> list[Change | PrbBlock]:
         """A record's prompt answers; returns what to report and what to send.
 
         Args:
             interfered: shape ``(n_prbs,)``.
             wall_ns: Unix time, for the gNB's side.
             monotonic_ns: for intervals.
+            in_sync: whether the record is recent enough to act on; else changes are only reported.
         """
         self._seen_ns[interfered] = monotonic_ns
         todo: list[Change | PrbBlock] = []
@@ -73,11 +77,17 @@ class Controller:
             self._present = present
             self._changed_ns = monotonic_ns
             todo.append(Change(present))
-        if self._enabled:
+        if self._enabled and in_sync:
             prbs = tuple(prb for prb in self._present if self._allowed[prb])
             if block := self._ask(prbs, wall_ns, monotonic_ns):
                 todo.append(block)
         return todo
+
+    def withdraw(self, wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
+        """What to send when the records are out of sync; None when nothing is asked for."""
+        if self._asked is None or not self._asked.prbs:
+            return None
+        return self._ask_for((), "the twin is out of sync", wall_ns, monotonic_ns)
 
     def result(self, result: PrbBlockResult) -> None:
         """What became of a block."""
@@ -90,15 +100,16 @@ class Controller:
 
     def _ask(self, prbs: tuple[int, ...], wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
         asked = self._asked.prbs if self._asked else ()
-        if prbs != asked:
-            self._count += 1
-            identifier = f"prb-block-{self._count}"
-        elif prbs and self._asked and monotonic_ns - self._asked_ns >= self._patience_ns():
-            identifier = self._asked.id
-        else:
+        renew = bool(prbs) and prbs == asked and monotonic_ns - self._asked_ns >= self._patience_ns()
+        if prbs == asked and not renew:
             return None
-        reason = "interference" if prbs else "interference ended"
-        self._asked = PrbBlock(identifier, prbs, wall_ns, self._validity_ms, reason)
+        return self._ask_for(prbs, "interference" if prbs else "interference ended", wall_ns, monotonic_ns, renew)
+
+    def _ask_for(
+        self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False
+    ) -> PrbBlock:
+        self._count += not renew
+        self._asked = PrbBlock(f"prb-block-{self._count}", prbs, wall_ns, self._validity_ms, reason)
         self._asked_ns = monotonic_ns
         self._rejected = False
         return self._asked

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
-from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted
+from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted, SyncChanged
+from twinlink.sync import State
 
 from .controller import Change, Controller
 from .detector import Detector
@@ -27,6 +28,7 @@ class Twin:
     Args:
         journal: where events go.
         send: hands a decision to the link; raises TwinlinkError.
+        sync: of the flow that the records come on.
         recording: or None to keep nothing.
         validity_ms, protected, control: of the `Controller`.
         count: take no more records than this.
@@ -34,6 +36,7 @@ class Twin:
     Attributes:
         records: analysed so far.
         last_ns: monotonic time of the last one, None before the first.
+        out_of_sync: how often the records were.
         done: set when ``count`` is reached.
     """
 
@@ -41,6 +44,7 @@ class Twin:
         self,
         journal: Journal,
         send: Callable[[bytes], object],
+        sync: twinlink.Sync,
         recording: Recording | None = None,
         validity_ms: int = 2000,
         protected: frozenset[int] = frozenset(),
@@ -50,15 +54,16 @@ class Twin:
         self.records = 0
         self.foreign = 0
         self.proposed = self.installed = self.rejected = 0
+        self.out_of_sync = 0
         self.last_ns: int | None = None
         self.done = threading.Event()
-        self._journal, self._send, self._recording = journal, send, recording
+        self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
         self._settings = (validity_ms, protected, control)
         self._count = count
         self._n_prbs = 0
         self._detector: Detector | None = None
         self._controller: Controller | None = None
-        self._lock = threading.Lock()  # results come on the link's thread
+        self._lock = threading.Lock()  # results and changes of sync come on the link's thread; decisions go in order
 
     def add(self, records: list[Record]) -> None:
         """Records that came out of the flowgraph."""
@@ -84,7 +89,7 @@ class Twin:
         settled = self._detector.settled()
         analysed_ns = time.time_ns()
         for k in range(len(ours)):
-            self._decide(self.records + k, answer.interfered[k])
+            self._decide(self.records + k, answer.interfered[k], ours[k].sent_ns)
         if self._recording:
             self._recording.add(ours, features.power, answer.interfered, analysed_ns)
             self._recording.settle(settled)
@@ -114,15 +119,17 @@ class Twin:
             )
         self.foreign += sum(record.n_prbs != self._n_prbs for record in records)
 
-    def _decide(self, index: int, interfered: NDArray[np.bool_]) -> None:
+    def _decide(self, index: int, interfered: NDArray[np.bool_], sent_ns: int) -> None:
         assert self._controller
+        now_ns = time.time_ns()
+        old = now_ns - sent_ns > self._sync.thresholds.out_after * 1e9  # one of a backlog, with newer ones behind it
         with self._lock:
-            todo = self._controller.observe(interfered, time.time_ns(), time.monotonic_ns())
-        for item in todo:
-            if isinstance(item, Change):
-                self._report(item, index)
-            else:
-                self._propose(item)
+            in_sync = self._sync.state is State.IN_SYNC and not old
+            for item in self._controller.observe(interfered, now_ns, time.monotonic_ns(), in_sync):
+                if isinstance(item, Change):
+                    self._report(item, index)
+                else:
+                    self._propose(item)
 
     def _report(self, change: Change, index: int) -> None:
         if change.prbs:
@@ -146,6 +153,7 @@ class Twin:
             id=block.id,
             prbs=block.prbs,
             validity_ms=block.validity_ms,
+            reason=block.reason,
         )
 
     def result(self, message: twinlink.Message) -> None:
@@ -185,6 +193,30 @@ class Twin:
             text = f"messages {event.first} to {event.end - 1} on flow {event.flow} did not arrive"
             fields = {"flow": event.flow, "first": event.first, "end": event.end}
             self._journal.event("gap", text, time_ns=event.time_ns, **fields)
+        elif isinstance(event, SyncChanged):
+            self._sync_changed(event)
+
+    def _sync_changed(self, event: SyncChanged) -> None:
+        text = f"flow {event.flow} is {event.state}"
+        if event.age_ns is not None:
+            text += f": the newest record is {event.age_ns / 1e6:.0f} ms old"
+        if event.completeness is not None:
+            text += f", {event.completeness:.1%} of the last ten seconds' are here"
+        self._journal.event(
+            "sync",
+            text,
+            time_ns=event.time_ns,
+            flow=event.flow,
+            state=event.state,
+            age_ns=event.age_ns,
+            completeness=event.completeness,
+        )
+        if event.state != State.OUT_OF_SYNC.value:
+            return
+        self.out_of_sync += 1
+        with self._lock:
+            if self._controller and (block := self._controller.withdraw(time.time_ns(), time.monotonic_ns())):
+                self._propose(block)
 
     def finish(self) -> None:
         """Settle what waits, and write the files."""

@@ -1,0 +1,175 @@
+"""What the loop does when the twin no longer sees what happens: a real E3 agent, exporter and replay, and faults."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from twinlink_e3 import Endpoints
+
+from tests.exporter.agent import Agent, encode_indication
+from tests.exporter.conftest import endpoints  # noqa: F401 - a fixture
+from tests.replay.uplink_scenes import Interferer, Scene, hear
+
+N_PRBS, FFT_SIZE, BEFORE = 51, 1024, 150
+HEARD = hear(Scene(n_prbs=N_PRBS, n_records=400, interferers=(Interferer(BEFORE, 400, 30, 36, 20),)), 31)
+VALIDITY_MS = 9000  # so that a block which ends early ends for another reason
+
+
+class Process:
+    """An exporter or a replay, and what it has said."""
+
+    def __init__(self, module: str, log: Path, *arguments: str) -> None:
+        self.log = log
+        command = [sys.executable, "-m", module, "--log", str(log), *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def states(self) -> list[str]:
+        return [event["state"] for event in self.events("sync")]
+
+
+class Gnb:
+    """Plays the scene to the exporter as E3 indications, then its last part, with the interferer, again and again."""
+
+    def __init__(self, endpoints: Endpoints) -> None:  # noqa: F811
+        self.agent = Agent(endpoints)
+        self.silent = self.ending = False
+        self._thread = threading.Thread(target=self._play)
+
+    def play(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.ending = True
+        if self._thread.ident:
+            self._thread.join()
+        self.agent.stop()
+
+    def _play(self) -> None:
+        k = 0
+        while not self.ending:
+            if not self.silent:
+                bins = np.zeros((FFT_SIZE, 2), np.int16)
+                bins[: N_PRBS * 12] = HEARD.samples[k if k < 400 else BEFORE + k % 250]
+                dapp_id = self.agent.subscribed[-1]
+                self.agent.send(encode_indication(dapp_id, np.roll(bins, -N_PRBS * 6, axis=0).tobytes(), k + 1))
+                k += 1
+            time.sleep(0.005)
+
+
+class Loop:
+    """All three, with a block that stands."""
+
+    def __init__(self, transport: str, endpoint: str, endpoints: Endpoints, folder: Path) -> None:  # noqa: F811
+        self._link = ("--transport", transport)
+        self._endpoint, self._endpoints, self._folder = endpoint, endpoints, folder
+        self.gnb = Gnb(endpoints)
+        self.processes: list[Process] = []
+
+    def start(self) -> None:
+        self.twin = self._start(
+            "twinlink_replay", "--listen", self._endpoint, "--validity-ms", str(VALIDITY_MS)
+        )  # fmt: skip
+        self.exporter = self.start_exporter()
+        self.gnb.agent.wait_for(lambda agent: agent.subscribed, 30)
+        wait_for(lambda: self.exporter.events("peer-up"))
+        self.gnb.play()
+        self.gnb.agent.wait_for(lambda agent: agent.controls and agent.controls[-1], 30)
+        wait_for(lambda: self.twin.events("block-result"))
+
+    def start_exporter(self, *arguments: str) -> Process:
+        to = self._endpoints
+        e3 = ("--setup", to.setup, "--to-dapp", to.to_dapp, "--from-dapp", to.from_dapp)
+        return self._start("twinlink_exporter", "--connect", self._endpoint, "--n-prbs", str(N_PRBS), *e3, *arguments)
+
+    def _start(self, module: str, *arguments: str) -> Process:
+        log = self._folder / f"{len(self.processes)}.jsonl"
+        self.processes.append(Process(module, log, *self._link, *arguments))
+        return self.processes[-1]
+
+    def close(self) -> None:
+        self.gnb.stop()
+        for each in self.processes:
+            each.process.kill()
+            each.process.wait()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def loop(transport: str, endpoint: str, endpoints: Endpoints, tmp_path: Path) -> Iterator[Loop]:  # noqa: F811
+    made = Loop(transport, endpoint, endpoints, tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def withdrawn(loop: Loop) -> None:
+    """The twin went stale, then out of sync, and took its block back; so far it had been in sync."""
+    wait_for(lambda: "out-of-sync" in loop.twin.states())
+    states = loop.twin.states()
+    assert states[0] == "in-sync"
+    assert states[states.index("out-of-sync") - 1] == "stale"
+    wait_for(lambda: loop.twin.events("proposed")[-1]["prbs"] == [])
+    last = loop.twin.events("proposed")[-1]
+    assert last["reason"] == "the twin is out of sync"
+    lost = next(event for event in loop.twin.events("sync") if event["state"] == "out-of-sync")
+    assert lost["age_ns"] > 2e9
+    assert lost["completeness"] == 1
+
+
+def test_when_the_gnb_falls_silent_the_block_is_withdrawn_and_cleared(loop: Loop) -> None:
+    loop.gnb.silent = True
+    withdrawn(loop)
+    loop.gnb.agent.wait_for(lambda agent: agent.controls[-1] == [])
+    wait_for(lambda: loop.exporter.events("block-cleared"))
+    assert loop.exporter.events("block-cleared")[-1]["reason"] == "requested"
+    loop.gnb.silent = False
+    loop.gnb.agent.wait_for(lambda agent: agent.controls[-1] != [], 30)  # it is asked for anew
+    assert loop.twin.states()[-1] == "in-sync"
+    loop.twin.process.send_signal(signal.SIGTERM)
+    assert loop.twin.process.wait(30) == 0
+    (summary,) = loop.twin.events("summary")
+    assert summary["out_of_sync"] >= 1
+    assert summary["sync"]["peak_age_ns"] > 2e9 > summary["sync"]["mean_age_ns"] > 0
+    assert summary["sync"]["completeness"] == 1
+
+
+def test_a_stopped_exporter_clears_the_block_when_it_goes_on(loop: Loop) -> None:
+    os.kill(loop.exporter.process.pid, signal.SIGSTOP)
+    withdrawn(loop)
+    loop.gnb.silent = True
+    os.kill(loop.exporter.process.pid, signal.SIGCONT)
+    loop.gnb.agent.wait_for(lambda agent: agent.controls[-1] == [])
+    wait_for(lambda: loop.exporter.events("block-cleared"))
+    assert loop.exporter.events("block-cleared")[0]["reason"] != "expired"
+
+
+def test_a_killed_exporter_leaves_a_twin_that_asks_again_when_another_one_is_there(loop: Loop) -> None:
+    loop.exporter.process.kill()
+    withdrawn(loop)
+    asked = len(loop.gnb.agent.controls)
+    loop.start_exporter("--clear-at-start")
+    loop.gnb.agent.wait_for(lambda agent: len(agent.controls) > asked + 1, 30)
+    assert loop.gnb.agent.controls[asked] == []
+    assert loop.gnb.agent.controls[-1] != []
+    assert loop.twin.states()[-1] == "in-sync"
