@@ -1,0 +1,119 @@
+"""Judges ledgers: for every flow, sender session and receiving node, sent = delivered once, in order, + reported gap.
+
+Pure: ledgers in, a `Verdict` out.  What holds for a message that was sent:
+
+1. A session of the receiving node delivers it at most once, with the payload that was sent, after all earlier ones.
+2. What a session skips, or never gets, it names in exactly one `Gap`; a `Gap` names nothing that was delivered.
+3. What did not arrive, the sender names in exactly one `Lost` ("detect": or `flush` does, `Lost` being for what peers
+   owed).
+4. With "repair" both sides name the same messages.  With "detect" the sender may name more: it cannot know whether a
+   message arrived whose ack did not; and a message from a `Gap` may come late, with a `Reordered`.
+5. With "repair" a session is *owed* what was sent from the sender's `PeerUp` for it on, silence in between or not.
+   While it lives, none of that is given up unless the flow's retention was full.
+
+A killed process takes with it what only it knew.  Tolerated, and counted apart: what a sender had not got across when
+it died (`died_with_sender`), what a receiver had acknowledged and its application not yet written down
+(`died_with_receiver`; "repair": only behind the last message that it wrote down), and what a new receiver gets again
+because its predecessor died before the ack was out.  What was sent before a `PeerUp` is lost, says the sender, and may
+arrive nevertheless (`unpromised`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .ledger import Sends, Session
+from .pair import Pair, name_of
+from .verdict import Fault, Finding, Verdict
+
+
+def check(sessions: Sequence[Session]) -> Verdict:
+    """Judge the ledgers of a run that has ended: faults healed, flows flushed, links closed."""
+    verdict = Verdict()
+    known = {session.epoch for session in sessions}
+    nodes = sorted({session.node for session in sessions})
+    for receiver in sessions:
+        _strangers(verdict, receiver, known)
+    for sender in sorted(sessions, key=lambda session: session.opened_ns):
+        for flow, sends in sender.sends.items():
+            verdict.sent += len(sends.sequence)
+            _numbering(verdict, sender, flow, sends)
+            pairs = []
+            for node in nodes:
+                receivers = sorted(
+                    (one for one in sessions if one.node == node and one.role != sender.role and flow in one.receives),
+                    key=lambda session: session.opened_ns,
+                )
+                if receivers:
+                    pairs.append(Pair(verdict, sender, flow, sends, receivers))
+                    pairs[-1].judge()
+            if pairs:
+                _false_lost(pairs, known)
+    for receiver in sessions:
+        _old_sessions(verdict, receiver, sessions)
+    return verdict
+
+
+def _strangers(verdict: Verdict, receiver: Session, known: set[int]) -> None:
+    """Deliveries and gaps of sessions that nobody had."""
+    for (flow, epoch), deliveries in receiver.deliveries.items():
+        if epoch not in known:
+            for sequence in deliveries.sequence:
+                verdict.findings.append(
+                    Finding(
+                        Fault.PHANTOM, flow, f"{epoch:016x}", receiver.node, sequence, sequence + 1, "no such session"
+                    )
+                )
+    for report in receiver.events:
+        if report.name == "Gap" and report.fields["epoch"] not in known:
+            first, end = report.fields["first"], report.fields["end"]
+            verdict.findings.append(
+                Finding(Fault.PHANTOM_GAP, report.fields["flow"], "?", receiver.node, first, end, "no such session")
+            )
+
+
+def _numbering(verdict: Verdict, sender: Session, flow: str, sends: Sends) -> None:
+    wrong = np.flatnonzero(sends.sequence != np.arange(len(sends.sequence)))
+    if len(wrong):
+        at = int(wrong[0])
+        number = int(sends.sequence[at])
+        text = f"message {at} of the session has number {number}"
+        verdict.findings.append(Finding(Fault.NUMBERING, flow, name_of(sender), "-", number, number + 1, text))
+
+
+def _false_lost(pairs: "Sequence[Pair]", known: set[int]) -> None:
+    """A sender that lived to tell must not call lost what every node has; of the dead it cannot know.
+
+    Nor can we, when it had a peer whose ledger is not here.
+    """
+    one = pairs[0]
+    had = {report.fields["epoch"] for report in one.sender.events if report.name == "PeerUp"}
+    if one.exact and one.sender.ended and had <= known:
+        everywhere = np.logical_and.reduce([pair.survived | pair.acked for pair in pairs])
+        unpromised = np.logical_or.reduce([pair.unpromised for pair in pairs])
+        claimed = one.lost | one.unsettled
+        one.verdict.unpromised += int(np.count_nonzero(claimed & everywhere & unpromised))
+        one.mark(Fault.FALSE_LOST, claimed & everywhere & ~unpromised, None)
+
+
+def _old_sessions(verdict: Verdict, receiver: Session, sessions: Sequence[Session]) -> None:
+    """Nothing of a session may come after something of its successor, on any flow."""
+    by_epoch = {session.epoch: session for session in sessions}
+    newest: dict[tuple[str, str], tuple[int, int]] = {}  # flow, node -> the last session's opening, its first delivery
+    for (flow, epoch), deliveries in receiver.deliveries.items():
+        sender = by_epoch.get(epoch)
+        if sender is not None and len(deliveries.at_ns):
+            begun = sender.opened_ns, int(deliveries.at_ns[0])
+            newest[flow, sender.node] = max(newest.get((flow, sender.node), begun), begun)
+    for (flow, epoch), deliveries in receiver.deliveries.items():
+        sender = by_epoch.get(epoch)
+        if sender is None or not len(deliveries.at_ns):
+            continue
+        opened_ns, from_ns = newest[flow, sender.node]
+        late = deliveries.sequence[deliveries.at_ns > from_ns]
+        if opened_ns > sender.opened_ns and len(late):
+            first, end = int(late.min()), int(late.max()) + 1
+            text = f"{len(late)} delivered after the session that followed it"
+            verdict.findings.append(
+                Finding(Fault.OLD_SESSION, flow, name_of(sender), name_of(receiver), first, end, text)
+            )

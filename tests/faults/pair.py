@@ -1,0 +1,272 @@
+"""One flow of one sender session, as the sessions of one node received it (the rules: tests/faults/checker.py)."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from twinlink.outgoing import KEEPING_OCTETS
+
+from .ledger import Deliveries, Numbers, Report, Sends, Session
+from .verdict import Fault, Finding, Verdict
+
+REPORTED_WITHIN_NS = {"repair": 500_000_000, "detect": 2_000_000_000}  # a gap is news: after this it was found too late
+
+Ranges = Iterable[tuple[int, int]]
+
+NOTHING = Deliveries(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+
+class Pair:
+    """One flow of one sender session, and the sessions of one node that should have had it."""
+
+    def __init__(
+        self, verdict: Verdict, sender: Session, flow: str, sends: Sends, receivers: Sequence[Session]
+    ) -> None:
+        self.verdict = verdict
+        self.sender = sender
+        self.flow = flow
+        self.sends = sends
+        self.receivers = receivers
+        self.count = len(sends.sequence)
+        self.exact = sender.reliability == "repair"
+        # A process that was killed within send may have sent: the message gets the next number.
+        self.sendable = self.count + (not sender.ended and bool(sends.pending))
+        self.delivered = np.zeros(self.sendable, bool)  # by some session of the node
+        self.survived = np.zeros(self.sendable, bool)  # by one that was not killed
+        self.acked = np.zeros(self.sendable, bool)  # by some session of the node
+        self.unpromised = np.zeros(self.sendable, bool)  # delivered by one that was not owed it
+        self.unsettled = self._mask(sender.unsettled.get(flow, []))
+        self.lost = self._lost()
+
+    def judge(self) -> None:
+        delivered = self.delivered
+        reported = np.zeros(self.sendable, bool)  # in a gap of some session, and not come late
+        inside = np.zeros(self.sendable, bool)  # between the first and the last a session knew of: its business
+        acked_early = np.zeros(self.sendable, bool)  # to a session that ended before the run did
+        known_until, last_start, last = 0, self.sendable, self.receivers[-1]
+        for receiver in self.receivers:
+            deliveries = receiver.deliveries.get((self.flow, self.sender.epoch), NOTHING)
+            mine = self._deliveries(receiver, deliveries)
+            again = mine & delivered
+            self.mark(Fault.AGAIN, again & acked_early, receiver)
+            self.verdict.again += int(np.count_nonzero(again))
+            delivered |= mine
+            if receiver.ended:
+                self.survived |= mine
+            gaps = self._gaps(receiver, mine, deliveries, delivered & acked_early)
+            reported |= gaps
+            acked = self._mask(self.sender.acked.get((self.flow, receiver.epoch), []))
+            self.acked |= acked
+            if receiver is last and receiver.ended:
+                self.mark(Fault.ACKED_UNDELIVERED, acked & ~mine & ~gaps, receiver)
+            else:
+                acked_early |= acked
+            if self.exact:
+                inside |= self._owed(receiver, mine, gaps)
+                continue
+            found = np.flatnonzero(mine | gaps)
+            if len(found):
+                inside[found[0] : found[-1] + 1] = True
+                known_until = max(known_until, int(found[-1]) + 1)
+                last_start = int(found[0])
+            else:
+                last_start = self.sendable
+        self.verdict.delivered += int(np.count_nonzero(delivered))
+        self.verdict.reported += int(np.count_nonzero(reported & ~delivered))
+        if self.exact:
+            self._rest(~delivered & ~reported & ~inside, acked_early)
+        else:
+            owed_ns = [
+                up.at_ns for up in last.events if up.name == "PeerUp" and up.fields["epoch"] == self.sender.epoch
+            ]
+            if owed_ns:  # from then on everything is the last session's business, whether it ever heard of it or not
+                last_start = min(last_start, int(np.searchsorted(self.sends.begun_ns, owed_ns[0])))
+            self._missing(delivered, reported, inside, acked_early, known_until, last_start)
+        if self.sender.ended:
+            self.mark(Fault.SENDER_UNAWARE, ~delivered & ~self.lost & ~acked_early, last)
+
+    def _owed(self, receiver: Session, mine: Numbers, gaps: Numbers) -> Numbers:
+        """With "repair": what a session was owed, it has or names as a gap; returns what is judged by that."""
+        ups = [
+            report.at_ns
+            for report in self.sender.events
+            if report.name == "PeerUp" and report.fields["epoch"] == receiver.epoch
+        ]
+        owed_from = int(np.searchsorted(self.sends.begun_ns, ups[0])) if ups else self.sendable
+        self.unpromised[:owed_from] |= mine[:owed_from]
+        # Of a killed session the end is not known: what it held, and what its application had not taken, died with it.
+        found = np.flatnonzero(mine | gaps if receiver.ended else mine)
+        judged = np.zeros(self.sendable, bool)
+        if len(found):
+            judged[min(int(found[0]), owed_from) : int(found[-1]) + 1] = True
+            self.mark(Fault.UNDETECTED, judged & ~mine & ~gaps, receiver)
+        if receiver.ended and self.sender.ended:
+            tail = ~judged
+            tail[:owed_from] = False
+            self.mark(Fault.TAIL, tail & ~mine & ~gaps, receiver)
+            judged |= tail
+            self._too_soon(receiver, gaps, owed_from)
+        return judged
+
+    def _too_soon(self, receiver: Session, gaps: Numbers, owed_from: int) -> None:
+        """What a living session is owed is given up only when newer messages fill the retention."""
+        retention, sends = self.sender.retention, self.sends
+        if not retention or not gaps.any():
+            return
+        kept = np.concatenate(([0], np.cumsum(sends.octets + KEEPING_OCTETS)))
+        wrong = np.zeros(self.sendable, bool)
+        for report in self._reports(receiver, "Gap"):
+            until = int(np.searchsorted(sends.begun_ns, report.at_ns))
+            numbers = np.arange(max(report.fields["first"], owed_from), min(report.fields["end"], self.count))
+            wrong[numbers[kept[until] - kept[numbers] <= retention]] = True
+        self.mark(Fault.TOO_SOON, wrong & gaps, receiver)
+
+    def _rest(self, missing: Numbers, acked: Numbers) -> None:
+        """With "repair": what no session has, and none was owed that lives."""
+        missing[self.count :] = False  # whether it was sent at all, nobody knows
+        doubtful = missing & acked
+        self.verdict.died_with_receiver += int(np.count_nonzero(doubtful))
+        missing &= ~doubtful
+        if not self.sender.ended:  # what it had not got across, or not said, died with it
+            self.verdict.died_with_sender += int(np.count_nonzero(missing))
+            return
+        self.verdict.never_owed += int(np.count_nonzero(missing & self.lost))
+        self.mark(Fault.UNACCOUNTED, missing & ~self.lost, self.receivers[-1])
+
+    # What one session of the receiver did
+
+    def _deliveries(self, receiver: Session, deliveries: Deliveries) -> Numbers:
+        """Check identity, times, duplication and order; returns which messages were delivered."""
+        sequence = deliveries.sequence
+        mine = np.zeros(self.sendable, bool)
+        real = (sequence >= 0) & (sequence < self.sendable)
+        for index in np.flatnonzero(~real):
+            number = int(sequence[index])
+            self._find(Fault.PHANTOM, number, number + 1, receiver, f"{self.count} were sent")
+        sequence, digests, at_ns = sequence[real], deliveries.digest[real], deliveries.at_ns[real]
+        mine[sequence] = True
+        digest_sent, begun_ns = self.sends.digest, self.sends.begun_ns
+        if self.sendable > self.count:
+            digest_sent = np.append(digest_sent, np.uint64(self.sends.pending[0][0]))
+            begun_ns = np.append(begun_ns, self.sends.pending[0][1])
+        self._mark_all(Fault.CORRUPT, sequence[digests != digest_sent[sequence]], receiver)
+        self._mark_all(Fault.TIME, sequence[at_ns < begun_ns[sequence]], receiver)
+        steps = np.diff(sequence)
+        if np.all(steps > 0):
+            return mine
+        _, first_at = np.unique(sequence, return_index=True)
+        repeats = np.ones(len(sequence), bool)
+        repeats[first_at] = False
+        self._mark_all(Fault.DUPLICATE, sequence[repeats], receiver)
+        ordered = np.maximum.accumulate(sequence)
+        late = sequence[(sequence < ordered) & ~repeats]
+        allowed = set() if self.exact else {number for number, _ in self._reordered(receiver)}
+        self.verdict.late += sum(int(number) in allowed for number in late)
+        self._mark_all(Fault.REORDERED, np.array([number for number in late if int(number) not in allowed]), receiver)
+        return mine
+
+    def _reordered(self, receiver: Session) -> list[tuple[int, int]]:
+        """Sequence and time of the Reordered events."""
+        return [(report.fields["sequence"], report.at_ns) for report in self._reports(receiver, "Reordered")]
+
+    def _gaps(self, receiver: Session, mine: Numbers, deliveries: Deliveries, acked: Numbers) -> Numbers:
+        """Check the gaps that a session reported; returns what they hold, without what came late after all."""
+        gaps = np.zeros(self.sendable, bool)
+        late = {number for number, _ in self._reordered(receiver)}
+        for number in late:
+            if not 0 <= number < self.sendable or not mine[number]:
+                self._find(Fault.FALSE_REORDERED, number, number + 1, receiver)
+        forgiven = self._mask((number, number + 1) for number in late) if not self.exact else np.zeros_like(gaps)
+        ordered = np.maximum.accumulate(deliveries.sequence) if len(deliveries.sequence) else deliveries.sequence
+        for report in self._reports(receiver, "Gap"):
+            first, end = report.fields["first"], report.fields["end"]
+            if end > self.sendable or first < 0 or first >= end:
+                self._find(Fault.PHANTOM_GAP, first, end, receiver, f"{self.count} were sent")
+            here = self._mask([(first, end)])
+            self.mark(Fault.GAP_TWICE, here & gaps, receiver)
+            self.mark(Fault.FALSE_GAP, here & (mine | acked) & ~forgiven, receiver)
+            gaps |= here
+            after = int(np.searchsorted(ordered, end))  # the delivery that showed it
+            patience_ns = REPORTED_WITHIN_NS["repair" if self.exact else "detect"]
+            if after < len(ordered) and report.at_ns > int(deliveries.at_ns[after]) + patience_ns:
+                delay_s = (report.at_ns - int(deliveries.at_ns[after])) / 1e9
+                self._find(Fault.LATE_GAP, first, end, receiver, f"{delay_s:.1f} s after the delivery that showed it")
+        return gaps & ~(mine & forgiven)
+
+    # What both sides make of it
+
+    def _lost(self) -> Numbers:
+        """What the sender says did not arrive: by events, or with "detect" by `flush`."""
+        by_event = np.zeros(self.sendable, bool)
+        for report in self._reports(self.sender, "Lost"):
+            first, end = report.fields["first"], report.fields["end"]
+            if end > self.sendable or first < 0 or first >= end:
+                self._find(Fault.PHANTOM_LOST, first, end, None, f"{self.count} were sent")
+            here = self._mask([(first, end)])
+            self.mark(Fault.LOST_TWICE, here & by_event, None)
+            by_event |= here
+        return by_event if self.exact else by_event | self.unsettled
+
+    def _missing(
+        self,
+        delivered: Numbers,
+        reported: Numbers,
+        inside: Numbers,
+        acked_early: Numbers,
+        known_until: int,
+        last_start: int,
+    ) -> None:
+        """With "detect": messages that were neither delivered nor reported by the receiver."""
+        last = self.receivers[-1]
+        missing = ~delivered & ~reported
+        missing[self.count :] = False  # whether it was sent at all, nobody knows
+        self.mark(Fault.UNDETECTED, missing & inside & ~acked_early, last)
+        self.verdict.died_with_receiver += int(np.count_nonzero(missing & inside & acked_early))
+        missing &= ~inside
+        if not self.sender.ended:  # what it had not got across died with it
+            self.verdict.died_with_sender += int(np.count_nonzero(missing))
+            missing[:] = False
+        if last.ended:
+            tail = missing.copy()
+            tail[: max(last_start, known_until)] = False
+            self.mark(Fault.TAIL, tail, last)
+            missing &= ~tail
+        self.verdict.died_with_receiver += int(np.count_nonzero(missing & acked_early))
+        self.verdict.never_owed += int(np.count_nonzero(missing & ~acked_early & self.lost))
+        self.mark(Fault.UNACCOUNTED, missing & ~acked_early & ~self.lost, last)
+
+    # Small things
+
+    def _reports(self, session: Session, name: str) -> list[Report]:
+        own = self.sender.epoch
+        return [
+            report
+            for report in session.events
+            if report.name == name
+            and report.fields["flow"] == self.flow
+            and (session is self.sender or report.fields["epoch"] == own)
+        ]
+
+    def _mask(self, ranges: Ranges) -> Numbers:
+        mask = np.zeros(self.sendable, bool)
+        for first, end in ranges:
+            mask[max(first, 0) : max(end, 0)] = True
+        return mask
+
+    def _mark_all(self, fault: Fault, sequence: Numbers, receiver: Session) -> None:
+        self.mark(fault, self._mask((int(number), int(number) + 1) for number in sequence), receiver)
+
+    def mark(self, fault: Fault, mask: Numbers, receiver: Session | None) -> None:
+        """A finding for each run of messages in the mask."""
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False]))))
+        for first, end in zip(edges[::2], edges[1::2], strict=True):
+            self._find(fault, int(first), int(end), receiver)
+
+    def _find(self, fault: Fault, first: int, end: int, receiver: Session | None, text: str = "") -> None:
+        name = name_of(receiver) if receiver else "-"
+        self.verdict.findings.append(Finding(fault, self.flow, name_of(self.sender), name, first, end, text))
+
+
+def name_of(session: Session) -> str:
+    """For findings."""
+    return f"{session.node}/{session.epoch:016x}"

@@ -1,0 +1,507 @@
+"""The checker before it judges: runs without a mistake pass, and every mistake that we could think of is caught."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import twinlink
+from twinlink.testing import base
+
+from .checker import check
+from .ledger import Writer, digest, read
+from .story import FLOW, MS, OCTETS, Story, plain, replaced, tell
+from .verdict import Fault
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32), reliability=st.sampled_from(["repair", "detect"]))
+def test_what_went_well_is_clean(seed: int, reliability: str) -> None:
+    story = tell(seed, reliability)
+    verdict = check(story.sessions())
+    assert verdict.findings == []
+    assert verdict.sent == sum(len(book.sends) for book in story.senders)
+
+
+def test_everything_is_accounted_for_once() -> None:
+    story = plain()
+    verdict = check(story.sessions())
+    assert (verdict.sent, verdict.delivered, verdict.reported) == (45, 40, 5)
+
+
+# Each spoils a story in one way; the story above it stands: 0-19 delivered, 20-24 a gap, 25-44 delivered.
+
+
+def got(story: Story) -> list[list[int]]:
+    return story.receiver.got[story.sender.epoch]
+
+
+def got_by_first(story: Story) -> list[list[int]]:
+    return story.receivers[0].got[story.sender.epoch]
+
+
+def event(story: Story, side: str, name: str) -> tuple[list, int]:  # type: ignore[type-arg]
+    events = (story.receiver if side == "receiver" else story.sender).events
+    return events, next(index for index, report in enumerate(events) if report.name == name)
+
+
+def change(story: Story, side: str, name: str, **fields: object) -> None:
+    events, index = event(story, side, name)
+    events[index] = replaced(events[index], **fields)
+
+
+def drops_one(story: Story) -> None:
+    del got(story)[7]
+
+
+def drops_the_first(story: Story) -> None:
+    del got(story)[0]
+
+
+def drops_the_last(story: Story) -> None:
+    got(story).pop()
+
+
+def drops_the_second_half(story: Story) -> None:
+    del got(story)[20:]
+
+
+def delivers_nothing(story: Story) -> None:
+    got(story).clear()
+
+
+def delivers_twice_in_a_row(story: Story) -> None:
+    got(story).insert(8, list(got(story)[7]))
+
+
+def delivers_twice_much_later(story: Story) -> None:
+    got(story).append([*got(story)[3][:2], story.now_ns])
+
+
+def swaps_neighbours(story: Story) -> None:
+    rows = got(story)
+    rows[4], rows[5] = rows[5], rows[4]
+
+
+def delivers_one_at_the_end(story: Story) -> None:
+    got(story).append(got(story).pop(2))
+
+
+def reverses_a_batch(story: Story) -> None:
+    got(story)[10:20] = got(story)[19:9:-1]
+
+
+def flips_a_bit(story: Story) -> None:
+    got(story)[9][1] ^= 1 << 40
+
+
+def exchanges_payloads(story: Story) -> None:
+    rows = got(story)
+    rows[1][1], rows[2][1] = rows[2][1], rows[1][1]
+
+
+def shifts_numbers_by_one(story: Story) -> None:
+    for row in got(story)[20:]:
+        row[0] -= 1
+
+
+def invents_a_message(story: Story) -> None:
+    got(story).append([45, 12345, story.now_ns])
+
+
+def invents_a_session(story: Story) -> None:
+    story.receiver.got[77] = [[0, 1, story.now_ns]]
+
+
+def delivers_before_sending(story: Story) -> None:
+    got(story)[6][2] = story.sender.sends[6][2] - MS
+
+
+def hides_the_gap(story: Story) -> None:
+    events, index = event(story, "receiver", "Gap")
+    del events[index]
+
+
+def reports_the_gap_short_at_the_front(story: Story) -> None:
+    change(story, "receiver", "Gap", first=21)
+
+
+def reports_the_gap_short_at_the_end(story: Story) -> None:
+    change(story, "receiver", "Gap", end=24)
+
+
+def reports_the_gap_long_at_the_front(story: Story) -> None:
+    change(story, "receiver", "Gap", first=19)
+
+
+def reports_the_gap_long_at_the_end(story: Story) -> None:
+    change(story, "receiver", "Gap", end=26)
+
+
+def reports_the_gap_twice(story: Story) -> None:
+    events, index = event(story, "receiver", "Gap")
+    events.append(events[index])
+
+
+def reports_the_gap_in_overlapping_parts(story: Story) -> None:
+    change(story, "receiver", "Gap", end=23)
+    events, index = event(story, "receiver", "Gap")
+    events.append(replaced(events[index], first=22, end=25))
+
+
+def reports_a_gap_where_none_is(story: Story) -> None:
+    story.receiver.report(story.now_ns, "Gap", epoch=story.sender.epoch, first=30, end=32)
+
+
+def reports_a_gap_of_the_future(story: Story) -> None:
+    story.receiver.report(story.now_ns, "Gap", epoch=story.sender.epoch, first=45, end=50)
+
+
+def reports_the_gap_on_another_flow(story: Story) -> None:
+    change(story, "receiver", "Gap", flow="control")
+
+
+def reports_the_gap_of_another_session(story: Story) -> None:
+    change(story, "receiver", "Gap", epoch=99)
+
+
+def reports_the_gap_late(story: Story) -> None:
+    events, index = event(story, "receiver", "Gap")
+    events[index].at_ns += 60_000 * MS
+
+
+def sender_hides_the_loss(story: Story) -> None:
+    events, index = event(story, "sender", "Lost")
+    del events[index]
+
+
+def sender_reports_too_little(story: Story) -> None:
+    change(story, "sender", "Lost", end=24)
+
+
+def sender_reports_too_much(story: Story) -> None:
+    change(story, "sender", "Lost", end=27)
+
+
+def sender_reports_twice(story: Story) -> None:
+    events, index = event(story, "sender", "Lost")
+    events.append(events[index])
+
+
+def sender_reports_what_it_never_sent(story: Story) -> None:
+    story.sender.report(story.now_ns, "Lost", first=45, end=46, reason="")
+
+
+def sender_uses_a_number_twice(story: Story) -> None:
+    for row in story.sender.sends[10:]:
+        row[0] -= 1
+
+
+def sender_skips_a_number(story: Story) -> None:
+    for row in story.sender.sends[40:]:
+        row[0] += 1
+
+
+def claims_reordering_of_what_never_came(story: Story) -> None:
+    story.receiver.report(story.now_ns, "Reordered", epoch=story.sender.epoch, sequence=22)
+
+
+def repairs_late_and_keeps_the_gap(story: Story) -> None:
+    got(story).append([22, story.sender.sends[22][1], story.now_ns])
+
+
+def sender_calls_lost_what_was_acknowledged(story: Story) -> None:
+    got(story).pop()
+    story.receiver.report(story.now_ns, "Gap", epoch=story.sender.epoch, first=44, end=45)
+    story.sender.report(story.now_ns, "Lost", first=44, end=45, reason="")
+
+
+def flush_names_what_was_delivered(story: Story) -> None:
+    story.sender.unsettled.append((30, 31))
+
+
+def gives_up_with_room_to_spare(story: Story) -> None:
+    story.sender.retention = 100_000
+
+
+def acknowledges_and_drops(story: Story) -> None:
+    story.sender.acked[story.receiver.epoch].append((22, 23))
+    hides_the_gap(story)
+
+
+SPOILED: list[tuple[Callable[[Story], None], Fault]] = [
+    (drops_one, Fault.UNDETECTED),
+    (drops_the_first, Fault.UNDETECTED),
+    (drops_the_last, Fault.TAIL),
+    (drops_the_second_half, Fault.TAIL),
+    (delivers_nothing, Fault.TAIL),
+    (delivers_twice_in_a_row, Fault.DUPLICATE),
+    (delivers_twice_much_later, Fault.DUPLICATE),
+    (swaps_neighbours, Fault.REORDERED),
+    (delivers_one_at_the_end, Fault.REORDERED),
+    (reverses_a_batch, Fault.REORDERED),
+    (flips_a_bit, Fault.CORRUPT),
+    (exchanges_payloads, Fault.CORRUPT),
+    (shifts_numbers_by_one, Fault.CORRUPT),
+    (invents_a_message, Fault.PHANTOM),
+    (invents_a_session, Fault.PHANTOM),
+    (delivers_before_sending, Fault.TIME),
+    (hides_the_gap, Fault.UNDETECTED),
+    (reports_the_gap_short_at_the_front, Fault.UNDETECTED),
+    (reports_the_gap_short_at_the_end, Fault.UNDETECTED),
+    (reports_the_gap_long_at_the_front, Fault.FALSE_GAP),
+    (reports_the_gap_long_at_the_end, Fault.FALSE_GAP),
+    (reports_the_gap_twice, Fault.GAP_TWICE),
+    (reports_the_gap_in_overlapping_parts, Fault.GAP_TWICE),
+    (reports_a_gap_where_none_is, Fault.FALSE_GAP),
+    (reports_a_gap_of_the_future, Fault.PHANTOM_GAP),
+    (reports_the_gap_on_another_flow, Fault.UNDETECTED),
+    (reports_the_gap_of_another_session, Fault.PHANTOM_GAP),
+    (reports_the_gap_late, Fault.LATE_GAP),
+    (sender_hides_the_loss, Fault.SENDER_UNAWARE),
+    (sender_reports_too_little, Fault.SENDER_UNAWARE),
+    (sender_reports_too_much, Fault.FALSE_LOST),
+    (sender_reports_twice, Fault.LOST_TWICE),
+    (sender_reports_what_it_never_sent, Fault.PHANTOM_LOST),
+    (sender_uses_a_number_twice, Fault.NUMBERING),
+    (sender_skips_a_number, Fault.NUMBERING),
+    (claims_reordering_of_what_never_came, Fault.FALSE_REORDERED),
+    (repairs_late_and_keeps_the_gap, Fault.REORDERED),
+    (sender_calls_lost_what_was_acknowledged, Fault.FALSE_LOST),
+    (flush_names_what_was_delivered, Fault.FALSE_LOST),
+    (gives_up_with_room_to_spare, Fault.TOO_SOON),
+    (acknowledges_and_drops, Fault.ACKED_UNDELIVERED),
+]
+
+
+@pytest.mark.parametrize(("spoil", "fault"), SPOILED, ids=[spoil.__name__ for spoil, _ in SPOILED])
+def test_a_mistake_is_caught(spoil: Callable[[Story], None], fault: Fault) -> None:
+    story = plain()
+    assert check(story.sessions()).clean
+    spoil(story)
+    assert fault in {finding.fault for finding in check(story.sessions()).findings}
+
+
+ANYWHERE: list[Callable[[Story], None]] = [drops_one, delivers_twice_in_a_row, swaps_neighbours, flips_a_bit]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), spoil=st.sampled_from(ANYWHERE))
+def test_a_mistake_is_caught_among_restarts(seed: int, spoil: Callable[[Story], None]) -> None:
+    story = tell(seed)
+    story.pass_on(10)
+    spoil(story)
+    assert not check(story.sessions()).clean
+
+
+# Mistakes around the death of a process
+
+
+def test_a_message_of_a_dead_session_after_its_successor() -> None:
+    story = plain()
+    story.kill_sender(0, "none")
+    story.pass_on(3)
+    old = story.senders[0]
+    first, end = len(old.sends), len(old.sends) + 1
+    old.sends.append([first, 5, story.now_ns, story.now_ns])
+    story.receiver.got[old.epoch].append([first, 5, story.now_ns + MS])
+    found = check(story.sessions()).findings
+    assert [(one.fault, one.first, one.end) for one in found] == [(Fault.OLD_SESSION, first, end)]
+
+
+def test_no_more_than_the_message_under_way_may_come_from_a_dead_sender() -> None:
+    story = plain()
+    story.kill_sender(0, "arrived")
+    assert check(story.sessions()).clean
+    dead = story.senders[0]
+    story.receiver.got[dead.epoch].append([46, 5, story.now_ns])
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.PHANTOM}
+
+
+def test_the_message_under_way_must_be_the_one_that_was_begun() -> None:
+    story = plain()
+    story.kill_sender(0, "arrived")
+    story.receiver.got[story.senders[0].epoch][-1][1] ^= 1
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.CORRUPT}
+
+
+def test_a_dead_sender_excuses_its_tail_only() -> None:
+    story = plain()
+    story.kill_sender(5, "none")
+    verdict = check(story.sessions())
+    assert verdict.clean
+    assert verdict.died_with_sender == 5
+    del story.receiver.got[story.senders[0].epoch][3]
+    assert {one.fault for one in check(story.sessions()).findings} >= {Fault.UNDETECTED}
+
+
+def test_what_was_acknowledged_does_not_come_again() -> None:
+    story = plain()
+    story.kill_receiver(0, 0)
+    story.deliver(44)
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.AGAIN}
+
+
+def test_what_was_not_acknowledged_may_come_again() -> None:
+    story = plain()
+    sequence = story.send()
+    story.deliver(sequence, acknowledge=False)
+    story.kill_receiver(0, 0)
+    story.deliver(sequence)
+    verdict = check(story.sessions())
+    assert verdict.clean
+    assert verdict.again == 1
+
+
+def test_what_is_sent_while_the_receiver_is_dead_is_not_forgotten() -> None:
+    story = plain()
+    story.kill_receiver(2, 10)
+    story.pass_on(3)
+    verdict = check(story.sessions())
+    assert verdict.clean
+    assert (verdict.died_with_receiver, verdict.never_owed) == (2, 10)
+    events, index = event(story, "sender", "Lost")
+    del events[index + 1]
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.UNACCOUNTED, Fault.SENDER_UNAWARE}
+
+
+def test_of_a_dead_receiver_the_sender_cannot_know() -> None:
+    story = plain()
+    sequence = story.send()
+    story.deliver(sequence, acknowledge=False)
+    story.kill_receiver(0, 0)
+    story.sender.report(story.now_ns, "Lost", first=sequence, end=sequence + 1, reason="the peer went down")
+    story.pass_on(5)
+    assert check(story.sessions()).clean
+    story.sender.report(story.now_ns, "Lost", first=sequence + 2, end=sequence + 3, reason="a mistake")
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.FALSE_LOST}
+
+
+def test_what_a_dead_receiver_skipped_before_it_died_is_not_excused() -> None:
+    story = plain()
+    story.kill_receiver(0, 0)
+    story.pass_on(5)
+    del got_by_first(story)[10]
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.UNDETECTED}
+
+
+def test_a_new_session_that_skips_what_it_was_owed_first_is_caught() -> None:
+    story = plain()
+    story.kill_receiver(0, 0)
+    story.pass_on(5)
+    del got(story)[0]
+    assert Fault.UNDETECTED in {one.fault for one in check(story.sessions()).findings}
+
+
+def test_what_was_sent_before_it_was_owed_may_come_all_the_same() -> None:
+    story = plain()
+    story.kill_receiver(0, 3)
+    last = len(story.sender.sends) - 1
+    story.deliver(last, acknowledge=False)
+    story.pass_on(5)
+    verdict = check(story.sessions())
+    assert verdict.clean
+    assert (verdict.unpromised, verdict.never_owed) == (1, 2)
+
+
+def test_a_gap_is_in_order_when_what_is_newer_fills_the_retention() -> None:
+    story = plain()
+    event(story, "receiver", "Gap")[0][-1].at_ns += 10 * MS
+    story.sender.retention = 20 * OCTETS
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.TOO_SOON}
+    story.sender.retention = 3 * OCTETS
+    assert check(story.sessions()).clean
+
+
+@pytest.mark.parametrize("reliability", ["repair", "detect"])
+def test_a_receiver_that_knows_of_the_sender_owes_a_gap_for_everything(reliability: str) -> None:
+    story = plain(reliability)
+    story.kill_receiver(0, 0)
+    sent = [story.send() for _ in range(4)]
+    story.sender.report(story.now_ns, "Lost", first=sent[0], end=sent[-1] + 1, reason="")
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.TAIL}
+
+
+# "detect": late is allowed, when it is said
+
+
+def test_late_without_a_word_is_caught() -> None:
+    story = plain("detect")
+    story.come_late(3)
+    story.pass_on(3)
+    assert check(story.sessions()).late == 3
+    events, index = event(story, "receiver", "Reordered")
+    del events[index]
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.REORDERED, Fault.FALSE_GAP}
+
+
+def test_repair_may_not_deliver_late_even_with_a_word() -> None:
+    story = plain("detect")
+    story.come_late(3)
+    for book in story.senders + story.receivers:
+        book.reliability = "repair"
+    assert Fault.REORDERED in {one.fault for one in check(story.sessions()).findings}
+
+
+# Mistakes made live: two real links, and a receiver that the application must not trust
+
+
+class Untrue:
+    """Passes a receiver's messages on, and makes one mistake every so often."""
+
+    def __init__(self, mistake: str) -> None:
+        self.mistake = mistake
+        self.held: list[twinlink.Message] = []
+
+    def pass_on(self, message: twinlink.Message) -> list[twinlink.Message]:
+        if message.sequence % 50 != 49:
+            held, self.held = self.held, []
+            return [message, *held]
+        if self.mistake == "drops":
+            return []
+        if self.mistake == "repeats":
+            return [message, message]
+        if self.mistake == "swaps":
+            self.held = [message]
+            return []
+        message.payload = bytes(message.payload)[:-1] + b"?"
+        return [message]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "fault"),
+    [
+        ("none", None), ("drops", Fault.UNDETECTED), ("repeats", Fault.DUPLICATE), ("swaps", Fault.REORDERED),
+        ("spoils", Fault.CORRUPT),
+    ],
+)  # fmt: skip
+def test_a_broken_shim_over_real_links_is_caught(tmp_path: Path, mistake: str, fault: Fault | None) -> None:
+    endpoint = base.free_endpoint()
+    paths = [tmp_path / "rw.ledger", tmp_path / "dt.ledger"]
+    sent, received = (Writer(path) for path in paths)
+    with (
+        twinlink.open("memory", listen=endpoint, node="dt") as dt,
+        twinlink.open("memory", connect=endpoint, node="rw") as rw,
+    ):
+        sent.open(rw.epoch, node="rw", role="connect")
+        received.open(dt.epoch, node="dt", role="listen")
+        sent.flow(FLOW, "sends")
+        received.flow(FLOW, "receives")
+        rw.wait_ready(base.patience(5))
+        receiver, sender = dt.receiver(FLOW), rw.sender(FLOW)
+        shim = Untrue(mistake)
+        for number in range(200):
+            payload = f"message {number}".encode()
+            sent.begin(FLOW, len(payload), digest(payload))
+            sent.sent(FLOW, sender.send(payload), len(payload), digest(payload))
+        for message in base.receive_all(receiver, 200):
+            for passed in [message] if mistake == "none" else shim.pass_on(message):
+                hashed = digest(passed.payload)
+                received.got(FLOW, passed.epoch, passed.sequence, passed.sent_ns, len(passed.payload), hashed)
+    sent.closed()
+    received.closed()
+    sessions = [session for path in paths if (session := read(path)) is not None]
+    faults = {finding.fault for finding in check(sessions).findings}
+    assert faults == set() if fault is None else fault in faults
