@@ -31,8 +31,9 @@ BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and 
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.4  # then this long for the thread that leads
-MAX_AGE_S = 1e6
 STOP_S = 0.1  # and this long for a send that is being made: a transport may hold it while a peer is stalled
+EXIT_S = 2.0  # at the end of the process, what is being given back in the background gets this long
+MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
 
@@ -362,6 +363,11 @@ class Link:
 def _close_all() -> None:
     for link in list(_open_links):
         link.close()
+    # A thread of ours that is still in a driver when the interpreter ends would abort the process.
+    deadline = time.monotonic() + EXIT_S
+    for thread in threading.enumerate():
+        if thread.name.startswith("twinlink-"):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _check_callable(name: str, value: object) -> None:
