@@ -6,16 +6,15 @@ from itertools import islice
 from typing import Any, Literal
 
 from .delays import delays
+from .doubt import Doubt
 from .message import Ack
 from .ranges import RangeSet
+from .window import Window
 from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
 KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
-MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
-SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
-SLACK_MESSAGES = 64
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 MAX_HISTORIES = 4  # peers whose delays are shown, the gone among them
 SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
@@ -61,7 +60,6 @@ class Outgoing:
         overflow: Overflow = "block",
     ) -> None:
         self.flow = flow
-        self.window = window
         self.retention = retention
         self.repair = repair
         self.overflow = overflow
@@ -71,7 +69,6 @@ class Outgoing:
         self.acknowledged = 0
         self.repaired = 0
         self.conflated = 0
-        self.in_flight_octets = 0
         self.kept_octets = 0
         self.backlog = False
         self.lost = RangeSet()
@@ -88,10 +85,10 @@ class Outgoing:
         self.sent_again: set[int] = set()
         self._oldest: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
-        self._in_flight: deque[tuple[int, int]] = deque()  # sequence, size
-        self._consumed: dict[int, int] = {}  # peer epoch -> every sequence below is done with there
+        self._window = Window(window)
+        self._consumed = self._window.consumed
         self._up: frozenset[int] = frozenset()  # its keys
-        self._in_doubt: dict[int, RangeSet] = {}  # peer epoch -> evicted, but handed over: it may have them
+        self._doubt = Doubt()
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
@@ -169,8 +166,7 @@ class Outgoing:
         if why is Why.CONFLATED:
             self.conflated += 1
         elif why is Why.EVICTED and sequence < self.unsent:
-            for epoch in waiting:
-                self._in_doubt.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+            self._doubt.add(waiting, sequence)
             return  # it is announced as gone when somebody misses it
         else:
             self._lose(sequence, sequence + 1, REASONS[why])
@@ -190,16 +186,11 @@ class Outgoing:
 
     def _may_go(self, size: int) -> bool:
         """Whether the limits allow a payload of ``size`` octets to be handed over; a single one always may."""
-        under_way, octets, count = self._transit_octets, self.in_flight_octets, len(self._in_flight)
-        return (
-            (under_way + size <= self.transit_limit or not under_way)
-            and (octets + size <= self.window or octets <= SLACK_OCTETS)
-            and (count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES)
-        )
+        under_way = self._transit_octets
+        return (under_way + size <= self.transit_limit or not under_way) and self._window.has_room(size)
 
     def _handed_over(self, sequence: int, size: int) -> None:
-        self._in_flight.append((sequence, size))
-        self.in_flight_octets += size
+        self._window.add(sequence, size)
         self._transit[sequence] = size
         self._transit_octets += size
 
@@ -323,7 +314,10 @@ class Outgoing:
                 self._acknowledged_by(epoch, sequence, entry)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
-        self._resolve(epoch, known, missing)
+        lost, there = self._doubt.answer(epoch, known, missing)
+        for first, end in lost:
+            self._lose(first, end, REASONS[Why.EVICTED])
+        self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
             low, high = first, min(end, self.unsent)
             for sequence in self._kept_between(low, high):
@@ -336,27 +330,6 @@ class Outgoing:
         if known >= self._returned.get(epoch, 0):
             self._returned.pop(epoch, None)
         return acks
-
-    def _resolve(self, epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> None:
-        """A peer says which of the messages that were in doubt it has."""
-        doubt = self._in_doubt.get(epoch)
-        if doubt is None:
-            return
-        for first, end in missing:
-            for lost in doubt.take(first, end):
-                self._lose_in_doubt(*lost)
-        for first, end in doubt.take(0, known):
-            self.acknowledged += sum(not self._doubtful(sequence) for sequence in range(first, end))
-        if not doubt:
-            del self._in_doubt[epoch]
-
-    def _doubtful(self, sequence: int) -> bool:
-        return sequence in self.lost or any(sequence in doubt for doubt in self._in_doubt.values())
-
-    def _lose_in_doubt(self, first: int, end: int) -> None:
-        for doubt in self._in_doubt.values():
-            doubt.take(first, end)
-        self._lose(first, end, REASONS[Why.EVICTED])
 
     def _will_not_come(self, first: int, end: int) -> None:
         if first < end:
@@ -375,17 +348,10 @@ class Outgoing:
         known = self._consumed.get(epoch)
         if known is not None and known < consumed <= self.next:
             self._consumed[epoch] = consumed
-            self._free_window()
+            self._window.free()
         elif len(self._up) < 2:
             return False
         return bool(self.awaited) and not self._repairing and self._skipped()
-
-    def _free_window(self) -> None:
-        """Take out of flight what every peer is done with."""
-        (done,) = self._consumed.values() if len(self._consumed) == 1 else (min(self._consumed.values()),)
-        in_flight = self._in_flight
-        while in_flight and in_flight[0][0] < done:
-            self.in_flight_octets -= in_flight.popleft()[1]
 
     def _skipped(self) -> bool:
         """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
@@ -411,7 +377,7 @@ class Outgoing:
         if repairs and self.repair:
             self._repairing.add(epoch)
         self._peers_changed()
-        self._free_window()
+        self._window.free()
         if returns:
             self._returned[epoch] = self.unsent
             self._unannounced.setdefault(Why.EVICTED, RangeSet())  # asks what is missing
@@ -441,7 +407,7 @@ class Outgoing:
             if not self.awaited[sequence][1] & self._up:
                 self._transit_octets -= self._transit.pop(sequence)
         if self._consumed:
-            self._free_window()
+            self._window.free()
 
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what only it owed is lost."""
@@ -462,17 +428,16 @@ class Outgoing:
                 self.acknowledged += 1
             else:
                 self._lose(sequence, sequence + 1, reason)
-        for first, end in self._in_doubt.pop(epoch, ()):
-            self._lose_in_doubt(first, end)
+        for first, end in self._doubt.forget(epoch):
+            self._lose(first, end, REASONS[Why.EVICTED])
         if self._consumed:
-            self._free_window()
+            self._window.free()
         elif not self._owing:
-            self._in_flight.clear()
+            self._window.clear()
             self._unannounced.clear()
             self._again.clear()
             self.sent_again.clear()
             self.unsent = self.next
-            self.in_flight_octets = 0
             self.backlog = False
 
     def shortest_round_trip_ns(self) -> int:
@@ -483,9 +448,9 @@ class Outgoing:
         return max(recent, default=0)
 
     @property
-    def absent(self) -> frozenset[int]:
-        """Peers that fell silent and for whom messages are kept."""
-        return frozenset(self._absent)
+    def in_flight_octets(self) -> int:
+        """With peers, and not consumed by their applications."""
+        return self._window.octets
 
     def _peers_changed(self) -> None:
         self._up = frozenset(self._consumed)
@@ -504,17 +469,9 @@ class Outgoing:
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
         ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
-        for doubt in self._in_doubt.values():
-            for first, end in doubt:
-                ranges.add(first, end)
+        for first, end in self._doubt.all():
+            ranges.add(first, end)
         return ranges
-
-    def _count_in_doubt(self) -> int:
-        ranges = RangeSet()
-        for doubt in self._in_doubt.values():
-            for first, end in doubt:
-                ranges.add(first, end)
-        return ranges.count()
 
     def stuck(self) -> bool:
         """Whether what holds this flow up is still the same as when this was last asked.
@@ -522,8 +479,8 @@ class Outgoing:
         Then a message, its ack or an ask may be lost: the peers should be asked what they miss.
         """
         oldest = next(iter(self._transit), None)
-        if oldest is None and self.unsent < self.next and self._in_flight:
-            oldest = self._in_flight[0][0]
+        if oldest is None and self.unsent < self.next:
+            oldest = self._window.oldest
         if oldest is None and self._returned:
             oldest = -1
         before, self._oldest = self._oldest, oldest
@@ -543,11 +500,11 @@ class Outgoing:
             "sent": self.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self.awaited) + self._count_in_doubt(),
+            "outstanding": len(self.awaited) + self._doubt.all().count(),
             "lost": self.lost.count(),
             "conflated": self.conflated,
             "repaired": self.repaired,
             "kept_octets": self.kept_octets,
-            "in_flight_octets": self.in_flight_octets,
+            "in_flight_octets": self._window.octets,
             "peers": {f"{epoch:016x}": delays(list(acks)) for epoch, acks in self.acks.items()},
         }

@@ -18,13 +18,13 @@ from .errors import LinkClosed
 from .events import Event
 from .incoming import Incoming, Stream
 from .message import Ack, Message
-from .outgoing import MAX_IN_FLIGHT
 from .repair import Repair
 from .sender import Sender
 from .sequence import Arrival
 from .sync import State
 from .transports import Transport
 from .transports.base import Frame
+from .window import MAX_IN_FLIGHT
 from .wire import (
     ACK_ONE,
     ACK_ONE_LENGTH,

@@ -5,8 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from twinlink.outgoing import KEEPING_OCTETS, MAX_IN_FLIGHT, SLACK_OCTETS, Outgoing, Overflow
+from twinlink.outgoing import KEEPING_OCTETS, Outgoing, Overflow
 from twinlink.ranges import RangeSet
+from twinlink.window import MAX_IN_FLIGHT, SLACK_OCTETS
 from twinlink.wire import REFUSED, Kind, Why, frame
 
 WINDOW = 300_000
