@@ -1,5 +1,6 @@
 """A sweep without the command around it: what is measured, with what is known to be wrong put in."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -50,3 +51,14 @@ def measure(
 def table(folder: Path, cell: dict[str, Any], side: str) -> records.Table:
     """Of a cell; ``side`` is ``sent`` or ``received``."""
     return records.read(folder / "records" / f"{cell['id']}.{side}.csv.gz")
+
+
+def children(pid: int) -> list[str]:
+    """The command lines of a process's children, running or ended and not waited for; a bare machine has no ps."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == pid:
+                found.append(stat.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found

@@ -1,7 +1,6 @@
 """`twinlink sweep` as a user starts it: short, real sweeps on loopback."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import SCALE, Run
+from tests.measure.sweeping import children
 from twinlink.measure import records, results
 
 SUBJECTS = ("zeromq", "zenoh", "mqtt-qos0", "raw-tcp", "raw-zeromq")  # the others: test_sweep_subjects.py
@@ -197,5 +197,4 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path
         assert cell["status"] == "interrupted"
         assert sum(entry["sent"] for entry in cell["rounds"]) == len(sent) == len(received) > 0
     assert (folder / "report.html").exists()
-    listed = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
-    assert not [line for line in listed.splitlines() if line.split()[0] == str(run.process.pid)]
+    assert children(run.process.pid) == []

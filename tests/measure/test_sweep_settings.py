@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import PATIENCE_S, SCALE, Run
-from tests.measure.sweeping import measure, table
+from tests.measure.sweeping import children, measure, table
 from twinlink.measure.cells import Plan
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.setting import SettingError, free_ports
@@ -115,8 +114,7 @@ def test_the_other_side_may_be_where_a_pong_runs(pong: tuple[Run, str], tmp_path
         assert cell["status"] == "done", cell["reason"]
         assert table(folder, cell, "sent")["acknowledged"].all()
         assert len(table(folder, cell, "received")) == 4
-    listed = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True).stdout
-    assert not [line for line in listed.splitlines() if line.split()[0] == str(pong[0].process.pid)]
+    assert children(pong[0].process.pid) == []
 
 
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(pong: tuple[Run, str], tmp_path: Path) -> None:
