@@ -56,7 +56,7 @@ class PeerTimeout(TwinlinkError, TimeoutError):
 
 
 class SendTimeout(TwinlinkError, TimeoutError):
-    """The send window stayed full for the given time: a peer takes nothing.  Nothing was sent."""
+    """The flow stayed full for the given time: a peer takes nothing, or less than is sent.  Nothing was sent."""
 
 
 class AckTimeout(TwinlinkError, TimeoutError):

@@ -10,7 +10,7 @@ from .reassembly import Reassembly
 from .sequence import SequenceTracker
 from .sync import Sync
 
-ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (outgoing.py)
+ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (window.py)
 ANNOUNCE_MESSAGES = 32
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 

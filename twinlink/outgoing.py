@@ -10,7 +10,7 @@ from .doubt import Doubt
 from .message import Ack
 from .ranges import RangeSet
 from .window import Window
-from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Why
+from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Kind, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
@@ -45,7 +45,6 @@ class Outgoing:
         unsent: the first number that has not been handed to the transport.
         transit_limit: the ``transit`` of now.
         backlog: whether something waits to be handed over, or is being handed over out of the backlog.
-        sent_again: asked for, handed over again, and not acknowledged yet.
         losses: lost since they were last reported, by reason.
     """
 
@@ -76,22 +75,20 @@ class Outgoing:
         self.losses: dict[str, RangeSet] = {}
         self.acks: dict[int, deque[Ack]] = {}  # the latest of each peer
         self.awaited: dict[int, Entry] = {}  # by ascending sequence
-        self.transit_limit = (
-            0 if overflow == "latest" else transit
-        )  # a state under way is soon an old one: one at a time
+        self.transit_limit = 0 if overflow == "latest" else transit  # of states one at a time: the next is newer
         self._transit: dict[int, int] = {}  # sequence -> octets: handed over, owed by somebody who is up
         self._transit_octets = 0
         self._again: dict[int, int] = {}  # asked for, in order -> by whom
-        self.sent_again: set[int] = set()
+        self._sent_again: set[int] = set()  # and not acknowledged yet
         self._oldest: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
         self._window = Window(window)
         self._consumed = self._window.consumed
         self._up: frozenset[int] = frozenset()  # its keys
-        self._doubt = Doubt()
+        self._repairing: set[int] = set()  # of them: those that ask for what they miss
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
-        self._repairing: set[int] = set()  # of them: those that ask for what they miss
+        self._doubt = Doubt()
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
         self._owing: frozenset[int] = frozenset()  # up and absent
 
@@ -180,7 +177,7 @@ class Outgoing:
         if sequence in self._transit:
             self._transit_octets -= self._transit.pop(sequence)
         self._again.pop(sequence, None)
-        self.sent_again.discard(sequence)
+        self._sent_again.discard(sequence)
 
     # Handing over
 
@@ -194,11 +191,11 @@ class Outgoing:
         self._transit[sequence] = size
         self._transit_octets += size
 
-    def take(self) -> tuple[Why | None, Any] | None:
+    def take(self) -> tuple[Kind, Any] | None:
         """What to hand to the transport next out of the backlog; None: nothing, or nothing may go now.
 
-        ``(why, ranges)`` to announce as gone, ``(None, frame)`` to send; a frame whose number is below ``unsent``
-        was sent before.  To be called again when it has been handed over: until then the backlog is not empty.
+        ``(GONE, (why, ranges))`` to announce; ``(DATA, frame)`` to send; ``(AGAIN, frame)``: the same as it was sent
+        before.  To be called again when it has been handed over: until then the backlog is not empty.
         """
         if not self._up:
             return None
@@ -208,7 +205,7 @@ class Outgoing:
                 gone.drop_first_range()
             if not gone:
                 del self._unannounced[why]
-            return why, ranges
+            return Kind.GONE, (why, ranges)
         while self._again:
             sequence = next(iter(self._again))
             _, waiting, frame = self.awaited[sequence]
@@ -222,8 +219,8 @@ class Outgoing:
                 self._transit[sequence] = size
                 self._transit_octets += size
             del self._again[sequence]
-            self.sent_again.add(sequence)
-            return None, frame
+            self._sent_again.add(sequence)
+            return Kind.AGAIN, frame
         unsent = self._first_unsent()
         if unsent is None:
             self.backlog = False
@@ -234,7 +231,7 @@ class Outgoing:
             return None
         self.unsent = unsent + 1
         self._handed_over(unsent, size)
-        return None, frame
+        return Kind.DATA, frame
 
     # What comes back
 
@@ -280,10 +277,10 @@ class Outgoing:
         self.kept_octets -= size + KEEPING_OCTETS
         self._transit_octets -= self._transit.pop(sequence, 0)
         self.acknowledged += 1
-        if self.sent_again or self._again:
+        if self._sent_again or self._again:
             self._again.pop(sequence, None)
-            if sequence in self.sent_again:
-                self.sent_again.remove(sequence)
+            if sequence in self._sent_again:
+                self._sent_again.remove(sequence)
                 self.repaired += 1
 
     def _after_all(self, sequence: int) -> None:
@@ -340,32 +337,29 @@ class Outgoing:
             return [sequence for sequence in self.awaited if low <= sequence < high]
         return [sequence for sequence in range(low, high) if sequence in self.awaited]
 
-    def consume(self, epoch: int, consumed: int) -> bool:
-        """Peer ``epoch`` is done with every sequence below ``consumed``; says whether messages turned out lost.
+    def consume(self, epoch: int, consumed: int) -> None:
+        """Peer ``epoch`` is done with every sequence below ``consumed``.
 
-        They do when a peer that does not ask for them went past them without an ack.
+        What it went past without an ack is lost, where it cannot ask for it.
         """
         known = self._consumed.get(epoch)
         if known is not None and known < consumed <= self.next:
             self._consumed[epoch] = consumed
             self._window.free()
         elif len(self._up) < 2:
-            return False
-        return bool(self.awaited) and not self._repairing and self._skipped()
+            return
+        if self.awaited and not self._repairing:
+            self._lose_skipped()
 
-    def _skipped(self) -> bool:
+    def _lose_skipped(self) -> None:
         """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
-        found = False
         awaited, consumed = self.awaited, self._consumed
         while awaited:
             sequence = next(iter(awaited))
-            for epoch in awaited[sequence][1]:
-                if consumed.get(epoch, 0) <= sequence:
-                    return found
+            if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
+                return
             self._settle(sequence)
             self._lose(sequence, sequence + 1, "the peer went past it without acknowledging it")
-            found = True
-        return found
 
     # Peers
 
@@ -436,7 +430,7 @@ class Outgoing:
             self._window.clear()
             self._unannounced.clear()
             self._again.clear()
-            self.sent_again.clear()
+            self._sent_again.clear()
             self.unsent = self.next
             self.backlog = False
 

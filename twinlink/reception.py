@@ -54,12 +54,8 @@ from .wire import (
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 MESSAGE_OCTETS = 1024
 
-_monotonic_ns, _time_ns, _unpack_header, _pack_ack_one = (
-    time.monotonic_ns,
-    time.time_ns,
-    HEADER.unpack_from,
-    ACK_ONE.pack,
-)
+_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+_unpack_header, _pack_ack_one = HEADER.unpack_from, ACK_ONE.pack
 
 logger = logging.getLogger("twinlink")
 

@@ -38,9 +38,8 @@ class Repair:
             raise Malformed("sequence")
         if sequence >= tracker.next:
             if (found := self._expect(stream, sequence)) is not None:
-                self._ask(
-                    ack_topic, stream, [found], stream.tracker.next if stream.pending is None else stream.pending.due
-                )
+                due = stream.pending.due if stream.pending else found[0]
+                self._ask(ack_topic, stream, [found], due)
             self._expect(stream, sequence + 1)
         pending = stream.pending
         if pending is None or not pending.hold(message):

@@ -220,10 +220,10 @@ class Sender:
                 taken = core.take()
             if taken is None:
                 return
-            why, what = taken
-            if why is not None:
-                self._announce(why, what)
-            elif HEADER.unpack_from(what)[3] in core.sent_again:
+            kind, what = taken
+            if kind is Kind.GONE:
+                self._announce(*what)
+            elif kind is Kind.AGAIN:
                 _, size, epoch, sequence, sent_ns = HEADER.unpack_from(what)
                 again = HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns)
                 self._transport.send(self._topic, again + memoryview(what)[HEADER_OCTETS:])

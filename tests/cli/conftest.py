@@ -1,26 +1,6 @@
 import socket
-from collections.abc import Iterator
 
 import pytest
-
-from tests.cli.running import Run, Start
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts the command with these arguments; what still runs at the end is killed."""
-    runs: list[Run] = []
-
-    def _start(*arguments: str, **kwargs: object) -> Run:
-        run = Run(list(arguments), **kwargs)
-        runs.append(run)
-        return run
-
-    yield _start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.code()
 
 
 @pytest.fixture

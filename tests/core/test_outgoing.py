@@ -33,8 +33,8 @@ def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
     """All of the backlog that may go now: numbers of messages, announcements of what is gone."""
     out: list[int | tuple[Why, list[tuple[int, int]]]] = []
     while (one := core.take()) is not None:
-        why, what = one
-        out.append(int.from_bytes(what[16:24]) if why is None else (why, what))
+        kind, what = one
+        out.append(what if kind is Kind.GONE else int.from_bytes(what[16:24]))
     return out
 
 
@@ -90,9 +90,9 @@ class Sending(RuleBasedStateMachine):
 
     @rule()
     def hand_over(self) -> None:
-        for one in taken(self.core):
-            if isinstance(one, int) and one not in self.core.sent_again:
-                self.handed_over.append(one)
+        while (one := self.core.take()) is not None:
+            if one[0] is Kind.DATA:
+                self.handed_over.append(int.from_bytes(one[1][16:24]))
 
     @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())
@@ -381,7 +381,7 @@ def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: li
     acknowledge(core, 1, [0])
     seen = []
     while (one := core.take()) is not None:
-        if one[0] is None:
+        if one[0] is Kind.DATA:
             seen.append(int.from_bytes(one[1][16:24]))
             acknowledge(core, 1, seen[-1:])
     assert seen == left

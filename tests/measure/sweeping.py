@@ -53,12 +53,17 @@ def table(folder: Path, cell: dict[str, Any], side: str) -> records.Table:
     return records.read(folder / "records" / f"{cell['id']}.{side}.csv.gz")
 
 
-def children(pid: int) -> list[str]:
-    """The command lines of a process's children, running or ended and not waited for; a bare machine has no ps."""
-    found = []
+def processes() -> dict[int, int]:
+    """Of every process that runs: its number and its parent's; a bare machine has no ps."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            if parent == pid:
-                found.append(stat.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode())
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                found[int(stat.parent.name)] = int(parent)
     return found
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that run."""
+    return [child for child, parent in processes().items() if parent == pid]

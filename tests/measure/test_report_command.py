@@ -2,35 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import Run, Start
+from tests.cli.running import Start
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
 from twinlink.measure import compare, results
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq"), "payloads": (100, 1024), "rounds": 3}
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts the command with these arguments; what still runs at the end is killed."""
-    runs: list[Run] = []
-
-    def _start(*arguments: str, **kwargs: Any) -> Run:
-        run = Run(list(arguments), **kwargs)
-        runs.append(run)
-        return run
-
-    yield _start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.code()
 
 
 def test_makes_everything_again(start: Start, tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 import gzip
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.cli.running import Run, Start
+from tests.cli.running import Start
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
 from twinlink.measure import records, results
@@ -195,23 +194,6 @@ def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
         results.load(tmp_path / "nowhere")
     with pytest.raises(ConfigurationError, match=r"holds no run\.json"):
         results.load(tmp_path / "records")
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts the command with these arguments; what still runs at the end is killed."""
-    runs: list[Run] = []
-
-    def _start(*arguments: str, **kwargs: Any) -> Run:
-        run = Run(list(arguments), **kwargs)
-        runs.append(run)
-        return run
-
-    yield _start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.code()
 
 
 def test_a_sweep_made_again_is_the_sweep(start: Start, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import start  # noqa: F401 (a fixture)
 from twinlink.mgen import log
 from twinlink.mgen.log import Log, Received
 from twinlink.testing.base import free_endpoint, patience, wait_until

@@ -32,6 +32,22 @@ REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    _add_what(parser)
+    _add_where(parser)
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the order in which things are measured")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go; sweep-DATE-TIME if not given")
+    parser.add_argument(
+        "--require",
+        action="append",
+        type=_requirement,
+        metavar="NAME=MOST",
+        help=f"exit code 1 where a cell of twinlink has more: {', '.join(REQUIREMENTS)}; may be given several times",
+    )
+    parser.add_argument("--json", action="store_true", help="results.json on stdout")
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    """What is measured, and how often."""
     parser.add_argument(
         "--transports", type=_names, default="zeromq,zenoh", metavar="NAME[,NAME]", help="twinlink's, to be measured"
     )
@@ -87,6 +103,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="twinlink",
         help="mgen: real mgen processes send and receive, in an open loop; a bridge carries their messages",
     )
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    """Where the two sides stand, and with which options they are opened."""
     parser.add_argument(
         "--setting", choices=SETTINGS, help="where the two sides stand; netns where root allows it, else loopback"
     )
@@ -111,16 +131,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for an answer, and for the peer"
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the order in which things are measured")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go; sweep-DATE-TIME if not given")
-    parser.add_argument(
-        "--require",
-        action="append",
-        type=_requirement,
-        metavar="NAME=MOST",
-        help=f"exit code 1 where a cell of twinlink has more: {', '.join(REQUIREMENTS)}; may be given several times",
-    )
-    parser.add_argument("--json", action="store_true", help="results.json on stdout")
 
 
 def run(given: argparse.Namespace) -> int:
