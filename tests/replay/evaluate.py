@@ -83,6 +83,9 @@ def interferers(n_prbs: int, n_records: int) -> dict[str, tuple[Interferer, ...]
         "third of band 6 dB": one(at(0.3), at(0.63), 6),
         "third of band 20 dB": one(at(0.3), at(0.63), 20),
         "whole time 8 dB": (Interferer(0, n_records, at(0.3), at(0.5), 8),),
+        "QPSK 10 dB, on the grid": one(at(0.6), at(0.6) + 8, 10, "qpsk"),
+        "16QAM 15 dB, on the grid": one(at(0.6), at(0.6) + 8, 15, "qam16"),
+        "sweep 10 dB, third of band": one(at(0.3), at(0.63), 10, "constant"),
         "300 ms bursts": tuple(Interferer(k, k + 30, at(0.4), at(0.4) + 6, 12) for k in (100, 200, 300, 400)),
     }
 

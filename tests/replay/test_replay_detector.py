@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from twinlink_replay.detector import Detector
+from twinlink_replay.detector import BLOCK, Detector
 from twinlink_replay.power import prb_features, subcarrier_power
 
 from tests.replay.evaluate import detect, scores
@@ -47,12 +47,39 @@ def test_a_ue_that_never_leaves_is_not_interference(seed: int) -> None:
     assert found.prompt.mean() < 0.005
 
 
+@pytest.mark.parametrize("kind", ["qpsk", "qam16", "constant"])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_an_interferer_that_looks_like_a_ue_is_known_by_its_level(kind: str, seed: int) -> None:
+    heard = hear(Scene(coherence=5, interferers=(Interferer(150, 450, 60, 68, 12, kind),)), seed)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.9
+    assert score.recall_uncovered >= 0.9
+
+
 def test_an_interferer_that_looks_like_a_ue_is_known_by_staying() -> None:
     scene = Scene(n_ues=3, dwell=8, pause=5, flat=True, interferers=(Interferer(150, 450, 60, 68, 12, "qpsk"),))
     heard = hear(scene, 3)
     score = scores(heard, detect(heard).settled)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
+
+
+def test_where_ues_do_not_fade_it_is_known_by_staying_longer() -> None:
+    scene = Scene(n_ues=3, dwell=8, pause=5, flat=True, coherence=1e9)
+    heard = hear(replace(scene, interferers=(Interferer(100, 500, 60, 68, 12, "qpsk"),)), 3)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.9
+    assert score.recall >= 0.8
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_lone_ue_that_stays_put_and_fades_is_not_interference(seed: int) -> None:
+    heard = hear(Scene(n_ues=3, dwell=8, pause=5, coherence=5), seed)
+    lone = hear(Scene(n_ues=1, static=True, coherence=5, widths=(0.1, 0.1)), seed + 10)
+    samples, where = heard.samples.copy(), lone.ue[0]
+    bins = np.repeat(where, 12)
+    samples[:, bins] = lone.samples[:, bins]
+    assert detect(replace(heard, samples=samples)).settled[:, where].mean() < 0.02
 
 
 def test_a_structured_interferer_does_not_make_gaussian_ues_look_structured() -> None:
@@ -108,7 +135,7 @@ def test_settled_answers_come_in_order_once_and_in_time() -> None:
         for answer in detector.settled():
             assert answer.first == settled
             settled += len(answer.interfered)
-        assert count - settled < 20 + 96
+        assert count - settled < 20 + BLOCK
     for answer in detector.finish():
         settled += len(answer.interfered)
     assert settled == 500

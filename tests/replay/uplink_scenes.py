@@ -11,7 +11,8 @@ class Interferer:
     """One appearance over PRBs ``first`` to ``end`` - 1 and records ``start`` to ``stop`` - 1.
 
     kind: ``noise`` (Gaussian), ``tone`` (one subcarrier a PRB), ``drift`` (a tone that wanders within its PRBs),
-    ``fading`` (Gaussian with a slow, shallow envelope), ``qpsk`` (on the carrier's grid, constant).
+    ``fading`` (Gaussian with a slow, shallow envelope); on the carrier's grid, at a constant level: ``qpsk``, ``qam16``
+    and ``constant`` (one amplitude on all subcarriers, as of a fast sweep).
     """
 
     start: int
@@ -145,8 +146,10 @@ def interference(rng: np.random.Generator, one: Interferer) -> NDArray[np.comple
         phase = np.exp(2j * np.pi * rng.random((n, prbs)))
         np.put_along_axis(grid, place[..., None], (np.sqrt(12) * phase)[..., None], axis=2)
         return grid.reshape(n, -1)
-    if one.kind == "qpsk":
-        return symbols(rng, 2, n * prbs * 12).reshape(n, -1)
+    if one.kind in ("qpsk", "qam16"):
+        return symbols(rng, 2 if one.kind == "qpsk" else 4, n * prbs * 12).reshape(n, -1)
+    if one.kind == "constant":
+        return np.asarray(np.exp(2j * np.pi * (0.05 * np.arange(prbs * 12) ** 2 + rng.random((n, 1)))))
     noise = complex_normal(rng, n, prbs * 12)
     if one.kind == "fading":
         swing_db = 2 * np.sin(2 * np.pi * (np.arange(n) / 90 + rng.random()))

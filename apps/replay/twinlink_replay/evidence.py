@@ -36,7 +36,6 @@ SHAPE = 8.0  # of the gamma distribution of free PRBs' power; 12 in theory, less
 LOW = 2.3  # up to this log power (10 dB) ...
 LOW_PENALTY = 0.2  # ... a UE alone is a little less likely, since uplink power control aims higher
 MOST = 4.0  # nats that the roughness of one record may say
-ELEVATED = 2.2  # times the floor; noise alone exceeds it once in 3000 PRBs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,6 @@ class Evidence:
         weight: how many standard errors that average is worth: ``1 / variance``.
         free: log-likelihood that nobody transmits.
         ue: that a UE does.
-        ue_plain: the same from power alone.
         present: that an interferer does, alone or below a UE, from power alone.
         structure: what roughness says for a UE against noise (part of ``ue``).
     """
@@ -61,7 +59,6 @@ class Evidence:
     weight: Array
     free: Array
     ue: Array
-    ue_plain: Array
     present: Array
     structure: Array
 
@@ -81,7 +78,7 @@ def weigh(features: PrbFeatures, floor: float) -> Evidence:
     free = np.where(power > 1, SHAPE * (log_power - power + 1), 0) + 0.2
     plain = LEVELS + log_sigmoid((log_power - WEAKEST_UE) / EDGE) - LOW_PENALTY * ((log_power < LOW) & ~shadowed)
     present = LEVELS + log_sigmoid((log_power - WEAKEST_INTERFERER) / EDGE)
-    arrays = (power, log_power, rough, weight, free, plain + structure, plain, present, structure)
+    arrays = (power, log_power, rough, weight, free, plain + structure, present, structure)
     return Evidence(*(array.astype(np.float32, copy=False) for array in arrays))
 
 
