@@ -51,6 +51,19 @@ class Keeper:
     def _has_to_stop(self) -> bool:
         return self._stopping or time.monotonic() >= self._next_hello_at
 
+    def _has_to_look(self) -> bool:
+        return self._work.is_set() or self._has_to_stop()
+
+    def _hand_over(self) -> None:
+        """The backlog, that of flows of high priority first, and again when there may be more of it."""
+        senders = list(self._company.senders.values())
+        urgent = [sender for sender in senders if sender.priority == "high"]
+        for sender in urgent:
+            sender.hand_over(self._has_to_stop)
+        for sender in senders:
+            if sender.priority == "normal":
+                sender.hand_over(self._has_to_look if urgent else self._has_to_stop)
+
     def _run(self) -> None:
         company = self._company
         while not self._stopping:
@@ -60,8 +73,7 @@ class Keeper:
                     company.say(Kind.HELLO)
                     self._look_after()
                 self._work.clear()
-                for sender in list(company.senders.values()):
-                    sender.hand_over(self._has_to_stop)
+                self._hand_over()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the keeper of a link was interrupted; it goes on")
                 time.sleep(SEARCH_NS / 1e9)
