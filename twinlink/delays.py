@@ -1,13 +1,45 @@
-"""Delays out of acks, for people: what ``stats()`` shows of each peer."""
+"""Delays out of the latest acks of each peer, for people."""
 
+from collections import deque
+from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
 from .message import Ack
 from .offset import clock_offset
 
+MAX_PEERS = 4  # whose delays are kept, the gone among them
+SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
+RECENT = 64
 
-def delays(acks: list[Ack]) -> dict[str, Any]:
-    """Percentiles of round-trip time and one-way delay, and the clock offset, in ns; None where there are no acks."""
+
+class Delays:
+    """Feed it acks."""
+
+    def __init__(self) -> None:
+        self._acks: dict[int, deque[Ack]] = {}
+
+    def join(self, epoch: int, staying: Collection[int]) -> None:
+        """A peer came; when there are too many, one that is not ``staying`` makes way."""
+        if len(self._acks) >= MAX_PEERS:
+            self._acks.pop(next((old for old in self._acks if old not in staying), epoch), None)
+        self._acks.setdefault(epoch, deque(maxlen=SAMPLES))
+
+    def add(self, epoch: int, acks: list[Ack]) -> None:
+        """The peer must have joined."""
+        self._acks[epoch].extend(acks)
+
+    def shortest_round_trip_ns(self, epochs: Collection[int]) -> int:
+        """The longest of these peers' shortest recent round trips; 0 without any."""
+        recent = [islice(reversed(acks), RECENT) for epoch, acks in self._acks.items() if epoch in epochs]
+        return max((min((ack.rtt_ns for ack in acks), default=0) for acks in recent), default=0)
+
+    def stats(self) -> dict[str, Any]:
+        """By peer: percentiles of round-trip time and one-way delay, and the clock offset, in ns; None without acks."""
+        return {f"{epoch:016x}": _stats(list(acks)) for epoch, acks in self._acks.items()}
+
+
+def _stats(acks: list[Ack]) -> dict[str, Any]:
     estimate = clock_offset(acks)
     if estimate is None:
         return {"rtt_ns": None, "one_way_ns": None, "clock_offset_ns": None}

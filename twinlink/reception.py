@@ -53,9 +53,10 @@ from .wire import (
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 MESSAGE_OCTETS = 1024
+ACK_ONE_OCTETS = ACK_ONE.size
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
-_unpack_header, _pack_ack_one = HEADER.unpack_from, ACK_ONE.pack
+_unpack_header, _pack_ack_one, _unpack_ack_one = HEADER.unpack_from, ACK_ONE.pack, ACK_ONE.unpack
 
 logger = logging.getLogger("twinlink")
 
@@ -236,9 +237,10 @@ class Reception:
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()
-        if len(frame) == ACK_ONE.size:
-            _, _, _, _, _, acked_epoch, consumed, *record = ACK_ONE.unpack(frame)
-            records: list[Sequence[int]] = [record]
+        records: Sequence[Sequence[int]]
+        if len(frame) == ACK_ONE_OCTETS:
+            _, _, _, _, _, acked_epoch, consumed, sequence, t1_ns, t2_ns = _unpack_ack_one(frame)
+            records = ((sequence, t1_ns, t2_ns),)
         else:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
@@ -246,19 +248,19 @@ class Reception:
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
-        self._hand_over(sender, sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns))
+        acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
+        if sender.on_ack is not None:
+            self._hand_over(sender, sender.on_ack, acks)
         if sender.has_losses:
             self.company.report_losses()
 
-    def _hand_over(self, sender: Sender, acks: list[Ack]) -> None:
-        on_ack = sender.on_ack
-        if on_ack is not None:
-            for ack in acks:
-                self.call(on_ack, ack, sender.flow)
-            if self._calls:
-                self._calls.append((sender.handed_over, None, sender.flow))
-            else:
-                sender.handing_over = False
+    def _hand_over(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
+        for ack in acks:
+            self.call(on_ack, ack, sender.flow)
+        if self._calls:
+            self._calls.append((sender.handed_over, None, sender.flow))
+        else:
+            sender.handing_over = False
 
     def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call an application's handler; not inside another one: a handler that waits gets its turn afterwards."""
@@ -331,7 +333,9 @@ class Reception:
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
-        self._hand_over(sender, sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns))
+        acks = sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns)
+        if sender.on_ack is not None:
+            self._hand_over(sender, sender.on_ack, acks)
 
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)

@@ -118,14 +118,14 @@ class Sender:
         core = self._core
         if core.awaited or self.handing_over:
             self._link.wait(self._is_settled, timeout)
-        if not core.awaited and not core.unreported:
+        if not core.awaited and not core.losses.unflushed:
             return
         with self._state:
             missing = core.outstanding()
             owing = core.owing()
-            for first, end in core.unreported:
+            for first, end in core.losses.unflushed:
                 missing.add(first, end)
-            core.unreported.clear()
+            core.losses.unflushed.clear()
         if not missing:
             return
         if self._link.closed:
@@ -180,7 +180,7 @@ class Sender:
         """At the end: what is outstanding, or lost and not yet named by a flush."""
         with self._state:
             missing = self._core.outstanding()
-            for first, end in self._core.unreported:
+            for first, end in self._core.losses.unflushed:
                 missing.add(first, end)
         if missing:
             logger.warning(
@@ -239,7 +239,7 @@ class Sender:
         with self._state:
             stuck = core.stuck()
             if core.overflow != "latest":
-                core.transit_limit = (
+                core.transit.limit = (
                     share or self._transport.direct_octets + core.shortest_round_trip_ns() // NS_AN_OCTET
                 )
         if stuck:
@@ -269,12 +269,12 @@ class Sender:
     @property
     def has_losses(self) -> bool:
         """Whether something was lost that has not been reported as an event."""
-        return bool(self._core.losses)
+        return bool(self._core.losses.unreported)
 
     def take_losses(self) -> dict[str, RangeSet]:
         """What was lost since the last call, by reason."""
         with self._state:
-            return self._core.take_losses()
+            return self._core.losses.report()
 
 
 def _octets(payload: Payload) -> memoryview:
