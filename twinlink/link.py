@@ -184,7 +184,7 @@ class Link:
     def _hand_over(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first."""
         while (message := receiver.take()) is not None:
-            self.reception.call(handler, message, receiver.flow)
+            self.reception.calls.call(handler, message, receiver.flow)
         self.reception.flow(receiver.flow).handler = handler
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
@@ -270,7 +270,7 @@ class Link:
             "received": {flow: incoming.stats() for flow, incoming in list(reception.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(reception.malformed.items())},
             "acks_sent": reception.acks_sent,
-            "handler_errors": reception.handler_errors,
+            "handler_errors": reception.calls.errors,
             "events_dropped": self._event_stream.dropped,
         }
 
@@ -290,7 +290,7 @@ class Link:
         senders = list(self._company.senders.values())
         if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
-        if not self.lead.close(CLOSE_S) and self.reception.calling and not self.lead.held_here:
+        if not self.lead.close(CLOSE_S) and self.reception.calls.running and not self.lead.held_here:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
         _open_links.discard(self)
 
