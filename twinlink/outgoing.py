@@ -1,5 +1,6 @@
 """The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal
@@ -70,10 +71,11 @@ class Outgoing:
         self.losses = Losses()
         self.delays = Delays()
         self.awaited: dict[int, Entry] = {}  # by ascending sequence
+        self._first = 0  # nothing below is awaited
         self.transit = Transit(0 if overflow == "latest" else transit)  # of states one at a time: the next is newer
-        self._again: dict[int, int] = {}  # asked for, in order -> by whom
+        self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
         self._sent_again: set[int] = set()  # and not acknowledged yet
-        self._oldest: int | None = None  # what the flow waited for when it was last looked at
+        self._held_up_by: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
         self._window = Window(window)
         self._consumed = self._window.consumed
@@ -89,8 +91,8 @@ class Outgoing:
         """Whether a payload of ``size`` octets may be sent now."""
         if self.kept_octets + size + KEEPING_OCTETS <= self.retention or self.overflow != "block":
             return True
-        oldest = next(iter(self.awaited.values()), None)
-        return oldest is None or not (oldest[1] & self._up)  # who is not there holds nobody up
+        oldest = self._oldest()
+        return oldest is None or not (self.awaited[oldest][1] & self._up)  # who is not there holds nobody up
 
     def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool:
         """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""
@@ -116,10 +118,17 @@ class Outgoing:
         self.backlog = True
         return False
 
+    def _oldest(self) -> int | None:
+        """The first that is kept; a dictionary would pass all that have left it each time."""
+        if not self.awaited:
+            return None
+        while self._first not in self.awaited:
+            self._first += 1
+        return self._first
+
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
-        while self.awaited and self.kept_octets + size + KEEPING_OCTETS > self.retention:
-            oldest = next(iter(self.awaited))
+        while (oldest := self._oldest()) is not None and self.kept_octets + size + KEEPING_OCTETS > self.retention:
             if self.awaited[oldest][1] & self._up:
                 if self.overflow == "drop-newest":
                     return False
@@ -195,10 +204,10 @@ class Outgoing:
                 del self._unannounced[why]
             return Kind.GONE, (why, ranges)
         while self._again:
-            sequence = next(iter(self._again))
+            sequence, epoch = next(iter(self._again.items()))
             _, waiting, frame = self.awaited[sequence]
             size = len(frame) - HEADER_OCTETS
-            if self._again[sequence] not in self._up:
+            if epoch not in self._up:
                 del self._again[sequence]
                 continue
             if sequence not in self.transit and waiting & self._up:
@@ -333,8 +342,7 @@ class Outgoing:
     def _lose_skipped(self) -> None:
         """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
         awaited, consumed = self.awaited, self._consumed
-        while awaited:
-            sequence = next(iter(awaited))
+        while (sequence := self._oldest()) is not None:
             if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
                 return
             self._settle(sequence)
@@ -441,7 +449,7 @@ class Outgoing:
             oldest = self._window.oldest
         if oldest is None and self._returned:
             oldest = -1
-        before, self._oldest = self._oldest, oldest
+        before, self._held_up_by = self._held_up_by, oldest
         return bool(self._repairing) and oldest is not None and oldest == before
 
     def owing(self) -> frozenset[int]:
