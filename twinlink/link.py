@@ -85,7 +85,7 @@ class Link:
         self._flows_lock = threading.Lock()
         self._last_frame_ns = 0
         self._next_look_ns = 0
-        self._emptied_ns = 0  # when the transport was last found with nothing to read
+        self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
         transport.open()
         self._company.say(Kind.HELLO)
@@ -343,6 +343,12 @@ class Link:
         else:
             self._emptied_ns = now
         if now >= self._next_look_ns:
+            if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
+                received, now = receive(0), _monotonic_ns()
+                if received is None:
+                    self._emptied_ns = now
+                else:
+                    reception.handle(received[0], received[1], now, True)
             reception.keep_time(now, self._emptied_ns)
             self._next_look_ns = now + LOOK_NS
 

@@ -80,7 +80,7 @@ class Reception:
         report: Callable[[Event], None],
     ) -> None:
         self.company = Company(transport, node, epoch, report, self._give_up)
-        self._heard = self.company.peers.heard
+        self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
         self._repair = Repair(transport, epoch, report, self._deliver)
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
@@ -126,7 +126,7 @@ class Reception:
                     raise Malformed("topic")
                 elif epoch == self._epoch:
                     raise Malformed("reflected")
-                elif (hello := self.company.greeting(kind, epoch, frame, mono_ns)) is not None:
+                elif (hello := self.company.greeting(kind, epoch, sequence, frame, mono_ns)) is not None:
                     self._name(epoch, hello)
         except struct.error:
             self._count_malformed("truncated", mono_ns)
@@ -242,6 +242,8 @@ class Reception:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
             return  # for another node: a listener's acks reach all its connectors
+        if records and epoch in self._hears:  # what is only consumed may have come long ago
+            self._hears[epoch] = mono_ns
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")

@@ -231,7 +231,7 @@ class Sender:
                 self._transport.send(self._topic, what)
 
     def look_after(self, share: int | None) -> None:
-        """To be called four times a second: when acks do not come, ask the peers what they miss.
+        """To be called with every hello: when acks do not come, ask the peers what they miss.
 
         ``share`` is what this flow may have under way beside flows of high priority; None: there are none.
         """

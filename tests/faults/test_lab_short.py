@@ -253,6 +253,21 @@ def test_who_falls_silent_and_returns_has_lost_nothing(tmp_path: Path) -> None:
 
 
 @needs_namespaces
+def test_a_cut_of_one_way_is_noticed_by_both_and_is_over_when_healed(tmp_path: Path) -> None:
+    lasts_s = base.patience(2.5)
+    steps = (Step(0.5, faults.OneWay("rw-dt"), lasts_s), Step(1.0, faults.OneWay("dt-rw"), lasts_s))
+    for name, outcome in both([Schedule(0, FLOWS, steps, calm_s=1.0)], tmp_path).items():
+        assert not outcome.broken, name
+        assert outcome.verdict.findings == [], name
+        for session in outcome.sessions:
+            told = [event for event in session.events if event.name in {"PeerUp", "PeerDown"}]
+            told = [event for event in told if event.fields.get("reason") != "closed"]
+            assert [event.name for event in told] == ["PeerUp", "PeerDown", "PeerUp", "PeerDown", "PeerUp"], name
+            for down, cut in zip(told[1::2], outcome.moments, strict=True):
+                assert cut.began_ns < down.at_ns < cut.ended_ns, name
+
+
+@needs_namespaces
 def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
     flows = (Flow("traffic", "rw", 300.0, (10_000,)), Flow("control", "dt", 300.0, (10_000,)))
     options = {"retention": 2 * 1024 * 1024}
