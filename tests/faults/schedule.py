@@ -12,15 +12,16 @@ LOAD_OCTETS_S = 8_000_000  # both directions and all flows together stay below t
 
 @dataclass(frozen=True)
 class Flow:
-    """Traffic on one flow: ``sender`` is "rw" or "dt"."""
+    """Traffic on one flow: ``sender`` is "rw" or "dt"; without a ``priority`` the library chooses."""
 
     name: str
     sender: str
     rate_hz: float
     octets: tuple[int, ...]
+    priority: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.rate_hz:g}:{','.join(map(str, self.octets))}"
+        return f"{self.name}:{self.rate_hz:g}:{','.join(map(str, self.octets))}:{self.priority}"
 
 
 @dataclass(frozen=True)

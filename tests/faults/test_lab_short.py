@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from twinlink.sender import Priority
 from twinlink.testing import base
 
 from . import faults
 from .faults import FAULTS
+from .measures import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
@@ -261,6 +263,28 @@ def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         assert outcome.verdict.reported > 0, name
+
+
+@needs_namespaces
+def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
+    # Bulk fills a cable so slow that waiting behind it outweighs whatever else runs here.
+    bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (140_000,)) for number in range(4)]
+
+    def waits_ns(priority: Priority) -> list[int]:
+        urgent = Flow("urgent", "rw", 100.0, (100,), priority)
+        schedule = Schedule(
+            0, (urgent, *bulk), (), (faults.RateLimit(50),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
+        )
+        outcomes = both([schedule], tmp_path / priority)
+        for name, outcome in outcomes.items():
+            assert not outcome.broken, name
+            assert outcome.verdict.findings == [], name
+        return [round_trips(outcome, urgent)["p50"] for outcome in outcomes.values()]
+
+    with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
+        high, normal = pool.map(waits_ns, ("high", "normal"))
+    for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
+        assert normal_ns > 2 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
 
 
 @needs_namespaces
