@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from twinlink.testing import base
 
 from . import faults
 from .faults import FAULTS
+from .lab import seeds
 from .measures import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
@@ -41,6 +43,21 @@ needs_namespaces = pytest.mark.skipif(
 def test_a_seed_is_a_schedule() -> None:
     assert [str(draw(seed)) for seed in range(50)] == [str(draw(seed)) for seed in range(50)]
     assert len({str(draw(seed)) for seed in range(50)}) == 50
+
+
+def test_seeds_may_have_no_end() -> None:
+    assert list(seeds("3,7,20-22")) == [3, 7, 20, 21, 22]
+    assert list(islice(seeds("5,301-"), 4)) == [5, 301, 302, 303]
+
+
+def test_more_load_is_the_same_faults() -> None:
+    for seed in range(50):
+        once, thrice = draw(seed), draw(seed, load=3.0)
+        assert str(once) == str(thrice)
+        assert all(
+            one.rate_hz <= other.rate_hz <= 3 * one.rate_hz + 1
+            for one, other in zip(once.flows, thrice.flows, strict=True)
+        )
 
 
 def test_two_hundred_seeds_have_every_fault() -> None:
