@@ -230,12 +230,12 @@ def close(job: Job) -> list[str]:
         reading.join()
         outcome = trial.finish()
     close_s = [one["close_s"] for one in taken]
-    first, last = taken[min(10, len(taken) - 1)], taken[-1]
+    first, middle, last = taken[min(10, len(taken) - 1)], taken[len(taken) // 2], taken[-1]
     return [
         f"{len(close_s)} of {job.count} closes under load and faults: {figures(close_s)}, "
         f"{sum(s > 1 for s in close_s)} above 1 s; exit code {closer.returncode}; "
         f"threads {first['threads']} -> {last['threads']}, descriptors {first['fds']} -> {last['fds']}, "
-        f"RSS {first['rss'] / 2**20:.1f} -> {last['rss'] / 2**20:.1f} MiB",
+        f"RSS {first['rss'] / 2**20:.1f} -> {middle['rss'] / 2**20:.1f} -> {last['rss'] / 2**20:.1f} MiB",
         _verdict(outcome),
     ]
 
@@ -261,11 +261,13 @@ def soak(job: Job) -> list[str]:
     for side in ("dt", "rw"):
         rows = np.array([row[1:] for row in samples if row[0] == side], float)
         rows = rows[len(rows) // 5 :]  # what a process needs once is no leak
-        rss, fds, threads = (float(np.polyfit(rows[:, 0], rows[:, column], 1)[0]) * 3600 for column in (1, 2, 3))
+        begin, end = (np.median(part, axis=0) for part in np.array_split(rows, 10)[::9])
+        slope = np.polyfit(rows[:, 0], rows[:, 1:], 1)[0] * 3600
         lines.append(
-            f"{side} over {job.seconds:g} s, {len(outcome.moments)} faults: RSS {rss / 1e6:+.2f} MB/h (now "
-            f"{rows[-1, 1] / 1e6:.1f} MB), descriptors {fds:+.2f}/h (now {rows[-1, 2]:.0f}), threads {threads:+.2f}/h "
-            f"(now {rows[-1, 3]:.0f})"
+            f"{side} over {job.seconds:g} s, {len(outcome.moments)} faults: "
+            f"RSS {begin[1] / 1e6:.1f} -> {end[1] / 1e6:.1f} MB ({slope[0] / 1e6:+.2f} MB/h), "
+            f"descriptors {begin[2]:.0f} -> {end[2]:.0f} ({slope[1]:+.2f}/h), "
+            f"threads {begin[3]:.0f} -> {end[3]:.0f} ({slope[2]:+.2f}/h)"
         )
     return [*lines, _verdict(outcome)]
 
