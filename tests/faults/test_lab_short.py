@@ -11,14 +11,18 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from twinlink.sender import Priority
 from twinlink.testing import base
 
 from . import faults
 from .faults import FAULTS
+from .lab import seeds
+from .measures import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
@@ -39,6 +43,21 @@ needs_namespaces = pytest.mark.skipif(
 def test_a_seed_is_a_schedule() -> None:
     assert [str(draw(seed)) for seed in range(50)] == [str(draw(seed)) for seed in range(50)]
     assert len({str(draw(seed)) for seed in range(50)}) == 50
+
+
+def test_seeds_may_have_no_end() -> None:
+    assert list(seeds("3,7,20-22")) == [3, 7, 20, 21, 22]
+    assert list(islice(seeds("5,301-"), 4)) == [5, 301, 302, 303]
+
+
+def test_more_load_is_the_same_faults() -> None:
+    for seed in range(50):
+        once, thrice = draw(seed), draw(seed, load=3.0)
+        assert str(once) == str(thrice)
+        assert all(
+            one.rate_hz <= other.rate_hz <= 3 * one.rate_hz + 1
+            for one, other in zip(once.flows, thrice.flows, strict=True)
+        )
 
 
 def test_two_hundred_seeds_have_every_fault() -> None:
@@ -276,6 +295,28 @@ def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         assert outcome.verdict.reported > 0, name
+
+
+@needs_namespaces
+def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
+    # Bulk fills a cable so slow that waiting behind it outweighs whatever else runs here.
+    bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (140_000,)) for number in range(4)]
+
+    def waits_ns(priority: Priority) -> list[int]:
+        urgent = Flow("urgent", "rw", 100.0, (100,), priority)
+        schedule = Schedule(
+            0, (urgent, *bulk), (), (faults.RateLimit(50),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
+        )
+        outcomes = both([schedule], tmp_path / priority)
+        for name, outcome in outcomes.items():
+            assert not outcome.broken, name
+            assert outcome.verdict.findings == [], name
+        return [round_trips(outcome, urgent)["p50"] for outcome in outcomes.values()]
+
+    with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
+        high, normal = pool.map(waits_ns, ("high", "normal"))
+    for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
+        assert normal_ns > 2 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
 
 
 @needs_namespaces
