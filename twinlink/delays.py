@@ -18,21 +18,32 @@ class Delays:
 
     def __init__(self) -> None:
         self._acks: dict[int, deque[Ack]] = {}
+        self._path_ns: dict[int, int] = {}
 
     def join(self, epoch: int, staying: Collection[int]) -> None:
         """A peer came; when there are too many, one that is not ``staying`` makes way."""
         if len(self._acks) >= MAX_PEERS:
-            self._acks.pop(next((old for old in self._acks if old not in staying), epoch), None)
+            oldest = next((old for old in self._acks if old not in staying), epoch)
+            self._acks.pop(oldest, None)
+            self._path_ns.pop(oldest, None)
         self._acks.setdefault(epoch, deque(maxlen=SAMPLES))
 
     def add(self, epoch: int, acks: list[Ack]) -> None:
         """The peer must have joined."""
         self._acks[epoch].extend(acks)
 
-    def shortest_round_trip_ns(self, epochs: Collection[int]) -> int:
-        """The longest of these peers' shortest recent round trips; 0 without any."""
-        recent = [islice(reversed(acks), RECENT) for epoch, acks in self._acks.items() if epoch in epochs]
-        return max((min((ack.rtt_ns for ack in acks), default=0) for acks in recent), default=0)
+    def path_ns(self, epochs: Collection[int]) -> int:
+        """The round trip of the path to the farthest of these peers, without waiting; 0 without acks.
+
+        To be called about five times a second.  A path that has become longer is believed slowly: after a partition
+        everything that waited tells of seconds.
+        """
+        for epoch in epochs:
+            recent = min((ack.rtt_ns for ack in islice(reversed(self._acks.get(epoch, ())), RECENT)), default=None)
+            if recent is not None:
+                known = self._path_ns.get(epoch, recent)
+                self._path_ns[epoch] = min(recent, known + known // 50)
+        return max((self._path_ns.get(epoch, 0) for epoch in epochs), default=0)
 
     def stats(self) -> dict[str, Any]:
         """By peer: percentiles of round-trip time and one-way delay, and the clock offset, in ns; None without acks."""

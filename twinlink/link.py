@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
+from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
 from .inbox import EventStream, Receiver
@@ -90,7 +91,8 @@ class Link:
         transport.open()
         self._company.say(Kind.HELLO)
         self._keeper = Keeper(self.node, self._company)
-        self.hand_over_backlog = self._keeper.wake
+        self._courier = Courier(self.node, self._company)
+        self.hand_over_backlog = self._courier.wake
         self.lead.start()
         _open_links.add(self)
 
@@ -145,6 +147,7 @@ class Link:
                 if sender.priority == "high":
                     self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)
+                self._keeper.share()
                 self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
             else:
                 for asked, is_now in (
@@ -298,8 +301,8 @@ class Link:
         """Called once, by the thread that holds the lead."""
         senders = list(self._company.senders.values())
         self.sending_ends = True
-        self._keeper.stop()
-        self._keeper.join(STOP_S)  # so that the bye is the last word
+        self._keeper.stop(STOP_S)
+        self._courier.stop(STOP_S)  # so that the bye is the last word
         self._company.say(Kind.BYE)
         deadline = time.monotonic() + STOP_S
         for sender in senders:

@@ -72,7 +72,7 @@ class Outgoing:
         self.delays = Delays()
         self.awaited: dict[int, Entry] = {}  # by ascending sequence
         self._first = 0  # nothing below is awaited
-        self.transit = Transit(0 if overflow == "latest" else transit)  # of states one at a time: the next is newer
+        self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
         self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
         self._sent_again: set[int] = set()  # and not acknowledged yet
         self._held_up_by: int | None = None  # what the flow waited for when it was last looked at
@@ -112,7 +112,7 @@ class Outgoing:
             return False
         self.awaited[sequence] = (now_mono_ns, self._owing, frame)
         self.kept_octets += size + KEEPING_OCTETS
-        if not self.backlog and self._up and self._may_go(sequence, size):
+        if not self.backlog and self._up and self._may_go(sequence, size, alone=False):
             self.unsent = self.next
             return True
         self.backlog = True
@@ -181,9 +181,12 @@ class Outgoing:
 
     # Handing over
 
-    def _may_go(self, sequence: int, size: int) -> bool:
-        """Whether the limits allow it to be handed over; then it counts as handed over."""
-        if self.transit.has_room(size) and self._window.admit(sequence, size):
+    def _may_go(self, sequence: int, size: int, alone: bool) -> bool:
+        """Whether the limits allow it to be handed over; then it counts as handed over.
+
+        One ``alone`` may go however large it is, but not from the thread that sends: the transport may make it wait.
+        """
+        if (self.transit.has_room(size) or (alone and not self.transit)) and self._window.admit(sequence, size):
             self.transit.add(sequence, size)
             return True
         return False
@@ -191,8 +194,9 @@ class Outgoing:
     def take(self) -> tuple[Kind, Any] | None:
         """What to hand to the transport next out of the backlog; None: nothing, or nothing may go now.
 
-        ``(GONE, (why, ranges))`` to announce; ``(DATA, frame)`` to send; ``(AGAIN, frame)``: the same as it was sent
-        before.  To be called again when it has been handed over: until then the backlog is not empty.
+        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; ``(DATA, frame)`` to send;
+        ``(AGAIN, frame)``: the same as it was sent before.  To be called again when it has been handed over: until
+        then the backlog is not empty.
         """
         if not self._up:
             return None
@@ -211,7 +215,7 @@ class Outgoing:
                 del self._again[sequence]
                 continue
             if sequence not in self.transit and waiting & self._up:
-                if not self.transit.has_room(size):
+                if self.transit and not self.transit.has_room(size):
                     return None
                 self.transit.add(sequence, size)
             del self._again[sequence]
@@ -223,7 +227,7 @@ class Outgoing:
             return None
         frame = self.awaited[unsent][2]
         size = len(frame) - HEADER_OCTETS
-        if not self._may_go(unsent, size):
+        if not self._may_go(unsent, size, alone=True):
             return None
         self.unsent = unsent + 1
         return Kind.DATA, frame
@@ -361,8 +365,7 @@ class Outgoing:
         self._window.free()
         if returns:
             self._returned[epoch] = self.unsent
-            self._unannounced.setdefault(Why.EVICTED, RangeSet())  # asks what is missing
-            self.backlog = True
+            self._ask_what_is_missing()
         self.backlog = self.backlog or self.unsent < self.next
         self.delays.join(epoch, self._owing)
 
@@ -419,9 +422,9 @@ class Outgoing:
             self.unsent = self.next
             self.backlog = False
 
-    def shortest_round_trip_ns(self) -> int:
-        """Of the latest acks of those who are up; 0 without any."""
-        return self.delays.shortest_round_trip_ns(self._up)
+    def path_ns(self) -> int:
+        """The round trip of the path to those who are up; 0 without acks."""
+        return self.delays.path_ns(self._up)
 
     @property
     def in_flight_octets(self) -> int:
@@ -439,10 +442,10 @@ class Outgoing:
             ranges.add(first, end)
         return ranges
 
-    def stuck(self) -> bool:
-        """Whether what holds this flow up is still the same as when this was last asked.
+    def look(self) -> None:
+        """To be called a few times a second: asks what the peers miss when this flow does not move.
 
-        Then a message, its ack or an ask may be lost: the peers should be asked what they miss.
+        What holds it up is then the same as at the last look: a message, its ack or an ask may be lost.
         """
         oldest = self.transit.oldest
         if oldest is None and self.unsent < self.next:
@@ -450,7 +453,12 @@ class Outgoing:
         if oldest is None and self._returned:
             oldest = -1
         before, self._held_up_by = self._held_up_by, oldest
-        return bool(self._repairing) and oldest is not None and oldest == before
+        if self._repairing and oldest is not None and oldest == before:
+            self._ask_what_is_missing()
+
+    def _ask_what_is_missing(self) -> None:
+        self._unannounced.setdefault(Why.EVICTED, RangeSet())
+        self.backlog = True
 
     def owing(self) -> frozenset[int]:
         """The peers that are waited for."""

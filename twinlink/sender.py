@@ -21,7 +21,8 @@ Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview
 
 Priority = Literal["high", "normal"]
 
-NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full
+NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full,
+MOST_ON_THE_WAY_OCTETS = 4 * 1024 * 1024  # but no more than TCP keeps by default
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
@@ -46,6 +47,7 @@ class Sender:
         self._join = transport.join
         self._core = core
         self._topic = f"traffic/{core.flow}".encode()
+        self._looked_at = 0
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
@@ -230,20 +232,26 @@ class Sender:
             else:
                 self._transport.send(self._topic, what)
 
-    def look_after(self, share: int | None) -> None:
-        """To be called with every hello: when acks do not come, ask the peers what they miss.
+    @property
+    def in_use(self) -> bool:
+        """Whether something is on its way, or was sent since `look_after` was last called."""
+        return bool(self._core.transit) or self._core.next != self._looked_at
 
-        ``share`` is what this flow may have under way beside flows of high priority; None: there are none.
-        """
+    def limit_transit(self, sharing: int, most_octets: int | None) -> None:
+        """So many flows share what the transport takes without making its senders wait; ``most_octets``: no more."""
         core = self._core
         with self._state:
-            stuck = core.stuck()
-            if core.overflow != "latest":
-                core.transit.limit = (
-                    share or self._transport.direct_octets + core.shortest_round_trip_ns() // NS_AN_OCTET
-                )
-        if stuck:
-            self._announce(Why.EVICTED, [])
+            on_the_way = min(core.path_ns() // NS_AN_OCTET, MOST_ON_THE_WAY_OCTETS)
+            core.transit.limit = (most_octets or self._transport.direct_octets + on_the_way) // sharing
+
+    def look_after(self) -> None:
+        """To be called with every hello: when acks do not come, ask the peers what they miss."""
+        core = self._core
+        with self._state:
+            core.look()
+            self._looked_at = core.next
+        if core.backlog:
+            self._link.hand_over_backlog()
 
     def _announce(self, why: Why, ranges: list[tuple[int, int]]) -> None:
         body = gone_body(why, ranges)

@@ -61,7 +61,7 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
-    direct_octets = 5 * 256 * 1024  # what its data queue and the socket hold without making the sender wait
+    direct_octets = 15 * 48 * 1024  # what its data queue holds while a batch, of 48 or 64 KiB, is being written
 
     def open(self) -> None:
         self._publishers: dict[bytes, zenoh.Publisher] = {}
