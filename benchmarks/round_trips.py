@@ -18,7 +18,6 @@ CONTESTANTS = [
     *plain("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-zenoh-default", "raw-tcp", "raw-mqtt"),
     Contestant("zeromq-detect", "zeromq", {"reliability": "detect"}),
     Contestant("zenoh-detect", "zenoh", {"reliability": "detect"}),
-    Contestant("zenoh-one-thread", "zenoh", {"one_io_thread": True}),  # quicker, and not the default: see its option
 ]
 BLOCKS = 10  # of each contestant and payload in a round
 
@@ -70,7 +69,6 @@ COMPARISONS = (
     Comparison("G1", "zeromq", "raw-zeromq", SMALL, "send + flush", _exchange_ns),
     Comparison("G2", "zenoh", "raw-zenoh", SMALL, "p50", P50, most=1.03),
     Comparison("G2", "zenoh", "raw-zenoh-default", SMALL, "p50", P50, most=0.75),
-    Comparison("G2", "zenoh-one-thread", "raw-zenoh-default", SMALL, "p50", P50),
     Comparison("G2", "zenoh", "raw-zenoh", SMALL, "p99", P99),
     Comparison("G2", "zenoh", "raw-zenoh", SMALL, "send + flush", _exchange_ns),
     Comparison("G3", "zeromq", "raw-tcp", (100,), "p50", P50, most=3.5),

@@ -15,7 +15,6 @@ while True:
         continue  # not twinlink's, or another version
     kind, epoch, sequence, sent_ns = struct.unpack_from("!3xB4xQQQ", frame)
     body, numbers = frame[32:], struct.unpack_from(f"!{(len(frame) - 32) // 8}Q", frame, 32)
-    text = {1: f"{len(body)} {body[:16].hex()}", 3: body.decode("utf-8", "replace")}.get(
-        kind, " ".join(map(str, numbers))
-    )
+    texts = {1: f"{len(body)} {body[:16].hex()}", 3: body.decode("utf-8", "replace")}
+    text = texts.get(kind, " ".join(map(str, numbers)))
     print(topic.decode("ascii", "replace"), f"{epoch:016x}", sequence, sent_ns, KINDS.get(kind, kind), text, flush=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from . import events as ev
 from .events import Event
-from .peers import Change, PeerTable
+from .peers import BEHIND_NS, Change, PeerTable
 from .sender import Sender
 from .transports import Transport
 from .transports.base import Frame
-from .wire import HEADER_OCTETS, HELLO_TOPIC, Hello, Kind
+from .wire import HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, Malformed
 from .wire import frame as make_frame
 
 AWAY_NS = 600_000_000  # time is kept twenty times a second; after such a pause this side was away, not the others
@@ -19,7 +19,7 @@ MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is dow
 MAX_JOINED = 2048
 ALONE_NS = 2_000_000_000  # how often a connector that has lost everybody has its transport look whether it is connected
 
-_time_ns = time.time_ns
+_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 
 class Company:
@@ -51,6 +51,7 @@ class Company:
         self._lock = threading.Lock()  # who is up, and the senders who must know
         self._say_lock = threading.Lock()
         self._kept_mono_ns = 0
+        self._emptied_mono_ns = _monotonic_ns()
         self._alone_mono_ns: int | None = None  # since when, having had company before
         self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
@@ -67,16 +68,18 @@ class Company:
         """The next number of a peer's flow when the peer was first heard."""
         return self._joined.get(epoch, {}).get(flow, 0)
 
-    def greeting(self, kind: Kind, epoch: int, frame: Frame, mono_ns: int) -> Hello | None:
+    def greeting(self, kind: Kind, epoch: int, number: int, frame: Frame, mono_ns: int) -> Hello | None:
         """Take in a hello or a bye; returns the hello of somebody who was not known.  Raises Malformed."""
         if kind is Kind.BYE:
             self._changed(self.peers.bye(epoch))
             if epoch in self._absent:
                 self._forget(epoch, f"peer {self._absent[epoch][1]} closed")
             return None
+        if number > MAX_SEQUENCE:
+            raise Malformed("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         known = self.peers.get(epoch) is not None
-        answer, changes = self.peers.hello(epoch, hello, mono_ns)
+        answer, changes = self.peers.hello(epoch, number, hello, mono_ns)
         if self.peers.get(epoch) is not None:
             self._joined.setdefault(epoch, hello.flows)
         self._changed(changes)
@@ -91,7 +94,7 @@ class Company:
         """
         if now_mono_ns - self._kept_mono_ns > AWAY_NS:
             self.peers.excuse(now_mono_ns)
-        self._kept_mono_ns = now_mono_ns
+        self._kept_mono_ns, self._emptied_mono_ns = now_mono_ns, emptied_mono_ns
         changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
         self._changed(changes)
         if changes:
@@ -161,14 +164,17 @@ class Company:
 
     def say(self, kind: Kind) -> None:
         """Send a hello or a bye."""
-        body = b""
+        body, number = b"", 0
         with self._say_lock:  # an older hello that went out after a newer one would say that we hear less than we do
             if kind is Kind.HELLO:
                 senders = list(self.senders.items())
                 flows = {flow: sender.next_sequence for flow, sender in senders}
                 detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
-                body = Hello(self._node, frozenset(list(self.peers.heard)), flows, True, detect).encode()
-            self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, 0, _time_ns(), body))
+                heard = {peer.epoch: peer.number for peer in self.peers.all()}
+                number = _monotonic_ns()
+                behind = number - self._emptied_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
+                body = Hello(self._node, heard, flows, True, detect, behind).encode()
+            self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, number, _time_ns(), body))
 
     def report_losses(self) -> None:
         """Say what the senders have lost since the last time."""

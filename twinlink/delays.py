@@ -1,13 +1,56 @@
-"""Delays out of acks, for people: what ``stats()`` shows of each peer."""
+"""Delays out of the latest acks of each peer, for people."""
 
+from collections import deque
+from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
 from .message import Ack
 from .offset import clock_offset
 
+MAX_PEERS = 4  # whose delays are kept, the gone among them
+SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
+RECENT = 64
 
-def delays(acks: list[Ack]) -> dict[str, Any]:
-    """Percentiles of round-trip time and one-way delay, and the clock offset, in ns; None where there are no acks."""
+
+class Delays:
+    """Feed it acks."""
+
+    def __init__(self) -> None:
+        self._acks: dict[int, deque[Ack]] = {}
+        self._path_ns: dict[int, int] = {}
+
+    def join(self, epoch: int, staying: Collection[int]) -> None:
+        """A peer came; when there are too many, one that is not ``staying`` makes way."""
+        if len(self._acks) >= MAX_PEERS:
+            oldest = next((old for old in self._acks if old not in staying), epoch)
+            self._acks.pop(oldest, None)
+            self._path_ns.pop(oldest, None)
+        self._acks.setdefault(epoch, deque(maxlen=SAMPLES))
+
+    def add(self, epoch: int, acks: list[Ack]) -> None:
+        """The peer must have joined."""
+        self._acks[epoch].extend(acks)
+
+    def path_ns(self, epochs: Collection[int]) -> int:
+        """The round trip of the path to the farthest of these peers, without waiting; 0 without acks.
+
+        To be called about five times a second.  A path that has become longer is believed slowly: after a partition
+        everything that waited tells of seconds.
+        """
+        for epoch in epochs:
+            recent = min((ack.rtt_ns for ack in islice(reversed(self._acks.get(epoch, ())), RECENT)), default=None)
+            if recent is not None:
+                known = self._path_ns.get(epoch, recent)
+                self._path_ns[epoch] = min(recent, known + known // 50)
+        return max((self._path_ns.get(epoch, 0) for epoch in epochs), default=0)
+
+    def stats(self) -> dict[str, Any]:
+        """By peer: percentiles of round-trip time and one-way delay, and the clock offset, in ns; None without acks."""
+        return {f"{epoch:016x}": _stats(list(acks)) for epoch, acks in self._acks.items()}
+
+
+def _stats(acks: list[Ack]) -> dict[str, Any]:
     estimate = clock_offset(acks)
     if estimate is None:
         return {"rtt_ns": None, "one_way_ns": None, "clock_offset_ns": None}

@@ -68,12 +68,12 @@ class EventStream:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
         self._handler = handler
         while self._queue:
-            self._link.reception.call(handler, self._queue.popleft(), "")
+            self._link.reception.calls.call(handler, self._queue.popleft(), "")
 
     def put(self, event: Event) -> None:
         """Take in an event."""
         if self._handler is not None:
-            self._link.reception.call_later(self._handler, event, "")
+            self._link.reception.calls.later(self._handler, event, "")
             return
         if len(self._queue) >= MAX_EVENTS:
             self._queue.popleft()

@@ -1,6 +1,6 @@
-"""The thread that keeps a link's appointments: hellos on time whatever the application does, and the backlog.
+"""The thread that keeps a link's appointments: hellos on time, and a look at every flow, whatever the application does.
 
-It receives nothing.  A handler may block and a transport may hold up bulk data: the peers still hear from us.
+It never waits for a peer that takes nothing: it receives nothing, and says only what a transport may drop.
 """
 
 import logging
@@ -22,47 +22,35 @@ class Keeper:
 
     def __init__(self, node: str, company: Company) -> None:
         self._company = company
-        self._stopping = False
-        self._next_hello_at = time.monotonic()
-        self._work = threading.Event()
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-keeper", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        """There is a backlog, or room for it."""
-        self._work.set()
+    def stop(self, patience_s: float) -> None:
+        """Nothing more will be said."""
+        self._stopping.set()
+        self._thread.join(patience_s)
 
-    def stop(self) -> None:
-        """Nothing more will be said; a transport that is being waited for is not."""
-        self._stopping = True
-        self._work.set()
-
-    def join(self, timeout_s: float) -> None:
-        """Return when it has ended."""
-        self._thread.join(timeout_s)
-
-    def _look_after(self) -> None:
+    def share(self) -> None:
+        """Divide what may be on its way among the flows that are in use; to be called when a flow is opened, too."""
         senders = list(self._company.senders.values())
-        normal = sum(sender.priority == "normal" for sender in senders)
-        share = BESIDE_URGENT_OCTETS // normal if 0 < normal < len(senders) else None
-        for sender in senders:
-            sender.look_after(share if sender.priority == "normal" else None)
-
-    def _has_to_stop(self) -> bool:
-        return self._stopping or time.monotonic() >= self._next_hello_at
+        urgent = any(sender.priority == "high" for sender in senders)
+        for priority in ("high", "normal"):
+            of_it = [sender for sender in senders if sender.priority == priority]
+            sharing = max(1, sum(sender.in_use for sender in of_it))
+            most = BESIDE_URGENT_OCTETS if urgent and priority == "normal" else None
+            for sender in of_it:
+                sender.limit_transit(sharing, most)
 
     def _run(self) -> None:
         company = self._company
-        while not self._stopping:
+        while not self._stopping.is_set():
+            due = time.monotonic() + (HELLO_NS if company.up else SEARCH_NS) / 1e9
             try:
-                if time.monotonic() >= self._next_hello_at:
-                    self._next_hello_at = time.monotonic() + (HELLO_NS if company.up else SEARCH_NS) / 1e9
-                    company.say(Kind.HELLO)
-                    self._look_after()
-                self._work.clear()
+                company.say(Kind.HELLO)
+                self.share()
                 for sender in list(company.senders.values()):
-                    sender.hand_over(self._has_to_stop)
+                    sender.look_after()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the keeper of a link was interrupted; it goes on")
-                time.sleep(SEARCH_NS / 1e9)
-            self._work.wait(max(0.0, self._next_hello_at - time.monotonic()))
+            self._stopping.wait(max(0.0, due - time.monotonic()))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
+from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
 from .inbox import EventStream, Receiver
@@ -85,12 +86,13 @@ class Link:
         self._flows_lock = threading.Lock()
         self._last_frame_ns = 0
         self._next_look_ns = 0
-        self._emptied_ns = 0  # when the transport was last found with nothing to read
+        self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
         transport.open()
         self._company.say(Kind.HELLO)
         self._keeper = Keeper(self.node, self._company)
-        self.hand_over_backlog = self._keeper.wake
+        self._courier = Courier(self.node, self._company)
+        self.hand_over_backlog = self._courier.wake
         self.lead.start()
         _open_links.add(self)
 
@@ -145,6 +147,7 @@ class Link:
                 if sender.priority == "high":
                     self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)
+                self._keeper.share()
                 self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
             else:
                 for asked, is_now in (
@@ -184,7 +187,7 @@ class Link:
     def _hand_over(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first."""
         while (message := receiver.take()) is not None:
-            self.reception.call(handler, message, receiver.flow)
+            self.reception.calls.call(handler, message, receiver.flow)
         self.reception.flow(receiver.flow).handler = handler
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
@@ -270,7 +273,7 @@ class Link:
             "received": {flow: incoming.stats() for flow, incoming in list(reception.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(reception.malformed.items())},
             "acks_sent": reception.acks_sent,
-            "handler_errors": reception.handler_errors,
+            "handler_errors": reception.calls.errors,
             "events_dropped": self._event_stream.dropped,
         }
 
@@ -290,7 +293,7 @@ class Link:
         senders = list(self._company.senders.values())
         if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
-        if not self.lead.close(CLOSE_S) and self.reception.calling and not self.lead.held_here:
+        if not self.lead.close(CLOSE_S) and self.reception.calls.running and not self.lead.held_here:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
         _open_links.discard(self)
 
@@ -298,8 +301,8 @@ class Link:
         """Called once, by the thread that holds the lead."""
         senders = list(self._company.senders.values())
         self.sending_ends = True
-        self._keeper.stop()
-        self._keeper.join(STOP_S)  # so that the bye is the last word
+        self._keeper.stop(STOP_S)
+        self._courier.stop(STOP_S)  # so that the bye is the last word
         self._company.say(Kind.BYE)
         deadline = time.monotonic() + STOP_S
         for sender in senders:
@@ -343,6 +346,12 @@ class Link:
         else:
             self._emptied_ns = now
         if now >= self._next_look_ns:
+            if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
+                received, now = receive(0), _monotonic_ns()
+                if received is None:
+                    self._emptied_ns = now
+                else:
+                    reception.handle(received[0], received[1], now, True)
             reception.keep_time(now, self._emptied_ns)
             self._next_look_ns = now + LOOK_NS
 

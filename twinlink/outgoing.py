@@ -1,14 +1,16 @@
 """The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal
 
-from .delays import delays
+from .delays import Delays
 from .doubt import Doubt
+from .losses import Losses
 from .message import Ack
 from .ranges import RangeSet
+from .transit import Transit
 from .window import Window
 from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Kind, Why
 
@@ -16,8 +18,6 @@ Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
 KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
-MAX_HISTORIES = 4  # peers whose delays are shown, the gone among them
-SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
 
 REASONS = {
     Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
@@ -43,9 +43,7 @@ class Outgoing:
 
     Attributes:
         unsent: the first number that has not been handed to the transport.
-        transit_limit: the ``transit`` of now.
         backlog: whether something waits to be handed over, or is being handed over out of the backlog.
-        losses: lost since they were last reported, by reason.
     """
 
     def __init__(
@@ -70,17 +68,14 @@ class Outgoing:
         self.conflated = 0
         self.kept_octets = 0
         self.backlog = False
-        self.lost = RangeSet()
-        self.unreported = RangeSet()  # lost since somebody was last told by flush
-        self.losses: dict[str, RangeSet] = {}
-        self.acks: dict[int, deque[Ack]] = {}  # the latest of each peer
+        self.losses = Losses()
+        self.delays = Delays()
         self.awaited: dict[int, Entry] = {}  # by ascending sequence
-        self.transit_limit = 0 if overflow == "latest" else transit  # of states one at a time: the next is newer
-        self._transit: dict[int, int] = {}  # sequence -> octets: handed over, owed by somebody who is up
-        self._transit_octets = 0
-        self._again: dict[int, int] = {}  # asked for, in order -> by whom
+        self._first = 0  # nothing below is awaited
+        self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
+        self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
         self._sent_again: set[int] = set()  # and not acknowledged yet
-        self._oldest: int | None = None  # what the flow waited for when it was last looked at
+        self._held_up_by: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
         self._window = Window(window)
         self._consumed = self._window.consumed
@@ -96,8 +91,8 @@ class Outgoing:
         """Whether a payload of ``size`` octets may be sent now."""
         if self.kept_octets + size + KEEPING_OCTETS <= self.retention or self.overflow != "block":
             return True
-        oldest = next(iter(self.awaited.values()), None)
-        return oldest is None or not (oldest[1] & self._up)  # who is not there holds nobody up
+        oldest = self._oldest()
+        return oldest is None or not (self.awaited[oldest][1] & self._up)  # who is not there holds nobody up
 
     def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool:
         """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""
@@ -106,7 +101,7 @@ class Outgoing:
         self.sent_octets += payload_octets
         if not self._owing:
             self.unsent = self.next = sequence + 1
-            self._lose(sequence, self.next, "no peer was up")
+            self.losses.add(sequence, self.next, "no peer was up")
             return True  # a plain subscriber may listen
         if self.overflow == "latest":
             self._conflate()
@@ -117,17 +112,23 @@ class Outgoing:
             return False
         self.awaited[sequence] = (now_mono_ns, self._owing, frame)
         self.kept_octets += size + KEEPING_OCTETS
-        if not self.backlog and self._up and self._may_go(size):
+        if not self.backlog and self._up and self._may_go(sequence, size, alone=False):
             self.unsent = self.next
-            self._handed_over(sequence, size)
             return True
         self.backlog = True
         return False
 
+    def _oldest(self) -> int | None:
+        """The first that is kept; a dictionary would pass all that have left it each time."""
+        if not self.awaited:
+            return None
+        while self._first not in self.awaited:
+            self._first += 1
+        return self._first
+
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
-        while self.awaited and self.kept_octets + size + KEEPING_OCTETS > self.retention:
-            oldest = next(iter(self.awaited))
+        while (oldest := self._oldest()) is not None and self.kept_octets + size + KEEPING_OCTETS > self.retention:
             if self.awaited[oldest][1] & self._up:
                 if self.overflow == "drop-newest":
                     return False
@@ -166,7 +167,7 @@ class Outgoing:
             self._doubt.add(waiting, sequence)
             return  # it is announced as gone when somebody misses it
         else:
-            self._lose(sequence, sequence + 1, REASONS[why])
+            self.losses.add(sequence, sequence + 1, REASONS[why])
         self._unannounced.setdefault(why, RangeSet()).add(sequence, sequence + 1)
         self.backlog = True
 
@@ -174,28 +175,28 @@ class Outgoing:
         """Nobody is waited for any more."""
         size = len(self.awaited.pop(sequence)[2]) - HEADER_OCTETS
         self.kept_octets -= size + KEEPING_OCTETS
-        if sequence in self._transit:
-            self._transit_octets -= self._transit.pop(sequence)
+        self.transit.remove(sequence)
         self._again.pop(sequence, None)
         self._sent_again.discard(sequence)
 
     # Handing over
 
-    def _may_go(self, size: int) -> bool:
-        """Whether the limits allow a payload of ``size`` octets to be handed over; a single one always may."""
-        under_way = self._transit_octets
-        return (under_way + size <= self.transit_limit or not under_way) and self._window.has_room(size)
+    def _may_go(self, sequence: int, size: int, alone: bool) -> bool:
+        """Whether the limits allow it to be handed over; then it counts as handed over.
 
-    def _handed_over(self, sequence: int, size: int) -> None:
-        self._window.add(sequence, size)
-        self._transit[sequence] = size
-        self._transit_octets += size
+        One ``alone`` may go however large it is, but not from the thread that sends: the transport may make it wait.
+        """
+        if (self.transit.has_room(size) or (alone and not self.transit)) and self._window.admit(sequence, size):
+            self.transit.add(sequence, size)
+            return True
+        return False
 
     def take(self) -> tuple[Kind, Any] | None:
         """What to hand to the transport next out of the backlog; None: nothing, or nothing may go now.
 
-        ``(GONE, (why, ranges))`` to announce; ``(DATA, frame)`` to send; ``(AGAIN, frame)``: the same as it was sent
-        before.  To be called again when it has been handed over: until then the backlog is not empty.
+        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; ``(DATA, frame)`` to send;
+        ``(AGAIN, frame)``: the same as it was sent before.  To be called again when it has been handed over: until
+        then the backlog is not empty.
         """
         if not self._up:
             return None
@@ -207,17 +208,16 @@ class Outgoing:
                 del self._unannounced[why]
             return Kind.GONE, (why, ranges)
         while self._again:
-            sequence = next(iter(self._again))
+            sequence, epoch = next(iter(self._again.items()))
             _, waiting, frame = self.awaited[sequence]
             size = len(frame) - HEADER_OCTETS
-            if self._again[sequence] not in self._up:
+            if epoch not in self._up:
                 del self._again[sequence]
                 continue
-            if sequence not in self._transit and waiting & self._up:
-                if self._transit_octets and self._transit_octets + size > self.transit_limit:
+            if sequence not in self.transit and waiting & self._up:
+                if self.transit and not self.transit.has_room(size):
                     return None
-                self._transit[sequence] = size
-                self._transit_octets += size
+                self.transit.add(sequence, size)
             del self._again[sequence]
             self._sent_again.add(sequence)
             return Kind.AGAIN, frame
@@ -227,10 +227,9 @@ class Outgoing:
             return None
         frame = self.awaited[unsent][2]
         size = len(frame) - HEADER_OCTETS
-        if not self._may_go(size):
+        if not self._may_go(unsent, size, alone=True):
             return None
         self.unsent = unsent + 1
-        self._handed_over(unsent, size)
         return Kind.DATA, frame
 
     # What comes back
@@ -249,8 +248,8 @@ class Outgoing:
         for sequence, t1_ns, t2_ns in records:
             entry = awaited.get(sequence)
             if entry is None:
-                if t2_ns != REFUSED:
-                    self._after_all(sequence)
+                if t2_ns != REFUSED and self.losses.found(sequence):
+                    self.acknowledged += 1
                 continue
             if epoch not in entry[1]:
                 continue
@@ -261,7 +260,7 @@ class Outgoing:
             fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
             acks.append(_new_ack(Ack, fields))
         if acks:
-            self.acks[epoch].extend(acks)  # whoever was waited for has been up
+            self.delays.add(epoch, acks)
         return acks
 
     def _acknowledged_by(self, epoch: int, sequence: int, entry: Entry) -> None:
@@ -269,13 +268,13 @@ class Outgoing:
         if len(waiting) > 1:
             waiting -= {epoch}
             self.awaited[sequence] = (sent_mono_ns, waiting, frame)
-            if not waiting & self._up and sequence in self._transit:
-                self._transit_octets -= self._transit.pop(sequence)
+            if not waiting & self._up:
+                self.transit.remove(sequence)
             return
         del self.awaited[sequence]
         size = len(frame) - HEADER_OCTETS
         self.kept_octets -= size + KEEPING_OCTETS
-        self._transit_octets -= self._transit.pop(sequence, 0)
+        self.transit.remove(sequence)
         self.acknowledged += 1
         if self._sent_again or self._again:
             self._again.pop(sequence, None)
@@ -283,16 +282,9 @@ class Outgoing:
                 self._sent_again.remove(sequence)
                 self.repaired += 1
 
-    def _after_all(self, sequence: int) -> None:
-        if self.lost.remove(sequence):
-            self.unreported.remove(sequence)
-            for lost in self.losses.values():
-                lost.remove(sequence)
-            self.acknowledged += 1
-
     def _refused(self, sequence: int) -> None:
         self._settle(sequence)
-        self._lose(sequence, sequence + 1, "the peer's application takes nothing on this flow")
+        self.losses.add(sequence, sequence + 1, "the peer's application takes nothing on this flow")
 
     def asked(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -313,7 +305,7 @@ class Outgoing:
                 acks.append(_new_ack(Ack, fields))
         lost, there = self._doubt.answer(epoch, known, missing)
         for first, end in lost:
-            self._lose(first, end, REASONS[Why.EVICTED])
+            self.losses.add(first, end, REASONS[Why.EVICTED])
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
             low, high = first, min(end, self.unsent)
@@ -321,7 +313,7 @@ class Outgoing:
                 self._will_not_come(low, sequence)
                 low = sequence + 1
                 self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
-                self._transit_octets -= self._transit.pop(sequence, 0)  # it is not under way: it is missing
+                self.transit.remove(sequence)  # it is not on its way: it is missing
             self._will_not_come(low, high)
         self.backlog = self.backlog or bool(self._again or self._unannounced)
         if known >= self._returned.get(epoch, 0):
@@ -354,12 +346,11 @@ class Outgoing:
     def _lose_skipped(self) -> None:
         """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
         awaited, consumed = self.awaited, self._consumed
-        while awaited:
-            sequence = next(iter(awaited))
+        while (sequence := self._oldest()) is not None:
             if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
                 return
             self._settle(sequence)
-            self._lose(sequence, sequence + 1, "the peer went past it without acknowledging it")
+            self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it")
 
     # Peers
 
@@ -374,12 +365,9 @@ class Outgoing:
         self._window.free()
         if returns:
             self._returned[epoch] = self.unsent
-            self._unannounced.setdefault(Why.EVICTED, RangeSet())  # asks what is missing
-            self.backlog = True
+            self._ask_what_is_missing()
         self.backlog = self.backlog or self.unsent < self.next
-        if len(self.acks) >= MAX_HISTORIES:
-            self.acks.pop(next((old for old in self.acks if old not in self._owing), epoch), None)
-        self.acks.setdefault(epoch, deque(maxlen=SAMPLES))
+        self.delays.join(epoch, self._owing)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it.
@@ -397,9 +385,9 @@ class Outgoing:
             self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
         self._absent[epoch] = consumed
         self._peers_changed()
-        for sequence in list(self._transit):
+        for sequence in self.transit.sequences():
             if not self.awaited[sequence][1] & self._up:
-                self._transit_octets -= self._transit.pop(sequence)
+                self.transit.remove(sequence)
         if self._consumed:
             self._window.free()
 
@@ -414,16 +402,16 @@ class Outgoing:
                 continue
             if len(waiting) > 1:
                 self.awaited[sequence] = (sent_mono_ns, waiting - {epoch}, frame)
-                if not (waiting - {epoch}) & self._up and sequence in self._transit:
-                    self._transit_octets -= self._transit.pop(sequence)
+                if not (waiting - {epoch}) & self._up:
+                    self.transit.remove(sequence)
                 continue
             self._settle(sequence)
             if sequence >= taken_over:
                 self.acknowledged += 1
             else:
-                self._lose(sequence, sequence + 1, reason)
+                self.losses.add(sequence, sequence + 1, reason)
         for first, end in self._doubt.forget(epoch):
-            self._lose(first, end, REASONS[Why.EVICTED])
+            self.losses.add(first, end, REASONS[Why.EVICTED])
         if self._consumed:
             self._window.free()
         elif not self._owing:
@@ -434,12 +422,9 @@ class Outgoing:
             self.unsent = self.next
             self.backlog = False
 
-    def shortest_round_trip_ns(self) -> int:
-        """Of the latest acks of those who are up; 0 without any."""
-        recent = [
-            min(ack.rtt_ns for ack in islice(reversed(self.acks[epoch]), 64)) for epoch in self._up if self.acks[epoch]
-        ]
-        return max(recent, default=0)
+    def path_ns(self) -> int:
+        """The round trip of the path to those who are up; 0 without acks."""
+        return self.delays.path_ns(self._up)
 
     @property
     def in_flight_octets(self) -> int:
@@ -450,16 +435,6 @@ class Outgoing:
         self._up = frozenset(self._consumed)
         self._owing = self._up | frozenset(self._absent)
 
-    def _lose(self, first: int, end: int, reason: str) -> None:
-        self.lost.add(first, end)
-        self.unreported.add(first, end)
-        self.losses.setdefault(reason, RangeSet()).add(first, end)
-
-    def take_losses(self) -> dict[str, RangeSet]:
-        """Lost since the last call, by reason."""
-        losses, self.losses = self.losses, {}
-        return losses
-
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
         ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
@@ -467,18 +442,23 @@ class Outgoing:
             ranges.add(first, end)
         return ranges
 
-    def stuck(self) -> bool:
-        """Whether what holds this flow up is still the same as when this was last asked.
+    def look(self) -> None:
+        """To be called a few times a second: asks what the peers miss when this flow does not move.
 
-        Then a message, its ack or an ask may be lost: the peers should be asked what they miss.
+        What holds it up is then the same as at the last look: a message, its ack or an ask may be lost.
         """
-        oldest = next(iter(self._transit), None)
+        oldest = self.transit.oldest
         if oldest is None and self.unsent < self.next:
             oldest = self._window.oldest
         if oldest is None and self._returned:
             oldest = -1
-        before, self._oldest = self._oldest, oldest
-        return bool(self._repairing) and oldest is not None and oldest == before
+        before, self._held_up_by = self._held_up_by, oldest
+        if self._repairing and oldest is not None and oldest == before:
+            self._ask_what_is_missing()
+
+    def _ask_what_is_missing(self) -> None:
+        self._unannounced.setdefault(Why.EVICTED, RangeSet())
+        self.backlog = True
 
     def owing(self) -> frozenset[int]:
         """The peers that are waited for."""
@@ -495,10 +475,10 @@ class Outgoing:
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
             "outstanding": len(self.awaited) + self._doubt.all().count(),
-            "lost": self.lost.count(),
+            "lost": self.losses.all.count(),
             "conflated": self.conflated,
             "repaired": self.repaired,
             "kept_octets": self.kept_octets,
             "in_flight_octets": self._window.octets,
-            "peers": {f"{epoch:016x}": delays(list(acks)) for epoch, acks in self.acks.items()},
+            "peers": self.delays.stats(),
         }

@@ -1,37 +1,50 @@
 """Who is at the other end: sessions that say hello, and whether both directions work.  No I/O, no clock.
 
-| from   | what                                   | to   | event    |
-|--------|----------------------------------------|------|----------|
-| -      | hello                                  | heard|          |
-| heard  | hello that lists our epoch             | up   | PeerUp   |
-| heard  | bye, or silence                        | -    |          |
-| up     | hello that lists our epoch no more     | heard| PeerDown |
-| up     | bye, silence, or a newer session of the same node while this one is silent | - | PeerDown |
+Hellos are numbered, and a hello says for each session that it hears the number of the last hello heard.  Ours are
+numbered by our own monotonic clock, so a number that comes back tells when the hello left that got there.  It is
+*news* when it is above all before it: then the peer hears us still.
+
+| from   | what                                            | to    | event    |
+|--------|-------------------------------------------------|-------|----------|
+| -      | hello                                           | heard |          |
+| heard  | hello with news: of one that left since it went down | up | PeerUp |
+| heard  | bye, or silence                                 | -     |          |
+| up     | hello that lists our epoch no more; or it speaks, without news for SILENT_NS | heard | PeerDown (deaf) |
+| up     | bye, no news and no word, or a newer session of the same node while this one is silent | - | PeerDown |
 """
 
 from dataclasses import dataclass
 
 from .wire import Hello
 
-HELLO_NS = 250_000_000  # a peer that is up is greeted this often
+HELLO_NS = 200_000_000  # a peer that is up is greeted this often
 SEARCH_NS = 50_000_000  # and while nobody is up, this often
 LOOK_NS = 50_000_000  # how often to look who has fallen silent
-# Longer than TCP takes to get through when it loses the same segment three times (200 + 400 + 800 ms, less a hello).
+# No news for so long, and a peer is down: with 0.1 s until somebody looks, within the 1.5 s that are promised.  While
+# all is well, what is known is at most a round trip and two hellos old: one until the peer speaks, one until it speaks
+# again.  What is left, 0.9 s less the round trip (at least 0.7 s), is for TCP: it takes 0.6 s to get through when it
+# loses a segment twice, and 0.2 s when it loses one on the way back as well.
 SILENT_NS = 1_300_000_000
 CERTAIN_NS = 6_000_000_000  # silence that no backlog excuses
+BEHIND_NS = 300_000_000  # who has not read to the end for so long says so; looking for it takes 0.15 s at most
 RESTART_NS = 400_000_000  # a namesake who has missed a hello has been replaced; else two nodes were given one name
 MAX_PEERS = 1024
 
 
 @dataclass(slots=True)
 class Peer:
-    """One session at the other end."""
+    """One session at the other end.
+
+    ``number`` is that of its last hello; what it says of ours is news when it is above ``known``.
+    """
 
     node: str
     epoch: int
     flows: dict[str, int]
     repairs: bool
     detect: frozenset[str]
+    known: int
+    number: int = 0
     up: bool = False
 
 
@@ -45,12 +58,19 @@ class Change:
 
 
 class PeerTable:
-    """Feed it hellos, byes and the time; it returns the changes, and knows who is up."""
+    """Feed it hellos, byes and the time; it returns the changes, and knows who is up.
+
+    Attributes:
+        heard: epoch -> monotonic ns; whoever reads a frame of a known peer sets it.
+        hears: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets it.
+    """
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
-        self.heard: dict[int, int] = {}  # epoch -> monotonic ns; whoever reads a frame of a known peer sets it
+        self.heard: dict[int, int] = {}
+        self.hears: dict[int, int] = {}
         self._peers: dict[int, Peer] = {}
+        self._fell_silent: dict[int, int] = {}  # epoch -> monotonic ns
 
     def get(self, epoch: int) -> Peer | None:
         """The peer with this epoch, if it has said hello."""
@@ -60,7 +80,7 @@ class PeerTable:
         """Everybody who is heard."""
         return list(self._peers.values())
 
-    def hello(self, epoch: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
+    def hello(self, epoch: int, number: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
         """Take in a hello; says whether to answer at once, and what changed."""
         changes = []
         for other in self.all():
@@ -70,18 +90,28 @@ class PeerTable:
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
                 return False, changes
-            peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows, hello.repairs, hello.detect)
+            known = self._fell_silent.pop(epoch, 0)
+            peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows, hello.repairs, hello.detect, known)
+            self.hears[epoch] = 0
         peer.detect = hello.detect
+        peer.number = number
         self.heard[epoch] = now_mono_ns
-        hears_us = self._epoch in hello.heard
-        if hears_us and not peer.up:
-            peer.up = True
-            changes.append(Change(peer, None))
-            return True, changes  # so that they learn at once that we hear them
-        if peer.up and not hears_us:
-            peer.up = False
-            changes.append(Change(peer, "deaf"))
-        return not hears_us, changes
+        confirmed = hello.heard.get(self._epoch)
+        if confirmed is None:
+            if peer.up:
+                peer.up, peer.known = False, now_mono_ns
+                changes.append(Change(peer, "deaf"))
+        elif peer.known < confirmed <= now_mono_ns:
+            peer.known = confirmed
+            # On a long path, or behind data, a hello is old by the time it is confirmed; that it is confirmed is news.
+            self.hears[epoch] = max(self.hears[epoch], confirmed, now_mono_ns - HELLO_NS)
+            if not peer.up:
+                peer.up = True
+                changes.append(Change(peer, None))
+                return True, changes  # so that they learn at once that we hear them
+        elif hello.behind:
+            self.hears[epoch] = now_mono_ns
+        return not peer.up, changes
 
     def bye(self, epoch: int) -> list[Change]:
         """A peer closes."""
@@ -89,23 +119,32 @@ class PeerTable:
         return self._remove(peer, "closed") if peer else []
 
     def expire(self, now_mono_ns: int, emptied_mono_ns: int) -> list[Change]:
-        """Take out whoever has been silent for too long.
+        """Take out whoever has been silent, and put down whoever has not heard us, for too long.
 
-        What counts is the silence up to when the transport was last read to its end: hellos may wait behind data
-        that nobody has got to yet.
+        What counts is the time up to when the transport was last read to its end: hellos may wait behind data that
+        nobody has got to yet.
         """
         changes = []
         for peer in self.all():
             heard = self.heard[peer.epoch]
-            if emptied_mono_ns - heard > SILENT_NS or now_mono_ns - heard > CERTAIN_NS:
+            good = self.hears[peer.epoch] if peer.up else heard
+            if emptied_mono_ns - good <= SILENT_NS and now_mono_ns - heard <= CERTAIN_NS:
+                continue
+            if peer.up and heard - good > 2 * HELLO_NS:  # it went on speaking, and had no news
+                peer.up, peer.known = False, now_mono_ns
+                changes.append(Change(peer, "deaf"))
+            else:
                 changes += self._remove(peer, "silent")
+                self._fell_silent[peer.epoch] = now_mono_ns
+                if len(self._fell_silent) > MAX_PEERS:
+                    del self._fell_silent[next(iter(self._fell_silent))]
         return changes
 
     def excuse(self, now_mono_ns: int) -> None:
         """This side was not listening (stopped, or in a long handler): nobody's silence counts so far."""
         for epoch in self.heard:
-            self.heard[epoch] = now_mono_ns
+            self.heard[epoch] = self.hears[epoch] = now_mono_ns
 
     def _remove(self, peer: Peer, reason: str, successor: int | None = None) -> list[Change]:
-        del self._peers[peer.epoch], self.heard[peer.epoch]
+        del self._peers[peer.epoch], self.heard[peer.epoch], self.hears[peer.epoch]
         return [Change(peer, reason, successor)] if peer.up else []

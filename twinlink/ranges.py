@@ -36,11 +36,15 @@ class RangeSet:
         if index < 0 or number >= self._ends[index]:
             return False
         first, end = self._starts[index], self._ends[index]
-        left = [(first, number)] if first < number else []
-        right = [(number + 1, end)] if number + 1 < end else []
-        kept = left + right
-        self._starts[index : index + 1] = [start for start, _ in kept]
-        self._ends[index : index + 1] = [stop for _, stop in kept]
+        if first + 1 == end:
+            del self._starts[index], self._ends[index]
+        elif number == first:
+            self._starts[index] = number + 1
+        else:
+            self._ends[index] = number
+            if number + 1 < end:
+                self._starts.insert(index + 1, number + 1)
+                self._ends.insert(index + 1, end)
         return True
 
     def take(self, first: int, end: int) -> list[tuple[int, int]]:

@@ -8,13 +8,11 @@ import logging
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from . import events as ev
+from .calls import Calls
 from .company import Company
-from .errors import LinkClosed
 from .events import Event
 from .incoming import Incoming, Stream
 from .message import Ack, Message
@@ -53,9 +51,10 @@ from .wire import (
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 MESSAGE_OCTETS = 1024
+ACK_ONE_OCTETS = ACK_ONE.size
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
-_unpack_header, _pack_ack_one = HEADER.unpack_from, ACK_ONE.pack
+_unpack_header, _pack_ack_one, _unpack_ack_one = HEADER.unpack_from, ACK_ONE.pack, ACK_ONE.unpack
 
 logger = logging.getLogger("twinlink")
 
@@ -68,6 +67,7 @@ class Reception:
 
     Attributes:
         company: who is at the other end.
+        calls: of the application's handlers.
     """
 
     def __init__(
@@ -80,13 +80,12 @@ class Reception:
         report: Callable[[Event], None],
     ) -> None:
         self.company = Company(transport, node, epoch, report, self._give_up)
-        self._heard = self.company.peers.heard
+        self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
         self._repair = Repair(transport, epoch, report, self._deliver)
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
         self.acks_sent = 0
-        self.handler_errors = 0
         self._transport = transport
         self._epoch = epoch
         # Below the window of a sender like us by a whole message: who is refused must not be held up before.
@@ -96,8 +95,7 @@ class Reception:
         self._on_ack: dict[bytes, Sender] = {}
         self._batch: list[tuple[int, int, int]] = []
         self._batch_for: tuple[bytes, Stream] | None = None
-        self._calls: deque[tuple[Callable[[Any], None], Any, str]] = deque()
-        self.calling = False
+        self.calls = Calls(report)
 
     # The path of a message
 
@@ -128,14 +126,14 @@ class Reception:
                     raise Malformed("topic")
                 elif epoch == self._epoch:
                     raise Malformed("reflected")
-                elif (hello := self.company.greeting(kind, epoch, frame, mono_ns)) is not None:
+                elif (hello := self.company.greeting(kind, epoch, sequence, frame, mono_ns)) is not None:
                     self._name(epoch, hello)
         except struct.error:
             self._count_malformed("truncated", mono_ns)
         except Malformed as error:
             self._count_malformed(error.args[0], mono_ns)
-        if self._calls:
-            self._run_calls()
+        if self.calls.due:
+            self.calls.run()
 
     def _data(
         self,
@@ -202,7 +200,7 @@ class Reception:
             if len(self._batch) == MAX_ACK_RECORDS:
                 self.send_batch()
         if new and handler is not None:
-            self.call(handler, message, incoming.flow)
+            self.calls.call(handler, message, incoming.flow)
 
     def send_batch(self) -> None:
         """Send the acks that were held back."""
@@ -236,56 +234,32 @@ class Reception:
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()
-        if len(frame) == ACK_ONE.size:
-            _, _, _, _, _, acked_epoch, consumed, *record = ACK_ONE.unpack(frame)
-            records: list[Sequence[int]] = [record]
+        records: Sequence[Sequence[int]]
+        if len(frame) == ACK_ONE_OCTETS:
+            _, _, _, _, _, acked_epoch, consumed, sequence, t1_ns, t2_ns = _unpack_ack_one(frame)
+            records = ((sequence, t1_ns, t2_ns),)
         else:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
             return  # for another node: a listener's acks reach all its connectors
+        if records and epoch in self._hears:  # what is only consumed may have come long ago
+            self._hears[epoch] = mono_ns
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
-        self._hand_over(sender, sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns))
+        acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
+        if sender.on_ack is not None:
+            self._hand_over(sender, sender.on_ack, acks)
         if sender.has_losses:
             self.company.report_losses()
 
-    def _hand_over(self, sender: Sender, acks: list[Ack]) -> None:
-        on_ack = sender.on_ack
-        if on_ack is not None:
-            for ack in acks:
-                self.call(on_ack, ack, sender.flow)
-            if self._calls:
-                self._calls.append((sender.handed_over, None, sender.flow))
-            else:
-                sender.handing_over = False
-
-    def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
-        """Call an application's handler; not inside another one: a handler that waits gets its turn afterwards."""
-        if self.calling:
-            self._calls.append((handler, argument, flow))
-            return
-        self.calling = True
-        try:
-            handler(argument)
-        except LinkClosed:
-            self.handler_errors += 1  # it wanted to send while the link is being closed: no news
-        except Exception as error:  # whatever an application does must not stop delivery
-            self.handler_errors += 1
-            logger.exception("a handler of %s raised; delivery goes on", flow or "events")
-            if flow:
-                self._report(ev.HandlerError(_time_ns(), flow, repr(error)))
-        finally:
-            self.calling = False
-
-    def call_later(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
-        """Call a handler when the frame at hand has been dealt with."""
-        self._calls.append((handler, argument, flow))
-
-    def _run_calls(self) -> None:
-        """Make the calls that are due, unless one is being made."""
-        while self._calls and not self.calling:
-            self.call(*self._calls.popleft())
+    def _hand_over(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
+        for ack in acks:
+            self.calls.call(on_ack, ack, sender.flow)
+        if self.calls.due:
+            self.calls.later(sender.handed_over, None, sender.flow)
+        else:
+            sender.handing_over = False
 
     # Off the path: age and repair
 
@@ -322,7 +296,7 @@ class Reception:
             incoming.put(message)
             return
         stream.consumed = max(stream.consumed, message.sequence + 1)
-        self.call_later(incoming.handler, message, incoming.flow)
+        self.calls.later(incoming.handler, message, incoming.flow)
 
     def _ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         asked_epoch, known, missing = parse_ask(frame)
@@ -331,7 +305,9 @@ class Reception:
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
-        self._hand_over(sender, sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns))
+        acks = sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns)
+        if sender.on_ack is not None:
+            self._hand_over(sender, sender.on_ack, acks)
 
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)
@@ -443,7 +419,7 @@ class Reception:
         for incoming in list(self.flows.values()):
             if incoming.watched:
                 self._look_at(incoming)
-        self._run_calls()
+        self.calls.run()
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:
         state = self.malformed.setdefault(reason, [0, 0])

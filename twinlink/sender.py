@@ -21,7 +21,8 @@ Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview
 
 Priority = Literal["high", "normal"]
 
-NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full
+NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full,
+MOST_ON_THE_WAY_OCTETS = 4 * 1024 * 1024  # but no more than TCP keeps by default
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
@@ -46,6 +47,7 @@ class Sender:
         self._join = transport.join
         self._core = core
         self._topic = f"traffic/{core.flow}".encode()
+        self._looked_at = 0
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
@@ -118,14 +120,14 @@ class Sender:
         core = self._core
         if core.awaited or self.handing_over:
             self._link.wait(self._is_settled, timeout)
-        if not core.awaited and not core.unreported:
+        if not core.awaited and not core.losses.unflushed:
             return
         with self._state:
             missing = core.outstanding()
             owing = core.owing()
-            for first, end in core.unreported:
+            for first, end in core.losses.unflushed:
                 missing.add(first, end)
-            core.unreported.clear()
+            core.losses.unflushed.clear()
         if not missing:
             return
         if self._link.closed:
@@ -180,7 +182,7 @@ class Sender:
         """At the end: what is outstanding, or lost and not yet named by a flush."""
         with self._state:
             missing = self._core.outstanding()
-            for first, end in self._core.unreported:
+            for first, end in self._core.losses.unflushed:
                 missing.add(first, end)
         if missing:
             logger.warning(
@@ -230,20 +232,26 @@ class Sender:
             else:
                 self._transport.send(self._topic, what)
 
-    def look_after(self, share: int | None) -> None:
-        """To be called four times a second: when acks do not come, ask the peers what they miss.
+    @property
+    def in_use(self) -> bool:
+        """Whether something is on its way, or was sent since `look_after` was last called."""
+        return bool(self._core.transit) or self._core.next != self._looked_at
 
-        ``share`` is what this flow may have under way beside flows of high priority; None: there are none.
-        """
+    def limit_transit(self, sharing: int, most_octets: int | None) -> None:
+        """So many flows share what the transport takes without making its senders wait; ``most_octets``: no more."""
         core = self._core
         with self._state:
-            stuck = core.stuck()
-            if core.overflow != "latest":
-                core.transit_limit = (
-                    share or self._transport.direct_octets + core.shortest_round_trip_ns() // NS_AN_OCTET
-                )
-        if stuck:
-            self._announce(Why.EVICTED, [])
+            on_the_way = min(core.path_ns() // NS_AN_OCTET, MOST_ON_THE_WAY_OCTETS)
+            core.transit.limit = (most_octets or self._transport.direct_octets + on_the_way) // sharing
+
+    def look_after(self) -> None:
+        """To be called with every hello: when acks do not come, ask the peers what they miss."""
+        core = self._core
+        with self._state:
+            core.look()
+            self._looked_at = core.next
+        if core.backlog:
+            self._link.hand_over_backlog()
 
     def _announce(self, why: Why, ranges: list[tuple[int, int]]) -> None:
         body = gone_body(why, ranges)
@@ -269,12 +277,12 @@ class Sender:
     @property
     def has_losses(self) -> bool:
         """Whether something was lost that has not been reported as an event."""
-        return bool(self._core.losses)
+        return bool(self._core.losses.unreported)
 
     def take_losses(self) -> dict[str, RangeSet]:
         """What was lost since the last call, by reason."""
         with self._state:
-            return self._core.take_losses()
+            return self._core.losses.report()
 
 
 def _octets(payload: Payload) -> memoryview:

@@ -4,7 +4,6 @@ from collections import deque
 
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
-SLACK_MESSAGES = 64
 
 
 class Window:
@@ -21,21 +20,18 @@ class Window:
         self._limit = limit_octets
         self._in_flight: deque[tuple[int, int]] = deque()  # sequence, octets
 
-    def has_room(self, octets: int) -> bool:
-        """Whether a payload may be handed over now."""
-        now, count = self.octets, len(self._in_flight)
-        return (now + octets <= self._limit or now <= SLACK_OCTETS) and (
-            count < MAX_IN_FLIGHT or count <= SLACK_MESSAGES
-        )
-
-    def add(self, sequence: int, octets: int) -> None:
-        """A message was handed over."""
+    def admit(self, sequence: int, octets: int) -> bool:
+        """Take a message in flight, if there is room."""
+        now = self.octets
+        if (now + octets > self._limit and now > SLACK_OCTETS) or len(self._in_flight) >= MAX_IN_FLIGHT:
+            return False
         self._in_flight.append((sequence, octets))
-        self.octets += octets
+        self.octets = now + octets
+        return True
 
     def free(self) -> None:
         """Take out of flight what every peer is done with."""
-        (done,) = self.consumed.values() if len(self.consumed) == 1 else (min(self.consumed.values()),)
+        done = min(self.consumed.values())
         in_flight = self._in_flight
         while in_flight and in_flight[0][0] < done:
             self.octets -= in_flight.popleft()[1]

@@ -191,22 +191,27 @@ class Hello:
 
     Attributes:
         node: the name given to ``twinlink.open``.
-        heard: epochs of the sessions this node hears; being in it means that the way to this node works.
+        heard: epochs of the sessions this node hears, with the number of the last hello heard: the way to here worked
+            when that one was said.
         flows: the next sequence number of each flow that this node has sent on.
         repairs: whether this node asks for what it misses, and sends again what it is asked for.
         detect: flows on which it does not.
+        behind: it has not read all that has arrived, so that ``heard`` is older than this hello.
     """
 
     node: str
-    heard: frozenset[int]
+    heard: dict[int, int]
     flows: dict[str, int]
     repairs: bool = False
     detect: frozenset[str] = frozenset()
+    behind: bool = False
 
     def encode(self) -> bytes:
         """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
-        heard = [f"{epoch:016x}" for epoch in sorted(self.heard)]
+        heard = {f"{epoch:016x}": number for epoch, number in sorted(self.heard.items())}
         members: dict[str, Any] = {"node": self.node, "heard": heard, "flows": self.flows}
+        if self.behind:
+            members["behind"] = True
         if self.repairs:
             members |= {"repairs": True, "detect": sorted(self.detect)}
         return json.dumps(members, separators=(",", ":")).encode()
@@ -220,13 +225,18 @@ class Hello:
             fields: dict[str, Any] = json.loads(bytes(body))
             node, flows = fields["node"], fields["flows"]
             repairs, detect = fields.get("repairs", False), frozenset(fields.get("detect", ()))
-            heard = frozenset(int(epoch, 16) for epoch in fields["heard"] if _EPOCH.fullmatch(epoch))
-            if len(heard) != len(fields["heard"]) or not is_node_name(node):
+            heard, behind = fields["heard"], fields.get("behind", False)
+            if not all(_EPOCH.fullmatch(epoch) for epoch in heard) or not is_node_name(node):
                 raise Malformed("hello")
-            if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in flows.values()):
-                raise Malformed("hello")
-            if type(repairs) is not bool or not all(isinstance(flow, str) for flow in detect):
+            for numbers in (heard, flows):
+                if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in numbers.values()):
+                    raise Malformed("hello")
+            if (
+                type(repairs) is not bool
+                or type(behind) is not bool
+                or not all(isinstance(flow, str) for flow in detect)
+            ):
                 raise Malformed("hello")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Malformed("hello") from None
-        return cls(node, heard, flows, repairs, detect)
+        return cls(node, {int(epoch, 16): number for epoch, number in heard.items()}, flows, repairs, detect, behind)

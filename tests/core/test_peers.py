@@ -1,5 +1,7 @@
 """PeerTable as a state machine: whatever is said in whatever order, changes alternate and the table stays true."""
 
+from dataclasses import dataclass
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -10,15 +12,28 @@ from twinlink.wire import Hello
 OURS = 1
 EPOCHS = st.integers(2, 6)
 NODES = st.sampled_from(["gnb", "twin"])
+CONFIRMED = st.sampled_from(["nothing", "never said", "known", "a little more", "the last", "to come"])
+
+
+@dataclass
+class Model:
+    """What is to be known of a session that is heard."""
+
+    node: str
+    heard: int
+    hears: int = 0
+    known: int = 0
+    up: bool = False
 
 
 class Peers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.table = PeerTable(OURS)
-        self.now = 0
+        self.now = 10**9
         self.up: set[int] = set()  # told by the changes alone
-        self.heard: dict[int, tuple[str, int]] = {}  # epoch -> node, last hello
+        self.model: dict[int, Model] = {}
+        self.fell_silent: dict[int, int] = {}
 
     def take(self, changes: list[Change]) -> None:
         for change in changes:
@@ -31,86 +46,126 @@ class Peers(RuleBasedStateMachine):
                 self.up.remove(epoch)
             assert (change.successor is not None) == (change.reason == "restarted")
 
-    @rule(epoch=EPOCHS, node=NODES, hears_us=st.booleans(), others=st.frozensets(EPOCHS))
-    def hello(self, epoch: int, node: str, hears_us: bool, others: frozenset[int]) -> None:
-        before = set(self.up)
-        known = self.heard.get(epoch)
-        node = known[0] if known else node  # a session keeps its name
-        heard = others | {OURS} if hears_us else others
-        answer, changes = self.table.hello(epoch, Hello(node, heard, {}), self.now)
+    @rule(epoch=EPOCHS, node=NODES, what=CONFIRMED, behind=st.booleans(), others=st.frozensets(EPOCHS))
+    def hello(self, epoch: int, node: str, what: str, behind: bool, others: frozenset[int]) -> None:
+        node = self.model[epoch].node if epoch in self.model else node  # a session keeps its name
+        for other, model in list(self.model.items()):
+            if model.node == node and other != epoch and self.now - model.heard > RESTART_NS:
+                del self.model[other]
+        peer = self.model.setdefault(epoch, Model(node, 0, known=self.fell_silent.pop(epoch, 0)))
+        before, peer.heard = peer.up, self.now
+        number = {
+            "nothing": None, "never said": 0, "known": peer.known, "a little more": min(peer.known + 1, self.now),
+            "the last": self.now, "to come": self.now + 1,
+        }[what]  # fmt: skip
+        heard = dict.fromkeys(others, 7) | ({} if number is None else {OURS: number})
+        answer, changes = self.table.hello(epoch, self.now, Hello(peer.node, heard, {}, behind=behind), self.now)
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
         assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
-        for other, (name, at) in list(self.heard.items()):
-            if name == node and other != epoch and self.now - at > RESTART_NS:
-                del self.heard[other]
-                assert other not in self.up
-        self.heard[epoch] = (node, self.now)
-        assert (epoch in self.up) == hears_us
-        assert answer == (not hears_us or epoch not in before)  # answered until both sides know
+        if number is None and peer.up:
+            peer.up, peer.known = False, self.now
+        elif number is not None and peer.known < number <= self.now:
+            peer.up, peer.known = True, number
+            peer.hears = max(peer.hears, number, self.now - HELLO_NS)
+        elif number is not None and behind:
+            peer.hears = self.now
+        assert answer == (not peer.up or not before)  # answered until both sides know
 
     @rule(epoch=EPOCHS)
     def bye(self, epoch: int) -> None:
         changes = self.table.bye(epoch)
         assert [change.reason for change in changes] == (["closed"] if epoch in self.up else [])
         self.take(changes)
-        self.heard.pop(epoch, None)
+        self.model.pop(epoch, None)
+
+    @rule(epoch=EPOCHS)
+    def data(self, epoch: int) -> None:
+        """Or any other frame."""
+        if epoch in self.table.heard:
+            self.table.heard[epoch] = self.model[epoch].heard = self.now
+
+    @rule(epoch=EPOCHS)
+    def ack(self, epoch: int) -> None:
+        self.data(epoch)
+        if epoch in self.table.hears:
+            self.table.hears[epoch] = self.model[epoch].hears = self.now
 
     @rule(
-        passed_ns=st.sampled_from([1, RESTART_NS, RESTART_NS + 1, SILENT_NS, SILENT_NS + 1, CERTAIN_NS]),
+        passed_ns=st.sampled_from([1, HELLO_NS, RESTART_NS, RESTART_NS + 1, SILENT_NS, SILENT_NS + 1, CERTAIN_NS]),
         unread_ns=st.sampled_from([0, SILENT_NS, CERTAIN_NS]),
     )
     def time_passes(self, passed_ns: int, unread_ns: int) -> None:
         """``unread_ns``: for how long hellos may have been waiting behind data."""
         self.now += passed_ns
         changes = self.table.expire(self.now, self.now - unread_ns)
-        assert {change.reason for change in changes} <= {"silent"}
+        assert {change.reason for change in changes} <= {"silent", "deaf"}
         self.take(changes)
-        for epoch, (_, at) in list(self.heard.items()):
-            if self.now - unread_ns - at > SILENT_NS or self.now - at > CERTAIN_NS:
-                del self.heard[epoch]
+        reasons = {change.peer.epoch: change.reason for change in changes}
+        for epoch, peer in list(self.model.items()):
+            good = peer.hears if peer.up else peer.heard
+            over = self.now - unread_ns - good > SILENT_NS or self.now - peer.heard > CERTAIN_NS
+            assert over or epoch not in reasons
+            if over and reasons.get(epoch) == "deaf":
+                assert peer.heard - peer.hears > 2 * HELLO_NS
+                peer.up, peer.known = False, self.now
+            elif over:
+                del self.model[epoch]
+                self.fell_silent[epoch] = self.now
 
     @rule()
     def this_side_was_not_listening(self) -> None:
         self.table.excuse(self.now)
-        self.heard = {epoch: (node, self.now) for epoch, (node, _) in self.heard.items()}
+        for peer in self.model.values():
+            peer.heard = peer.hears = self.now
 
     @invariant()
     def the_table_is_true(self) -> None:
-        assert {peer.epoch: peer.node for peer in self.table.all()} == {e: node for e, (node, _) in self.heard.items()}
-        assert self.table.heard == {epoch: at for epoch, (_, at) in self.heard.items()}
-        assert {peer.epoch for peer in self.table.all() if peer.up} == self.up
-        assert all((self.table.get(epoch) is not None) == (epoch in self.heard) for epoch in range(2, 7))
+        assert {peer.epoch: (peer.node, peer.up) for peer in self.table.all()} == {
+            epoch: (peer.node, peer.up) for epoch, peer in self.model.items()
+        }
+        assert self.table.heard == {epoch: peer.heard for epoch, peer in self.model.items()}
+        assert self.table.hears == {epoch: peer.hears for epoch, peer in self.model.items()}
+        assert {epoch for epoch, peer in self.model.items() if peer.up} == self.up
+        assert all((self.table.get(epoch) is not None) == (epoch in self.model) for epoch in range(2, 7))
 
 
 TestPeers = Peers.TestCase
 TestPeers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
+def confirming(node: str, now: int) -> Hello:
+    """A hello of somebody who has heard all that was said."""
+    return Hello(node, {OURS: now}, {})
+
+
 def test_two_living_nodes_of_one_name_are_no_restart() -> None:
     table = PeerTable(OURS)
-    hello = Hello("gnb", frozenset([OURS]), {})
     changes: list[Change] = []
     for turn in range(20):
-        changes += table.hello(2 + turn % 2, hello, turn * HELLO_NS // 2)[1]
-        changes += table.expire(turn * HELLO_NS // 2, turn * HELLO_NS // 2)
+        now = 1 + turn * HELLO_NS // 2
+        changes += table.hello(2 + turn % 2, turn, confirming("gnb", now), now)[1]
+        changes += table.expire(now, now)
     assert [(change.peer.epoch, change.reason) for change in changes] == [(2, None), (3, None)]
 
 
 def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
     table = PeerTable(OURS)
-    hello = Hello("gnb", frozenset([OURS]), {})
-    table.hello(2, hello, 0)
+    table.hello(2, 0, confirming("gnb", 1), 1)
     changes: list[Change] = []
-    for turn in range(1, 5):
-        changes += table.hello(3, hello, turn * HELLO_NS // 2)[1]
+    for turn in range(1, 6):
+        now = 1 + turn * HELLO_NS // 2
+        changes += table.hello(3, turn, confirming("gnb", now), now)[1]
     assert [(c.peer.epoch, c.reason, c.successor) for c in changes] == [(3, None, None), (2, "restarted", 3)]
 
 
 def test_a_flood_of_hellos_is_bounded() -> None:
     table = PeerTable(OURS)
-    for epoch in range(2, 2 * MAX_PEERS):
-        table.hello(epoch, Hello(f"n{epoch}", frozenset([OURS]), {}), 0)
-    assert len(table.all()) == MAX_PEERS
-    table.expire(SILENT_NS + 1, SILENT_NS + 1)
-    assert table.all() == []
+    for wave in range(3):
+        now = wave * 2 * SILENT_NS
+        for epoch in range(2, 2 * MAX_PEERS):
+            table.hello(wave * 10_000 + epoch, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
+        assert len(table.all()) == len(table.heard) == len(table.hears) == MAX_PEERS
+        table.expire(now + SILENT_NS + 1, now + SILENT_NS + 1)
+        assert table.all() == []
+    assert len(table._fell_silent) == MAX_PEERS

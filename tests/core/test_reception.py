@@ -1,15 +1,17 @@
 """What goes out for what comes in, in which order: a reception with a transport that keeps what it is given."""
 
+import time
 from typing import Any
 
 import pytest
 
 from twinlink.events import Event
 from twinlink.inbox import Receiver
+from twinlink.peers import BEHIND_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import Hello, Kind, frame, parse, parse_ack
+from twinlink.wire import Hello, Kind, ack_body, frame, parse, parse_ack
 
 OURS, THEIRS = 1, 2
 
@@ -121,16 +123,49 @@ def test_a_flood_of_topics_is_bounded(reception: Reception) -> None:
 
 
 def test_a_hello_is_answered_until_both_sides_know(reception: Reception, transport: Kept) -> None:
-    def hello(*heard: int) -> list[Hello]:
-        body = Hello("theirs", frozenset(heard), {}).encode()
+    def hello(number: int, heard: dict[int, int]) -> list[tuple[int, Hello]]:
+        body = Hello("theirs", heard, {}).encode()
         transport.sent.clear()
-        reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 0, 1, body), 0, True)
+        now = time.monotonic_ns()
+        reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, number, 1, body), now, True)
         assert all(topic == b"traffic/_link" and parse(octets)[0] is Kind.HELLO for topic, octets in transport.sent)
-        return [Hello.decode(octets[32:]) for _, octets in transport.sent]
+        return [(parse(octets)[2], Hello.decode(octets[32:])) for _, octets in transport.sent]
 
-    assert [answer.heard for answer in hello()] == [{THEIRS}]
-    assert [answer.heard for answer in hello(OURS)] == [{THEIRS}]
-    assert hello(OURS) == []
+    ((first, answer),) = hello(5, {})
+    assert answer.heard == {THEIRS: 5}
+    ((second, answer),) = hello(6, {OURS: first})
+    assert answer.heard == {THEIRS: 6}
+    assert second > first
+    assert hello(7, {OURS: first}) == []
+
+
+def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(reception: Reception) -> None:
+    reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), 0, True)
+    hears = reception.company.peers.hears
+    record = (0, 1, 1)
+    for body, expected in ((ack_body(OURS, 1, []), 0), (ack_body(5, 1, [record]), 0), (ack_body(OURS, 1, [record]), 9)):
+        reception.handle(b"ack/flow", frame(Kind.ACK, THEIRS, 0, 1, body), 9, True)
+        assert hears == {THEIRS: expected}
+
+
+def test_a_hello_whose_number_is_no_number_is_dropped(reception: Reception) -> None:
+    """Repeated in our hellos, it would make them malformed to everybody."""
+    body = Hello("theirs", {}, {}).encode()
+    reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 2**63, 1, body), 0, True)
+    assert reception.malformed["sequence"][0] == 1
+    assert reception.company.peers.all() == []
+
+
+def test_who_has_not_read_all_says_so(reception: Reception, transport: Kept) -> None:
+    def says() -> bool:
+        reception.company.say(Kind.HELLO)
+        return Hello.decode(transport.sent[-1][1][32:]).behind
+
+    now = time.monotonic_ns()
+    reception.keep_time(now, now)
+    assert not says()
+    reception.keep_time(now, now - 2 * BEHIND_NS)
+    assert says()
 
 
 def test_our_own_frames_do_not_come_back_to_us(reception: Reception) -> None:

@@ -161,10 +161,11 @@ class RateLimit(Fault):
     mbit_s: int
 
     def begin(self, place: Place) -> None:
+        burst_kb = max(64, self.mbit_s // 4)  # 2 ms of a fast one: it must last until the kernel looks again
         for name in (place.world.dt, place.world.rw):
             place.world.inside(
                 name, "tc", "qdisc", "replace", "dev", place.world.cable, "root", "tbf",
-                "rate", f"{self.mbit_s}mbit", "burst", "64kb", "latency", "100ms",
+                "rate", f"{self.mbit_s}mbit", "burst", f"{burst_kb}kb", "latency", "100ms",
             )  # fmt: skip
 
     def end(self, place: Place) -> None:

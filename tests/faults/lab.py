@@ -1,6 +1,7 @@
 """The fault lab.
 
 python -m tests.faults.lab --seeds 1-200 --transport zeromq,zenoh    schedules of faults, a row for each
+python -m tests.faults.lab --seeds 301- --minutes 90                 from 301 on, until the time is over
 python -m tests.faults.lab --measure heal --count 50 --length 8      figures: heal, beyond, restart, down, ...
 """
 
@@ -9,27 +10,32 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, count
 from pathlib import Path
 
 from .faults import MARK
 from .measures import MEASURES, Job
 from .schedule import Schedule, draw, netem
+from .tally import Tally
 from .trial import Broken, Outcome, run_seed
+from .verdict import Verdict
 from .world import CannotBuild, why_not
 
 EXIT_CANNOT = 2
 SHOWN = 6  # findings of a run that are printed
 
 
-def seeds(text: str) -> list[int]:
-    """``1-200`` or ``3,7,20-25``."""
-    found: list[int] = []
+def seeds(text: str) -> Iterable[int]:
+    """``1-200`` or ``3,7,20-25``; ``301-`` never ends."""
+    found: list[Iterable[int]] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        first, dash, last = part.partition("-")
+        found.append(count(int(first)) if dash and not last else range(int(first), int(last or first) + 1))
+    return chain.from_iterable(found)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -37,10 +43,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults.lab", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=seeds, default=seeds("1-20"), help="schedules to run (1-20)")
+    parser.add_argument("--seeds", type=seeds, default="1-20", help="schedules to run; 301-: all from there (1-20)")
     parser.add_argument("--transport", default="zeromq,zenoh", help="on which (zeromq,zenoh)")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long (no limit)")
+    parser.add_argument("--messages", type=int, default=0, help="begin no run when so many were sent (no limit)")
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in each run (12)")
+    parser.add_argument("--load", type=float, default=1.0, help="times the rates of the flows, up to 8 MB/s a run (1)")
     parser.add_argument("--netem", action="store_true", help="seeds are cells of the netem matrix (tests/faults/guest)")
     parser.add_argument("--reliability", choices=["repair", "detect"], default="repair")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (1)")
@@ -64,40 +72,40 @@ def main(arguments: list[str] | None = None) -> int:
     out = given.out or Path(tempfile.mkdtemp(prefix="twinlab-"))
     if given.measure:
         return measure(given, out)
-    deadline = time.monotonic() + given.minutes * 60 if given.minutes else float("inf")
-    jobs = [(seed, transport) for seed in given.seeds for transport in given.transport.split(",")]
-    folders = [out / f"{transport}-{seed}-{number}" for number, (seed, transport) in enumerate(jobs)]
     print(f"{'seed':>5} {'transport':9} {'verdict':8} {'sent':>8} {'reported':>8} {'in doubt':>8}  faults", flush=True)
-    totals = {"runs": 0, "failed": 0, "sent": 0, "reported": 0}
+    tally = Tally()
+    deadline = time.monotonic() + (given.minutes * 60 or float("inf"))
+    jobs = ((seed, transport) for seed in given.seeds for transport in given.transport.split(","))
+    turn = threading.Lock()
 
-    def one(folder: Path, seed: int, transport: str) -> Outcome | None:
-        if time.monotonic() > deadline:
-            return None
-        return run_seed(folder, transport, _schedule(seed, given), given.reliability)
+    def work() -> None:
+        while True:
+            with turn:
+                enough = time.monotonic() > deadline or (given.messages and tally.sent >= given.messages)
+                job = None if enough else next(jobs, None)
+            if job is None:
+                return
+            seed, transport = job
+            schedule = (netem if given.netem else draw)(seed, given.seconds, given.load)
+            folder = _folder(out, f"{transport}-{seed}")
+            try:
+                outcome = run_seed(folder, transport, schedule, given.reliability)
+            except (CannotBuild, Broken) as error:
+                outcome = Outcome(Verdict(), [], [], f"could not be run: {error}")
+            with turn:
+                tally.add(schedule, transport, outcome)
+                _row(schedule, transport, outcome, given)
+            if outcome.clean:
+                shutil.rmtree(folder)
 
     with ThreadPoolExecutor(given.jobs) as pool:
-        running = {pool.submit(one, folder, *job): (folder, *job) for folder, job in zip(folders, jobs, strict=True)}
-        for future in as_completed(running):
-            folder, seed, transport = running[future]
-            try:
-                outcome = future.result()
-            except (CannotBuild, Broken) as error:
-                print(f"{seed:5} {transport:9} could not be run: {error}", flush=True)
-                totals["failed"] += 1
-                continue
-            if outcome is not None:
-                _row(seed, transport, outcome, given)
-                if outcome.clean:
-                    shutil.rmtree(folder)
-                totals["runs"] += 1
-                totals["failed"] += not outcome.clean
-                totals["sent"] += outcome.verdict.sent
-                totals["reported"] += outcome.verdict.reported
-    print(
-        f"{totals['runs']} of {len(jobs)} runs, {totals['failed']} failed; {totals['sent']} messages sent, "
-        f"{totals['reported']} reported as gaps; ledgers of failed runs in {out}"
-    )
-    return 1 if totals["failed"] else 0
+        workers = [pool.submit(work) for _ in range(given.jobs)]
+    print(tally)
+    if tally.failed:
+        print(f"ledgers of failed runs in {out}")
+    for worker in workers:
+        worker.result()  # a mistake of the lab's own ends a worker, and is not to go unseen
+    return 1 if tally.failed or not tally.seeds else 0
 
 
 def measure(given: argparse.Namespace, out: Path) -> int:
@@ -105,32 +113,34 @@ def measure(given: argparse.Namespace, out: Path) -> int:
     failed = False
     for name in given.measure:
         for transport in given.transport.split(","):
-            job = Job(out / f"{name}-{transport}", transport, given.count, given.length, given.rate, given.reliability)
+            folder = _folder(out, f"{name}-{transport}")
+            job = Job(folder, transport, given.count, given.length, given.rate, given.reliability)
             for line in MEASURES[name](job):
                 print(f"{transport:7} {line}", flush=True)
                 failed = failed or "FINDINGS" in line or "BROKEN" in line
     return 1 if failed else 0
 
 
-def _schedule(seed: int, given: argparse.Namespace) -> Schedule:
-    return (netem if given.netem else draw)(seed, given.seconds)
+def _folder(out: Path, name: str) -> Path:
+    """A new one, also for a run that was there before: ledgers are appended to."""
+    out.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=out))
 
 
-def _row(seed: int, transport: str, outcome: Outcome, given: argparse.Namespace) -> None:
-    verdict = outcome.verdict
+def _row(schedule: Schedule, transport: str, outcome: Outcome, given: argparse.Namespace) -> None:
+    seed, verdict = schedule.seed, outcome.verdict
     where = "guest --" if MARK in os.environ else "lab"
     doubt = verdict.died_with_sender + verdict.died_with_receiver
     said = "clean" if outcome.clean else "FAILED"
-    lines = [
-        f"{seed:5} {transport:9} {said:8} {verdict.sent:8} {verdict.reported:8} {doubt:8}  {_schedule(seed, given)}"
-    ]
+    lines = [f"{seed:5} {transport:9} {said:8} {verdict.sent:8} {verdict.reported:8} {doubt:8}  {schedule}"]
     if not outcome.clean:
         lines += [f"      {line}" for line in [outcome.broken, *map(str, verdict.findings[:SHOWN])] if line]
         if len(verdict.findings) > SHOWN:
             lines.append(f"      and {len(verdict.findings) - SHOWN} more")
         lines.append(
             f"      replay: .venv/bin/python -m tests.faults.{where} --seeds {seed} --transport {transport} "
-            f"--seconds {given.seconds:g} --reliability {given.reliability}{' --netem' if given.netem else ''}"
+            f"--seconds {given.seconds:g} --load {given.load:g} --reliability {given.reliability}"
+            f"{' --netem' if given.netem else ''}"
         )
     print("\n".join(lines), flush=True)
 

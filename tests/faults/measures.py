@@ -230,12 +230,12 @@ def close(job: Job) -> list[str]:
         reading.join()
         outcome = trial.finish()
     close_s = [one["close_s"] for one in taken]
-    first, last = taken[min(10, len(taken) - 1)], taken[-1]
+    first, middle, last = taken[min(10, len(taken) - 1)], taken[len(taken) // 2], taken[-1]
     return [
         f"{len(close_s)} of {job.count} closes under load and faults: {figures(close_s)}, "
         f"{sum(s > 1 for s in close_s)} above 1 s; exit code {closer.returncode}; "
         f"threads {first['threads']} -> {last['threads']}, descriptors {first['fds']} -> {last['fds']}, "
-        f"RSS {first['rss'] / 2**20:.1f} -> {last['rss'] / 2**20:.1f} MiB",
+        f"RSS {first['rss'] / 2**20:.1f} -> {middle['rss'] / 2**20:.1f} -> {last['rss'] / 2**20:.1f} MiB",
         _verdict(outcome),
     ]
 
@@ -261,17 +261,68 @@ def soak(job: Job) -> list[str]:
     for side in ("dt", "rw"):
         rows = np.array([row[1:] for row in samples if row[0] == side], float)
         rows = rows[len(rows) // 5 :]  # what a process needs once is no leak
-        rss, fds, threads = (float(np.polyfit(rows[:, 0], rows[:, column], 1)[0]) * 3600 for column in (1, 2, 3))
+        begin, end = (np.median(part, axis=0) for part in np.array_split(rows, 10)[::9])
+        slope = np.polyfit(rows[:, 0], rows[:, 1:], 1)[0] * 3600
         lines.append(
-            f"{side} over {job.seconds:g} s, {len(outcome.moments)} faults: RSS {rss / 1e6:+.2f} MB/h (now "
-            f"{rows[-1, 1] / 1e6:.1f} MB), descriptors {fds:+.2f}/h (now {rows[-1, 2]:.0f}), threads {threads:+.2f}/h "
-            f"(now {rows[-1, 3]:.0f})"
+            f"{side} over {job.seconds:g} s, {len(outcome.moments)} faults: "
+            f"RSS {begin[1] / 1e6:.1f} -> {end[1] / 1e6:.1f} MB ({slope[0] / 1e6:+.2f} MB/h), "
+            f"descriptors {begin[2]:.0f} -> {end[2]:.0f} ({slope[1]:+.2f}/h), "
+            f"threads {begin[3]:.0f} -> {end[3]:.0f} ({slope[2]:+.2f}/h)"
         )
     return [*lines, _verdict(outcome)]
 
 
+GIGABIT = faults.RateLimit(1000)
+BULK = Flow("bulk", "rw", 1000.0, (1_000_000,))  # more than the cable takes
+BULK_ON_THE_CABLE_MS = 8.4
+LAST_ACKS = 2048  # of a flow and peer: the link keeps their delays
+
+
+def urgent(job: Job) -> list[str]:
+    """Round trips of 100 B beside 1 MB messages that fill a gigabit: out beside the bulk, and back (their acks)."""
+    flows = (Flow("control", "rw", job.rate_hz, (100,), "high"), Flow("report", "dt", job.rate_hz, (100,), "high"))
+    lines: list[str] = []
+    verdicts: list[str] = []
+    idle_p99_ms: dict[str, float] = {}
+    for what, beside in (("idle", ()), ("beside bulk", (BULK,))):
+        # Received by iterating: what the application does with bulk is not on the way of the acks.
+        with Trial(
+            job.folder / what[:4], job.transport, (*flows, *beside), iterating=frozenset(("dt", "rw")),
+            reliability=job.reliability,
+        ) as trial:  # fmt: skip
+            GIGABIT.begin(trial)
+            time.sleep(SETTLE_S + max(job.seconds, LAST_ACKS / job.rate_hz))  # the first are not among the last
+            outcome = trial.finish()
+        verdicts.append(_verdict(outcome))
+        if outcome.broken:
+            return lines + verdicts
+        for flow in flows:
+            trips = round_trips(outcome, flow)
+            p50_ms, p99_ms = trips["p50"] / 1e6, trips["p99"] / 1e6
+            line = f"{flow.name} from {flow.sender}, {what}: n {trips['n']}, p50 {p50_ms:.2f}, p99 {p99_ms:.2f} ms"
+            if beside:
+                limit_ms = 2 * idle_p99_ms[flow.name] + BULK_ON_THE_CABLE_MS
+                line += f"; limit {limit_ms:.2f} ms: {'kept' if p99_ms <= limit_ms else 'NOT KEPT'}"
+            idle_p99_ms[flow.name] = p99_ms
+            lines.append(line)
+    (bulk_ns,) = (
+        got.at_ns for one in outcome.sessions for (name, _), got in one.deliveries.items() if name == BULK.name
+    )
+    bulk_s = int(bulk_ns[-1] - bulk_ns[0]) / 1e9
+    lines.append(f"bulk: {len(bulk_ns)} messages, {(len(bulk_ns) - 1) * BULK.octets[0] / 1e6 / bulk_s:.0f} MB/s")
+    return lines + verdicts
+
+
+def round_trips(outcome: Outcome, flow: Flow) -> dict[str, int]:
+    """Percentiles of the last round trips of a flow, in ns, as its link counted them."""
+    (session,) = (session for session in outcome.sessions if session.node == flow.sender)
+    (peer,) = session.counters["stats"]["sent"][flow.name]["peers"].values()
+    trips: dict[str, int] = peer["rtt_ns"]
+    return trips
+
+
 MEASURES: dict[str, Callable[[Job], list[str]]] = {
-    measure.__name__: measure for measure in (heal, beyond, restart, down, stalled, close, soak)
+    measure.__name__: measure for measure in (heal, beyond, restart, down, stalled, close, soak, urgent)
 }
 
 

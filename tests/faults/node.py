@@ -1,7 +1,7 @@
 """One node of the lab: sends, receives, writes its ledger, and does as it is told on standard input.
 
     python -m tests.faults.node --ledger FILE --transport zeromq --connect tcp/10.77.0.1:7447 --node rw \\
-        --send spectrum:200:100,1000 --receive control
+        --send spectrum:200:100,1000: --receive control
 
 It answers on standard output, one JSON object a line: ``{"said": "ready"}``.  What it can be told:
 
@@ -28,11 +28,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 import twinlink
 from tests.faults.ledger import Writer, digest
 from twinlink.ranges import RangeSet
+from twinlink.sender import Priority
 
 POOL_OCTETS = 2 * 1024 * 1024
 RETENTION_OCTETS = 64 * 1024 * 1024
@@ -45,7 +46,9 @@ STAMP = Struct("!QQQ")  # makes every payload another one: epoch, flow, count
 class Sending(threading.Thread):
     """Sends on one flow at a rate, until told to stop."""
 
-    def __init__(self, node: "Node", flow: str, rate_hz: float, sizes: list[int], seed: int) -> None:
+    def __init__(
+        self, node: "Node", flow: str, rate_hz: float, sizes: list[int], priority: Priority | None, seed: int
+    ) -> None:
         super().__init__(name=f"send-{flow}", daemon=True)
         self.node = node
         self.flow = flow
@@ -56,7 +59,7 @@ class Sending(threading.Thread):
         self.longest_s = 0.0
         self.refused = 0
         node.ledger.flow(flow, "sends")
-        self.sender = node.sender(flow)
+        self.sender = node.sender(flow, priority)
 
     def run(self) -> None:
         due = time.monotonic()
@@ -134,15 +137,13 @@ class Node:
                 threading.Thread(target=self.iterate, args=(self.link.receiver(flow),), daemon=True).start()
             else:
                 self.link.receiver(flow, handler=self.got)
-        self.sendings = [
-            Sending(self, flow, rate_hz, sizes, given.seed) for flow, rate_hz, sizes in map(parse_flow, given.send)
-        ]
+        self.sendings = [Sending(self, *flow, given.seed) for flow in map(parse_flow, given.send)]
         threading.Thread(target=self.write_acks, daemon=True).start()
 
-    def sender(self, flow: str) -> twinlink.Sender:
+    def sender(self, flow: str, priority: Priority | None = None) -> twinlink.Sender:
         acks = Acks(self, flow)
         self.acks.append(acks)
-        return self.link.sender(flow, on_ack=acks.take, reliability=self.given.reliability)
+        return self.link.sender(flow, on_ack=acks.take, reliability=self.given.reliability, priority=priority)
 
     def send(self, sender: twinlink.Sender, payload: bytes) -> float:
         """Send and write it down; the seconds that send took."""
@@ -295,10 +296,15 @@ class Node:
         return {"said": word}
 
 
-def parse_flow(text: str) -> tuple[str, float, list[int]]:
-    """``name:rate:size,size``."""
-    name, rate_hz, sizes = text.split(":")
-    return name, float(rate_hz), [int(size) for size in sizes.split(",")]
+def parse_flow(text: str) -> tuple[str, float, list[int], Priority | None]:
+    """``name:rate:size,size:priority``; without a priority the library chooses."""
+    name, rate_hz, sizes, priority = text.split(":")
+    return (
+        name,
+        float(rate_hz),
+        [int(size) for size in sizes.split(",")],
+        cast(Priority, priority) if priority else None,
+    )
 
 
 def main() -> int:
@@ -308,7 +314,7 @@ def main() -> int:
     parser.add_argument("--listen")
     parser.add_argument("--connect")
     parser.add_argument("--node", required=True)
-    parser.add_argument("--send", action="append", default=[], metavar="FLOW:HZ:OCTETS[,OCTETS]")
+    parser.add_argument("--send", action="append", default=[], metavar="FLOW:HZ:OCTETS[,OCTETS]:[PRIORITY]")
     parser.add_argument("--receive", action="append", default=[], metavar="FLOW")
     parser.add_argument("--answers", action="store_true", help="has a flow `answers` that handlers send on")
     parser.add_argument("--iterate", action="store_true", help="receive in threads of its own, not in handlers")

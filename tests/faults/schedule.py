@@ -12,15 +12,16 @@ LOAD_OCTETS_S = 8_000_000  # both directions and all flows together stay below t
 
 @dataclass(frozen=True)
 class Flow:
-    """Traffic on one flow: ``sender`` is "rw" or "dt"."""
+    """Traffic on one flow: ``sender`` is "rw" or "dt"; without a ``priority`` the library chooses."""
 
     name: str
     sender: str
     rate_hz: float
     octets: tuple[int, ...]
+    priority: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.rate_hz:g}:{','.join(map(str, self.octets))}"
+        return f"{self.name}:{self.rate_hz:g}:{','.join(map(str, self.octets))}:{self.priority}"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,21 @@ class Schedule:
         """How long the traffic runs, about."""
         return sum(step.wait_s + step.lasts_s for step in self.steps) + self.quiet_s + self.calm_s
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All of them."""
+        return *self.background, *(step.fault for step in self.steps)
+
     def __str__(self) -> str:
         ambient = [f"all the time {Step(0, fault)}" for fault in self.background]
         return " · ".join([*(["proxy"] if self.proxied else []), *ambient, *map(str, self.steps)])
 
 
-def draw(seed: int, seconds: float = 12.0) -> Schedule:
-    """The schedule of a seed; the same for the same arguments, on every machine and for every transport."""
+def draw(seed: int, seconds: float = 12.0, load: float = 1.0) -> Schedule:
+    """The schedule of a seed; the same for the same arguments, on every machine and for every transport.
+
+    ``load`` multiplies the rates of the flows, as far as LOAD_OCTETS_S allows; the faults stay as they are.
+    """
     rng = random.Random(seed)
     proxied = rng.random() < 0.3
     background: list[Fault] = []
@@ -88,7 +97,7 @@ def draw(seed: int, seconds: float = 12.0) -> Schedule:
         steps.append(Step(wait_s, fault, lasts_s))
         spent_s += wait_s + lasts_s
     iterating = frozenset(side for side in ("dt", "rw") if rng.random() < 0.5)
-    return Schedule(seed, _flows(rng), tuple(steps), tuple(background), proxied, iterating)
+    return Schedule(seed, _flows(rng, load), tuple(steps), tuple(background), proxied, iterating)
 
 
 DELAYS = ("delay 1ms", "delay 10ms", "delay 40ms 10ms", "delay 100ms 100ms")
@@ -97,22 +106,23 @@ SPOILERS = ("reorder 25% 50%", "duplicate 2%", "corrupt 0.5%")
 CELLS = [f"{delay} {loss} {spoiler}" for delay in DELAYS for loss in LOSSES for spoiler in SPOILERS]
 
 
-def netem(seed: int, seconds: float = 12.0) -> Schedule:
+def netem(seed: int, seconds: float = 12.0, load: float = 1.0) -> Schedule:
     """A cell of the matrix of delays, losses and what else a network does; in every other one the clock jumps too."""
     rng = random.Random(seed)
     matrix = faults.Netem(CELLS[(seed - 1) % len(CELLS)])
     third_s = round(seconds / 3, 2)
     steps = [Step(third_s, faults.ClockStep(jump)) for jump in ((3600.0, -7200.0) if seed % 2 else ())]
     quiet_s = third_s if steps else seconds
-    return Schedule(seed, _flows(rng), tuple(steps), (matrix,), quiet_s=quiet_s)
+    return Schedule(seed, _flows(rng, load), tuple(steps), (matrix,), quiet_s=quiet_s)
 
 
-def _flows(rng: random.Random) -> tuple[Flow, ...]:
+def _flows(rng: random.Random, load: float) -> tuple[Flow, ...]:
     made = []
     sides = ["rw", "dt", *rng.choices(("rw", "dt"), k=rng.randint(0, 2))]
     for number, side in enumerate(sides):
         octets = rng.choice(((100,), (100, 1000), (64, 1400, 9000), (100_000,), (30, 1_000_000)))
-        rate_hz = min(rng.choice((50.0, 200.0, 1000.0, 2000.0)), LOAD_OCTETS_S / len(sides) * len(octets) / sum(octets))
+        ceiling_hz = LOAD_OCTETS_S / len(sides) * len(octets) / sum(octets)
+        rate_hz = min(rng.choice((50.0, 200.0, 1000.0, 2000.0)) * load, ceiling_hz)
         made.append(Flow(f"{'traffic' if side == 'rw' else 'control'}-{number}", side, round(rate_hz, 1), octets))
     return tuple(made)
 

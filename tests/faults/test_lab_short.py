@@ -11,14 +11,18 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from twinlink.sender import Priority
 from twinlink.testing import base
 
 from . import faults
 from .faults import FAULTS
+from .lab import seeds
+from .measures import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
@@ -39,6 +43,21 @@ needs_namespaces = pytest.mark.skipif(
 def test_a_seed_is_a_schedule() -> None:
     assert [str(draw(seed)) for seed in range(50)] == [str(draw(seed)) for seed in range(50)]
     assert len({str(draw(seed)) for seed in range(50)}) == 50
+
+
+def test_seeds_may_have_no_end() -> None:
+    assert list(seeds("3,7,20-22")) == [3, 7, 20, 21, 22]
+    assert list(islice(seeds("5,301-"), 4)) == [5, 301, 302, 303]
+
+
+def test_more_load_is_the_same_faults() -> None:
+    for seed in range(50):
+        once, thrice = draw(seed), draw(seed, load=3.0)
+        assert str(once) == str(thrice)
+        assert all(
+            one.rate_hz <= other.rate_hz <= 3 * one.rate_hz + 1
+            for one, other in zip(once.flows, thrice.flows, strict=True)
+        )
 
 
 def test_two_hundred_seeds_have_every_fault() -> None:
@@ -253,6 +272,21 @@ def test_who_falls_silent_and_returns_has_lost_nothing(tmp_path: Path) -> None:
 
 
 @needs_namespaces
+def test_a_cut_of_one_way_is_noticed_by_both_and_is_over_when_healed(tmp_path: Path) -> None:
+    lasts_s = base.patience(2.5)
+    steps = (Step(0.5, faults.OneWay("rw-dt"), lasts_s), Step(1.0, faults.OneWay("dt-rw"), lasts_s))
+    for name, outcome in both([Schedule(0, FLOWS, steps, calm_s=1.0)], tmp_path).items():
+        assert not outcome.broken, name
+        assert outcome.verdict.findings == [], name
+        for session in outcome.sessions:
+            told = [event for event in session.events if event.name in {"PeerUp", "PeerDown"}]
+            told = [event for event in told if event.fields.get("reason") != "closed"]
+            assert [event.name for event in told] == ["PeerUp", "PeerDown", "PeerUp", "PeerDown", "PeerUp"], name
+            for down, cut in zip(told[1::2], outcome.moments, strict=True):
+                assert cut.began_ns < down.at_ns < cut.ended_ns, name
+
+
+@needs_namespaces
 def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
     flows = (Flow("traffic", "rw", 300.0, (10_000,)), Flow("control", "dt", 300.0, (10_000,)))
     options = {"retention": 2 * 1024 * 1024}
@@ -261,6 +295,28 @@ def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         assert outcome.verdict.reported > 0, name
+
+
+@needs_namespaces
+def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
+    # Bulk fills a cable so slow that waiting behind it outweighs whatever else runs here.
+    bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (140_000,)) for number in range(4)]
+
+    def waits_ns(priority: Priority) -> list[int]:
+        urgent = Flow("urgent", "rw", 100.0, (100,), priority)
+        schedule = Schedule(
+            0, (urgent, *bulk), (), (faults.RateLimit(50),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
+        )
+        outcomes = both([schedule], tmp_path / priority)
+        for name, outcome in outcomes.items():
+            assert not outcome.broken, name
+            assert outcome.verdict.findings == [], name
+        return [round_trips(outcome, urgent)["p50"] for outcome in outcomes.values()]
+
+    with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
+        high, normal = pool.map(waits_ns, ("high", "normal"))
+    for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
+        assert normal_ns > 2 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
 
 
 @needs_namespaces

@@ -1,9 +1,12 @@
 """What only the Zenoh transport has."""
 
+import socket
+from pathlib import Path
+
 import twinlink
-from twinlink.testing import free_endpoint, patience
+from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transports import Endpoint
-from twinlink.transports.zenoh import ZenohOptions, ZenohTransport
+from twinlink.transports.zenoh import LINGER, ZENOHS_LINGER, ZenohOptions, ZenohTransport
 from twinlink.wire import Kind, frame
 
 
@@ -47,3 +50,31 @@ def test_a_frame_with_the_tail_of_another_is_dropped() -> None:
         assert received == [(b"traffic/flow", one), (b"", b""), (b"traffic/flow", other)]
     finally:
         listener.close()
+
+
+def lingering() -> list[bytes]:
+    """How the sockets of this process linger that are connected over TCP."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            one = socket.socket(fileno=int(entry.name))
+        except OSError:
+            continue
+        try:
+            one.getpeername()
+            if one.family == socket.AF_INET:
+                found.append(one.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.size))
+        except OSError:
+            pass
+        finally:
+            one.detach()
+    return found
+
+
+def test_no_socket_lingers_when_it_is_closed() -> None:
+    """Zenoh's own choice, ten seconds, would hold its thread for so long when a peer has gone without a word."""
+    endpoint = free_endpoint()
+    with twinlink.open("zenoh", listen=endpoint) as one, twinlink.open("zenoh", connect=endpoint) as other:
+        one.wait_ready()
+        other.wait_ready()
+        wait_until(lambda: len(lingering()) >= 2 and ZENOHS_LINGER not in lingering())

@@ -87,10 +87,11 @@ def good() -> dict[str, tuple[str, bytes]]:
     """Name -> topic, frame."""
     record = (41, SENT_NS, SENT_NS + 870_000)
     later = [(42 + n, SENT_NS + n * 500_000, SENT_NS + 870_000 + n * 500_000) for n in range(3)]
-    hello = Hello("gnb-1", frozenset([PEER]), {"spectrum": 41, "telemetry": 0}).encode()
-    repairing = Hello("gnb-1", frozenset([PEER]), {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
+    hello = Hello("gnb-1", {PEER: 3}, {"spectrum": 41, "telemetry": 0}).encode()
+    repairing = Hello("gnb-1", {PEER: 2**63 - 1}, {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
+    behind = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, behind=True).encode()
     refused = (45, SENT_NS, REFUSED)
-    extended = b'{"node":"gnb-1","heard":[],"flows":{},"some-later-version":[1,2,3]}'
+    extended = b'{"node":"gnb-1","heard":{},"flows":{},"some-later-version":[1,2,3]}'
     return {
         "data": ("traffic/spectrum", frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))),
         "data-empty": ("traffic/a.b-c_d", frame(Kind.DATA, EPOCH, 0, SENT_NS, b"")),
@@ -107,9 +108,10 @@ def good() -> dict[str, tuple[str, bytes]]:
             frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(38, 39), (41, 43)])),
         ),
         "gone-nothing": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, []))),
-        "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, hello)),
-        "hello-repairing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, repairing)),
-        "hello-with-more": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, extended)),
+        "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 12, SENT_NS, hello)),
+        "hello-behind": ("traffic/_link", frame(Kind.HELLO, EPOCH, 2**63 - 1, SENT_NS, behind)),
+        "hello-repairing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 13, SENT_NS, repairing)),
+        "hello-with-more": ("traffic/_link", frame(Kind.HELLO, EPOCH, 1, SENT_NS, extended)),
         "bye": ("traffic/_link", frame(Kind.BYE, EPOCH, 0, SENT_NS, b"")),
     }
 
@@ -128,7 +130,10 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
         "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
-        "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, SENT_NS, b'{"node":"gnb-1","heard":["1"],"flows":{}}')),
+        "hello": (
+            "traffic/_link",
+            frame(Kind.HELLO, EPOCH, 12, SENT_NS, b'{"node":"gnb-1","heard":{"1":3},"flows":{}}'),
+        ),
     }
 
 

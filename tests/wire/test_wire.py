@@ -27,13 +27,15 @@ from twinlink.wire import (
 )
 
 U64 = st.integers(0, 2**64 - 1)
+NUMBERS = st.integers(0, MAX_SEQUENCE)
 KINDS = st.sampled_from(Kind)
 FLOWS = st.text(string.ascii_letters + string.digits, min_size=1, max_size=63)
 HELLOS = st.builds(
     Hello,
     st.text(min_size=1, max_size=255).filter(str.isprintable),
-    st.frozensets(U64, max_size=20),
-    st.dictionaries(FLOWS, st.integers(0, MAX_SEQUENCE), max_size=20),
+    st.dictionaries(U64, NUMBERS, max_size=20),
+    st.dictionaries(FLOWS, NUMBERS, max_size=20),
+    behind=st.booleans(),
 )
 RECORDS = st.lists(st.tuples(U64, U64, U64), max_size=MAX_ACK_RECORDS)
 
@@ -80,13 +82,13 @@ JSON = st.recursive(
 
 
 @settings(max_examples=500)
-@given(JSON | st.fixed_dictionaries({}, optional={"node": JSON, "heard": JSON, "flows": JSON}))
+@given(JSON | st.fixed_dictionaries({}, optional={"node": JSON, "heard": JSON, "flows": JSON, "behind": JSON}))
 def test_no_json_raises_anything_but_malformed(value: object) -> None:
     with contextlib.suppress(Malformed):
         hello = Hello.decode(json.dumps(value).encode())
         assert 1 <= len(hello.node) <= 255
         assert all(0 <= epoch < 2**64 for epoch in hello.heard)
-        assert all(0 <= sequence <= MAX_SEQUENCE for sequence in hello.flows.values())
+        assert all(0 <= number <= MAX_SEQUENCE for number in [*hello.heard.values(), *hello.flows.values()])
         assert Hello.decode(hello.encode()) == hello
 
 
@@ -107,17 +109,26 @@ def test_a_flipped_octet_is_seen_where_it_matters(body: bytes, place: int, flip:
     [
         b"[" * 100_000,
         b"9" * 100_000,
-        b'{"node":"x","heard":[],"flows":{"a":' + b"9" * 5000 + b"}}",
-        b'{"node":"x","heard":["' + b"f" * 17 + b'"],"flows":{}}',
-        b'{"node":"two\\nlines","heard":[],"flows":{}}',
-        b'{"node":"\\u001b[31mred","heard":[],"flows":{}}',
-        b'{"node":"\\ud800","heard":[],"flows":{}}',
-        b'{"node":"x","heard":["-000000000000001"],"flows":{}}',
-        b'{"node":"x","heard":["0000_0000_0000_1"],"flows":{}}',
+        b'{"node":"x","heard":{},"flows":{"a":' + b"9" * 5000 + b"}}",
+        b'{"node":"x","heard":{"' + b"f" * 17 + b'":1},"flows":{}}',
+        b'{"node":"two\\nlines","heard":{},"flows":{}}',
+        b'{"node":"\\u001b[31mred","heard":{},"flows":{}}',
+        b'{"node":"\\ud800","heard":{},"flows":{}}',
+        b'{"node":"x","heard":{"-000000000000001":1},"flows":{}}',
+        b'{"node":"x","heard":{"0000_0000_0000_1":1},"flows":{}}',
+        b'{"node":"x","heard":["0123456789abcdef"],"flows":{}}',
         b'{"node":"x","heard":"0123456789abcdef","flows":{}}',
+        b'{"node":"x","heard":"","flows":{}}',
+        b'{"node":"x","heard":[],"flows":{}}',
+        b'{"node":"x","heard":null,"flows":{}}',
+        b'{"node":"x","heard":{"0123456789abcdef":-1},"flows":{}}',
+        b'{"node":"x","heard":{"0123456789abcdef":true},"flows":{}}',
+        b'{"node":"x","heard":{"0123456789abcdef":"1"},"flows":{}}',
+        b'{"node":"x","heard":{"0123456789abcdef":9223372036854775808},"flows":{}}',
+        b'{"node":"x","heard":{},"flows":{},"behind":1}',
         b'{"node":"x","heard":{},"flows":{"a":9223372036854775808}}',
-        b'{"node":"x","heard":[],"flows":{"a":1.0}}',
-        b'{"node":"x","heard":[],"flows":{"a":NaN}}',
+        b'{"node":"x","heard":{},"flows":{"a":1.0}}',
+        b'{"node":"x","heard":{},"flows":{"a":NaN}}',
         b" " * (MAX_HELLO + 1),
     ],
 )
@@ -128,7 +139,8 @@ def test_hostile_hellos(body: bytes) -> None:
 
 def test_a_hello_has_room_for_every_flow_and_peer() -> None:
     flows = {f"{number:063d}": MAX_SEQUENCE for number in range(1024)}
-    hello = Hello("n" * 255, frozenset(2**64 - 1 - number for number in range(1024)), flows)
+    heard = {2**64 - 1 - number: MAX_SEQUENCE for number in range(1024)}
+    hello = Hello("n" * 255, heard, flows, True, frozenset(flows), True)
     assert len(hello.encode()) <= MAX_HELLO
     assert Hello.decode(hello.encode()) == hello
 

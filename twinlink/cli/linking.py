@@ -22,8 +22,8 @@ CONNECT = f"tcp/127.0.0.1:{PORT}"
 LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 
-def add_options(parser: argparse.ArgumentParser, *, listens: bool, flow: str) -> None:
-    """Declare the link's options; ``listens`` says which side the command is when nobody says."""
+def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str) -> None:
+    """Declare the link's options; ``listens`` says which side the command is when nobody says, None: none."""
     parser.add_argument(
         "--transport", default="zeromq", metavar="NAME", help="zeromq, zenoh or mqtt, the same on both sides"
     )
@@ -32,7 +32,10 @@ def add_options(parser: argparse.ArgumentParser, *, listens: bool, flow: str) ->
         "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help="wait here for the other side"
     )
     side.add_argument(
-        "--connect", default=None if listens else CONNECT, metavar="tcp/HOST:PORT", help="where the other side listens"
+        "--connect",
+        default=CONNECT if listens is False else None,
+        metavar="tcp/HOST:PORT",
+        help="where the other side listens",
     )
     parser.add_argument("--node", metavar="NAME", help="name of this side, as the other side sees it")
     parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")

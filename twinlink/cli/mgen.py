@@ -34,10 +34,7 @@ _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("way", choices=("in", "out", "both", "join"), help="what to do")
-    linking.add_options(parser, listens=False, flow="mgen")
-    for action in parser._actions:
-        if action.dest == "connect":
-            action.default = None  # which side this is depends on the way
+    linking.add_options(parser, listens=None, flow="mgen")
     parser.add_argument("--udp", metavar="[HOST:]PORT", help="in, both: listen here; out: MGEN listens there")
     parser.add_argument("--tcp", metavar="[HOST:]PORT", help="likewise")
     parser.add_argument("--out-udp", metavar="[HOST:]PORT", help="both: MGEN listens there")

@@ -14,7 +14,7 @@ import pytest
 
 import twinlink
 from twinlink.transports import Endpoint, Transport, transport_class
-from twinlink.transports.base import make_options
+from twinlink.transports.base import Frame, make_options
 from twinlink.wire import HEADER_OCTETS, HELLO_TOPIC, MAX_PAYLOAD, Hello, Kind, ack_body, check, frame, parse
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
@@ -85,30 +85,48 @@ class ForeignPeer:
         self.epoch = secrets.randbits(64) if epoch is None else epoch
         self.flows: dict[str, int] = {}
         self.repairs = False
+        self.hellos = 0
+        self.numbers: dict[int, int] = {}  # epoch -> number of its last hello
+        self.echoes: dict[int, int] = {}  # epoch -> number of our last hello that it has heard
 
     def send(self, topic: str, octets: bytes) -> None:
         """Any octets under any topic."""
         self.transport.send(topic.encode(), octets)
 
     def hello(self, *heard: int) -> None:
-        """Say hello, hearing these epochs."""
-        body = Hello(self.node, frozenset(heard), self.flows, self.repairs).encode()
-        self.transport.send(HELLO_TOPIC, frame(Kind.HELLO, self.epoch, 0, time.time_ns(), body))
+        """Say hello, hearing these epochs; nobody reads all the time what it receives."""
+        self.hellos += 1
+        numbers = {epoch: self.numbers.get(epoch, 0) for epoch in heard}
+        body = Hello(self.node, numbers, self.flows, self.repairs, behind=True).encode()
+        self.transport.send(HELLO_TOPIC, frame(Kind.HELLO, self.epoch, self.hellos, time.time_ns(), body))
 
     def meet(self, link: twinlink.Link) -> None:
-        """Greet until the link says that it hears us; we are then among its peers."""
+        """Greet until the link has heard that we hear it; we are then among its peers."""
         while self.transport.receive(0) is not None:
             pass  # what it said before
 
-        def heard() -> bool:
+        def greet() -> int:
+            """Which of our hellos the link has heard."""
             self.hello(link.epoch)
-            while (received := self.transport.receive(0.02)) is not None:
-                topic, octets = received
-                if topic == HELLO_TOPIC and parse(octets)[:2] == (Kind.HELLO, link.epoch):
-                    return self.epoch in Hello.decode(octets[HEADER_OCTETS:]).heard
-            return False
+            while (received := self.receive(0.02)) is not None:
+                if parse(received[1])[:2] == (Kind.HELLO, link.epoch):
+                    break
+            return self.echoes.get(link.epoch, 0)
 
-        wait_until(heard)
+        self.echoes.clear()
+        wait_until(greet)
+        confirming = self.hellos + 1
+        wait_until(lambda: greet() >= confirming)
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        """The next topic and frame; of hellos it takes note."""
+        received = self.transport.receive(timeout_s)
+        if received is not None and received[0] == HELLO_TOPIC:
+            kind, epoch, number, _ = parse(received[1])
+            if kind is Kind.HELLO:
+                self.numbers[epoch] = number
+                self.echoes[epoch] = Hello.decode(received[1][HEADER_OCTETS:]).heard.get(self.epoch, 0)
+        return received
 
     def data(self, flow: str, sequence: int, payload: bytes = b"") -> None:
         """A data message with any number."""
@@ -124,7 +142,7 @@ class ForeignPeer:
         """The next frame of one of these kinds that it receives; others are passed over."""
         deadline = time.monotonic() + patience(seconds)
         while time.monotonic() < deadline:
-            received = self.transport.receive(0.1)
+            received = self.receive(0.1)
             if received is not None and check(received[1]) in kinds:
                 return bytes(received[1])
         raise AssertionError(f"no {' or '.join(kind.name for kind in kinds)} came within {patience(seconds):g} s")

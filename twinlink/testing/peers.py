@@ -8,7 +8,7 @@ import time
 import pytest
 
 import twinlink
-from twinlink.peers import RESTART_NS
+from twinlink.peers import CERTAIN_NS, RESTART_NS
 from twinlink.transports import transport_class
 
 from .base import Conformance, MakeForeign, Open, drain, in_thread, other, patience, receive_all, wait_until
@@ -165,6 +165,27 @@ class Peers(Conformance):
         assert [down.reason for down in drain(link, twinlink.PeerDown)] == ["silent"]
         peer.meet(link)
         assert link.peers() == ["gnb"]
+
+    def test_a_peer_that_falls_silent_is_down_while_another_one_goes_on(
+        self, opening: Open, foreign: MakeForeign
+    ) -> None:
+        """What never ends must not look like a backlog, behind which a hello may wait."""
+        listener, connector = self.ready_pair(opening)
+        listener.receiver("flow", handler=lambda _: None)
+        outbox, over = connector.sender("flow"), threading.Event()
+
+        def go_on() -> None:
+            while not over.wait(0.001):
+                outbox.send(b"")
+
+        going_on = in_thread(go_on)
+        foreign(node="gnb").meet(listener)
+        try:
+            wait_until(lambda: listener.peers() == ["second"], CERTAIN_NS / 2e9)
+        finally:
+            over.set()
+            going_on.result()
+        assert drain(connector, twinlink.PeerDown) == []
 
     def test_an_event_handler_may_use_the_link(self, opening: Open) -> None:
         """A greeting on PeerUp, as an application would send it."""

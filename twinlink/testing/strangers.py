@@ -37,11 +37,12 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     "hello": [
         ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, 1, body))
         for body in (
-            b"", b"\xff\xfe\xfd", b"[]", b"{}", b"null", b'{"node":1,"heard":[],"flows":{}}',
-            b'{"node":"x","heard":["no"],"flows":{}}', b'{"node":"x","heard":[],"flows":[]}',
-            b'{"node":"x","heard":[],"flows":{"a":-1}}', b'{"node":"x","heard":[],"flows":{"a":true}}',
-            b'{"node":"x","heard":[],"flows":{"a":18446744073709551616}}', b'{"node":"","heard":[],"flows":{}}',
-            b"[" * 10_000, b'{"node":"' + b"x" * 70_000 + b'","heard":[],"flows":{}}',
+            b"", b"\xff\xfe\xfd", b"[]", b"{}", b"null", b'{"node":1,"heard":{},"flows":{}}',
+            b'{"node":"x","heard":{"no":1},"flows":{}}', b'{"node":"x","heard":{},"flows":[]}',
+            b'{"node":"x","heard":[],"flows":{}}', b'{"node":"x","heard":{"0123456789abcdef":-1},"flows":{}}',
+            b'{"node":"x","heard":{},"flows":{"a":-1}}', b'{"node":"x","heard":{},"flows":{"a":true}}',
+            b'{"node":"x","heard":{},"flows":{"a":18446744073709551616}}', b'{"node":"","heard":{},"flows":{}}',
+            b"[" * 10_000, b'{"node":"' + b"x" * 70_000 + b'","heard":{},"flows":{}}',
         )
     ],
 }  # fmt: skip

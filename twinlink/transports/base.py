@@ -48,7 +48,7 @@ class Transport(ABC):
 
     options_class: ClassVar[type[Options]] = Options
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
-    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # of a flow, so much may be under way before the link holds it back
+    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # so much may be on its way before the link holds back
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint

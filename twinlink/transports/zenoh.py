@@ -4,12 +4,16 @@ A frame is the payload of a put on the key expression ``traffic/<flow>`` or ``ac
 priority of their own above the data.
 """
 
+import contextlib
 import json
 import os
 import re
+import socket
+import struct
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import zenoh
 
@@ -17,12 +21,13 @@ from ..errors import TransportError
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
 from .base import Frame, Options, Transport, in_use
 
-# Zenoh sets SO_LINGER to 10 s: closing the socket of a peer that has gone without a word blocks the thread that does
-# it for so long, and by default only one accepts and connects.  So there are more.  With reading and writing on one
-# thread a round trip takes a fifth less on two cores, but nobody is served while that thread closes a socket: only
-# for two hosts whose connection does not break.  A ZENOH_RUNTIME in the environment wins.
-THREADS = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 4))"
-ONE_IO_THREAD = "(rx: (worker_threads: 1), tx: (handover: rx))"
+# One thread to read and one to write: a round trip takes a tenth less than with Zenoh's own choice on two cores.  More
+# to connect and accept, because they may wait (see LINGER).  A ZENOH_RUNTIME in the environment wins.
+RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 1), tx: (worker_threads: 1))"
+# Zenoh has its sockets linger: closing that of a peer which has gone without a word holds the thread that does it, and
+# all whom it serves, for these 10 s.
+LINGER = struct.Struct("ii")  # on or off, seconds
+ZENOHS_LINGER = LINGER.pack(1, 10)
 TICK_S = 0.05
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
@@ -44,7 +49,6 @@ class ZenohOptions(Options):
     lease_ms: int = 2000  # silence after which Zenoh gives a connection up
     block_before_close_ms: int = 700  # a peer that takes nothing for this long is disconnected, and returns if it can
     drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
-    one_io_thread: bool = False  # see THREADS; for the whole process, from its first Zenoh session on
     reconnect_ms: int = 50
     reconnect_max_ms: int = 50  # always the same
     open_timeout_ms: int = 250  # four round trips must fit; TCP itself would try again after 1, 3, 7 s
@@ -57,7 +61,7 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
-    direct_octets = 5 * 256 * 1024  # what its data queue and the socket hold without making the sender wait
+    direct_octets = 15 * 48 * 1024  # what its data queue holds while a batch, of 48 or 64 KiB, is being written
 
     def open(self) -> None:
         self._publishers: dict[bytes, zenoh.Publisher] = {}
@@ -65,7 +69,7 @@ class ZenohTransport(Transport):
         self._preferred: set[bytes] = set()
         self._patience = 0  # ticks until a recv is ended
         self._closing = threading.Event()
-        os.environ.setdefault("ZENOH_RUNTIME", ONE_IO_THREAD if self.options.one_io_thread else THREADS)
+        os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
             self._open_session()
         except zenoh.ZError as error:
@@ -77,6 +81,7 @@ class ZenohTransport(Transport):
 
     def _open_session(self) -> None:
         session = zenoh.open(self.config())
+        self._connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(1), history=True)
         # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
         self._subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
         self._waker = session.declare_publisher(
@@ -99,8 +104,13 @@ class ZenohTransport(Transport):
         threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True).start()
 
     def _tick(self) -> None:
-        """Zenoh's recv has no time limit: end one that has waited long enough by a message to ourselves."""
+        """Look after new connections, and end a recv that has waited long enough by a message to ourselves.
+
+        Zenoh's recv has no time limit.
+        """
         while not self._closing.wait(TICK_S):
+            if self._connections.try_recv() is not None:
+                clear_linger()
             if self._patience:
                 self._patience -= 1
                 if not self._patience:
@@ -218,6 +228,18 @@ class ZenohTransport(Transport):
         closer = threading.Thread(target=self._session.close, name="twinlink-zenoh-close", daemon=True)
         closer.start()
         closer.join(CLOSE_S)
+
+
+def clear_linger() -> None:
+    """Have the sockets of this process that linger as Zenoh's do close at once, as sockets do by default."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # not a socket, or closed by now
+            found = socket.socket(fileno=int(entry.name))
+            try:
+                if found.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.size) == ZENOHS_LINGER:
+                    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.pack(0, 0))
+            finally:
+                found.detach()
 
 
 def _reason(error: zenoh.ZError) -> str:

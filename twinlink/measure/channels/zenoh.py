@@ -8,7 +8,7 @@ from typing import Any
 import zenoh
 
 from ...transports import Endpoint
-from ...transports.zenoh import FIFO_MESSAGES, THREADS, ZenohOptions, ZenohTransport
+from ...transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohOptions, ZenohTransport
 from ...wire import HEADER_OCTETS, MAX_PAYLOAD
 from .base import TICK_S, TRAFFIC, RawChannel
 
@@ -27,7 +27,7 @@ class ZenohChannel(RawChannel):
         self._patience = 0  # ticks until a recv is ended
         self._closing = threading.Event()
         if self._tuned:
-            os.environ.setdefault("ZENOH_RUNTIME", THREADS)
+            os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
             transport = ZenohTransport(self.endpoint, self.listening, MAX_PAYLOAD + HEADER_OCTETS, ZenohOptions())
             config = transport.config()
         else:

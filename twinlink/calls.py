@@ -1,0 +1,55 @@
+"""Calls of an application's handlers: one at a time, and none may stop delivery."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .errors import LinkClosed
+from .events import Event, HandlerError
+
+logger = logging.getLogger("twinlink")
+
+
+class Calls:
+    """For the thread that leads, when it holds no lock.
+
+    Attributes:
+        due: calls to be made when the frame at hand has been dealt with.
+        running: whether a handler is running.
+        errors: how many raised.
+    """
+
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        self.due: deque[tuple[Callable[[Any], None], Any, str]] = deque()
+        self.running = False
+        self.errors = 0
+        self._report = report
+
+    def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
+        """Call a handler; not inside another one: while a handler waits, the next gets its turn afterwards."""
+        if self.running:
+            self.later(handler, argument, flow)
+            return
+        self.running = True
+        try:
+            handler(argument)
+        except LinkClosed:
+            self.errors += 1  # it wanted to send while the link is being closed: no news
+        except Exception as error:  # whatever an application does must not stop delivery
+            self.errors += 1
+            logger.exception("a handler of %s raised; delivery goes on", flow or "events")
+            if flow:
+                self._report(HandlerError(time.time_ns(), flow, repr(error)))
+        finally:
+            self.running = False
+
+    def later(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
+        """Call a handler when the frame at hand has been dealt with."""
+        self.due.append((handler, argument, flow))
+
+    def run(self) -> None:
+        """Make the calls that are due, unless one is being made."""
+        while self.due and not self.running:
+            self.call(*self.due.popleft())
