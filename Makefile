@@ -1,5 +1,5 @@
 # The two commands are `make demo` and `make test`; both set the checkout up first (tools/setup.sh).
-# Options of the command behind a target go into ARGS: make demo ARGS="--transport zenoh", make test ARGS="-k e3 -x"
+# Options of the command behind a target go into ARGS: make demo ARGS="--transports zenoh", make test ARGS="-k e3 -x"
 
 BIN := .venv/bin
 SOURCES := $(wildcard twinlink apps tests examples benchmarks)

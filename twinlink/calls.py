@@ -9,6 +9,8 @@ from typing import Any
 from .errors import LinkClosed
 from .events import Event, HandlerError
 
+QUIET_S = 1.0  # between two reports of a flow's handlers in the log
+
 logger = logging.getLogger("twinlink")
 
 
@@ -26,6 +28,7 @@ class Calls:
         self.running = False
         self.errors = 0
         self._report = report
+        self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
     def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call a handler; not inside another one: while a handler waits, the next gets its turn afterwards."""
@@ -39,11 +42,21 @@ class Calls:
             self.errors += 1  # it wanted to send while the link is being closed: no news
         except Exception as error:  # whatever an application does must not stop delivery
             self.errors += 1
-            logger.exception("a handler of %s raised; delivery goes on", flow or "events")
+            self._log(flow)
             if flow:
                 self._report(HandlerError(time.time_ns(), flow, repr(error)))
         finally:
             self.running = False
+
+    def _log(self, flow: str) -> None:
+        """With its traceback, but not so often that writing it holds up delivery."""
+        now = time.monotonic()
+        logged_at, errors = self._logged.get(flow, (now - QUIET_S, 0))
+        if now - logged_at >= QUIET_S:
+            more = self.errors - errors - 1
+            since = f" ({more} more handlers' errors since it was last said)" if errors and more else ""
+            logger.exception("a handler of %s raised; delivery goes on%s", flow or "events", since)
+            self._logged[flow] = now, self.errors
 
     def later(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call a handler when the frame at hand has been dealt with."""

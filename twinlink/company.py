@@ -13,17 +13,22 @@ from .transports.base import Frame
 from .wire import HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, Malformed
 from .wire import frame as make_frame
 
-AWAY_NS = 600_000_000  # time is kept twenty times a second; after such a pause this side was away, not the others
+AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a pause this side was away, not the others
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_JOINED = 2048
 ALONE_NS = 2_000_000_000  # how often a connector that has lost everybody has its transport look whether it is connected
+# A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.
+# On a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns
+# long enough for TCP's handshake, the transport's own and the hellos.
+PATIENCE = (1, 4, 16)
+TURN_NS = 1_000_000_000  # times the patience
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 
 class Company:
-    """Peers and senders of one link.  All but `say` and `add_sender` is for the thread that leads.
+    """Peers and senders of one link.  All but `say`, `add_sender` and `names` is for the thread that leads.
 
     Attributes:
         peers: who is heard, and who is up.
@@ -52,7 +57,9 @@ class Company:
         self._say_lock = threading.Lock()
         self._kept_mono_ns = 0
         self._emptied_mono_ns = _monotonic_ns()
-        self._alone_mono_ns: int | None = None  # since when, having had company before
+        self._alone_mono_ns = _monotonic_ns()  # since when
+        self._had_company = False
+        self._turn = 0
         self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
@@ -79,6 +86,10 @@ class Company:
             raise Malformed("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         known = self.peers.get(epoch) is not None
+        if not known:
+            for absent, (_, node) in list(self._absent.items()):
+                if node == hello.node and absent != epoch:  # it has a new session; nothing of the old one may follow
+                    self._forget(absent, f"peer {node} was restarted", epoch)
         answer, changes = self.peers.hello(epoch, number, hello, mono_ns)
         if self.peers.get(epoch) is not None:
             self._joined.setdefault(epoch, hello.flows)
@@ -102,15 +113,21 @@ class Company:
         for epoch, (since_ns, node) in list(self._absent.items()):
             if now_mono_ns - since_ns > ABSENT_NS:
                 self._forget(epoch, f"peer {node} was silent for {ABSENT_NS // 1_000_000_000} s")
-        if self.up:
-            self._alone_mono_ns = now_mono_ns
-        elif self._alone_mono_ns is not None and now_mono_ns - self._alone_mono_ns > ALONE_NS:
-            self._alone_mono_ns = now_mono_ns
-            self._transport.renew()
+        self._look_whether_alone(now_mono_ns)
         if len(self._joined) > MAX_JOINED:
             known = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
             self._joined = {epoch: flows for epoch, flows in self._joined.items() if epoch in known}
         self.report_losses()
+
+    def _look_whether_alone(self, now_mono_ns: int) -> None:
+        if self.up:
+            self._had_company = True
+            self._alone_mono_ns = now_mono_ns
+        elif now_mono_ns - self._alone_mono_ns > (ALONE_NS if self._had_company else TURN_NS * PATIENCE[self._turn]):
+            self._alone_mono_ns = now_mono_ns
+            if not self._had_company:
+                self._turn = (self._turn + 1) % len(PATIENCE)
+            self._transport.renew(PATIENCE[self._turn])
 
     def _changed(self, changes: list[Change]) -> None:
         for change in changes:
@@ -129,10 +146,6 @@ class Company:
                         told = f"peer {peer.node} went down ({reason})"
                         sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
                 self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
-            if reason is None:
-                for epoch, (_, node) in list(self._absent.items()):
-                    if node == peer.node:  # it has a new session
-                        self._forget(epoch, f"peer {node} was restarted", peer.epoch)
         for change in changes:
             peer = change.peer
             if change.reason is None:

@@ -6,7 +6,7 @@ from .ranges import RangeSet
 
 
 class Doubt:
-    """For each absent peer, what it may or may not have; settled when it returns and says so, or is given up."""
+    """For each peer that owes an ack, what it may or may not have; settled when it says so, or is given up."""
 
     def __init__(self) -> None:
         self._of: dict[int, RangeSet] = {}  # peer epoch -> sequences

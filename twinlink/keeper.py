@@ -1,6 +1,7 @@
 """The thread that keeps a link's appointments: hellos on time, and a look at every flow, whatever the application does.
 
-It never waits for a peer that takes nothing: it receives nothing, and says only what a transport may drop.
+It also divides among the flows what may be on its way.  It never waits for a peer that takes nothing: it receives
+nothing, and says only what a transport may drop.
 """
 
 import logging

@@ -92,7 +92,7 @@ class Link:
         self._company.say(Kind.HELLO)
         self._keeper = Keeper(self.node, self._company)
         self._courier = Courier(self.node, self._company)
-        self.hand_over_backlog = self._courier.wake
+        self.hand_over_backlog = self._courier.wake  # whoever calls it does not wait for the transport
         self.lead.start()
         _open_links.add(self)
 

@@ -35,7 +35,8 @@ class Outgoing:
     A message is *kept* (in ``awaited``) until every peer that owes an ack for it has acknowledged it: the peers that
     were up when it was sent, and those that had fallen silent and may return (*absent*).  What is kept is bounded by
     ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
-    refused it, or it had to give up its place.  A lost message that is acknowledged after all is lost no more.
+    refused it, or it had to give up its place; had it been handed over by then, it is in *doubt* until the peers say
+    whether they have it.  A lost message that is acknowledged after all is lost no more.
 
     Kept messages are handed to the transport in order, as far as two limits allow: ``transit`` octets handed over and
     not acknowledged by those who are up, and ``window`` octets not consumed by their applications, which bounds the
@@ -89,10 +90,20 @@ class Outgoing:
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now."""
-        if self.kept_octets + size + KEEPING_OCTETS <= self.retention or self.overflow != "block":
+        excess = self.kept_octets + size + KEEPING_OCTETS - self.retention
+        if excess <= 0 or self.overflow != "block":
             return True
         oldest = self._oldest()
-        return oldest is None or not (self.awaited[oldest][1] & self._up)  # who is not there holds nobody up
+        for sequence in range(self.next if oldest is None else oldest, self.next):
+            entry = self.awaited.get(sequence)
+            if entry is None:
+                continue
+            if entry[1] & self._up:
+                return False
+            excess -= len(entry[2]) - HEADER_OCTETS + KEEPING_OCTETS  # who is not there holds nobody up
+            if excess <= 0:
+                return True
+        return True
 
     def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool:
         """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""

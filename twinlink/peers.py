@@ -19,7 +19,7 @@ from .wire import Hello
 
 HELLO_NS = 200_000_000  # a peer that is up is greeted this often
 SEARCH_NS = 50_000_000  # and while nobody is up, this often
-LOOK_NS = 50_000_000  # how often to look who has fallen silent
+LOOK_NS = 50_000_000  # how often to look who has fallen silent: no oftener, and where nothing comes half as often
 # No news for so long, and a peer is down: with 0.1 s until somebody looks, within the 1.5 s that are promised.  While
 # all is well, what is known is at most a round trip and two hellos old: one until the peer speaks, one until it speaks
 # again.  What is left, 0.9 s less the round trip (at least 0.7 s), is for TCP: it takes 0.6 s to get through when it

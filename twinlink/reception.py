@@ -1,6 +1,6 @@
 """What happens to a frame that has arrived: the receiving half of a link, called by the thread that leads.
 
-data -> ack sent -> order checked -> handler or queue;  ack -> sender's core -> ``on_ack``;  hello, bye -> peers;
+data -> order checked -> queue -> ack sent -> handler;  ack -> sender's core -> ``on_ack``;  hello, bye -> peers;
 a gap -> ask -> the sender's core;  gone -> gap reported.
 """
 
@@ -414,7 +414,7 @@ class Reception:
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
-        """To be called twenty times a second; ``emptied_mono_ns`` is when the transport was last found empty."""
+        """To be called ten times a second or more; ``emptied_mono_ns`` is when the transport was last found empty."""
         self.company.keep_time(now_mono_ns, emptied_mono_ns)
         for incoming in list(self.flows.values()):
             if incoming.watched:

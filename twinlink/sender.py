@@ -81,15 +81,16 @@ class Sender:
             with self._order:
                 if link.sending_ends:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
-                if core.fits(size):
-                    sequence = core.next
-                    frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
-                    with self._state:
-                        now = core.send(frame, size, _monotonic_ns())
-                    if now:
-                        self._transport.send(self._topic, frame)
-                    else:
-                        link.hand_over_backlog()
+                sequence = core.next
+                frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
+                with self._state:
+                    fits = core.fits(size)
+                    now = fits and core.send(frame, size, _monotonic_ns())
+                if now:
+                    self._transport.send(self._topic, frame)
+                    return sequence
+                if fits:
+                    link.hand_over_backlog()
                     return sequence
             deadline = deadline or time.monotonic() + link.send_timeout * 0.9  # the rest is for waking up and saying so
             self._wait_for_room(size, deadline)
@@ -97,7 +98,7 @@ class Sender:
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
         link.wait(lambda: self._fits(size) or link.sending_ends, deadline - time.monotonic())
-        if not self._fits(size) and not link.sending_ends:
+        if time.monotonic() >= deadline and not self._fits(size) and not link.sending_ends:
             core = self._core
             raise SendTimeout(
                 f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
@@ -142,7 +143,7 @@ class Sender:
         return not self._core.awaited and (not self.handing_over or self._link.lead.held_here)
 
     def stats(self) -> dict[str, Any]:
-        """Counters and delays of this flow: see docs; times in ns."""
+        """Counters and delays of this flow (docs/library.md); times in ns."""
         with self._state:
             return self._core.stats()
 
@@ -215,7 +216,7 @@ class Sender:
         return acks
 
     def hand_over(self, stops: Callable[[], bool]) -> None:
-        """Give the backlog to the transport, as far as the limits allow.  Called by one thread at a time."""
+        """Give the backlog to the transport, as far as the limits allow.  Called by the link's courier alone."""
         core = self._core
         while core.backlog and not stops():
             with self._state:

@@ -1,8 +1,8 @@
 """Payload of flow ``spectrum``: the frequency-domain samples of one OFDM symbol, with what is needed to read them.
 
-Layout (docs/spectrum-format.md): a 16-bit big-endian length L, L octets of UTF-8 JSON padded with spaces so that the
-samples start on a multiple of 8 octets, then the samples to the end of the payload.  A reader in any language needs
-a JSON parser and nothing else.
+Layout: a 16-bit big-endian length L, L octets of UTF-8 JSON padded with spaces so that the samples start on a multiple
+of 8 octets, then the samples to the end of the payload.  A reader in any language needs a JSON parser and nothing else.
+`Spectrum.encode` shows the members of the JSON object; what they mean stands at `Spectrum`.
 """
 
 import json

@@ -42,7 +42,7 @@ class Sync:
     ``mono_ns`` is this host's monotonic clock; now, when it is not given.
 
     Attributes:
-        state: as of when it was last looked at, ten times a second and at every message that changes it.
+        state: as of when it was last looked at: ten times a second or more, and at every message while not IN_SYNC.
         thresholds: as given to ``link.sync``.
         peak_age_ns: the oldest that the newest message ever was.
     """

@@ -1,4 +1,4 @@
-"""The octets on the wire: one header for every message, and the bodies of acks and hellos.
+"""The octets on the wire: one header for every message, and the bodies of all that is not data.
 
 Every message is one topic and one frame; the frame is this header and a body (docs/wire-format.md)::
 

@@ -381,6 +381,23 @@ def test_what_is_missing_is_not_under_way(core: Outgoing) -> None:
     assert taken(core) == [0, 1, 2, 3, 4]
 
 
+def test_nothing_that_somebody_up_still_owes_makes_room() -> None:
+    """Only what is kept for the absent alone gives up its place; ``block`` waits for the others."""
+    core = Outgoing("flow", WINDOW, 4 * (FULL + KEEPING_OCTETS), TRANSIT)
+    core.peer_up(1, repairs=True)
+    core.peer_up(2, repairs=True)
+    send(core, FULL)
+    acknowledge(core, 2, [0])
+    core.peer_down(1, "silent", may_return=True)
+    for _ in range(3):
+        send(core, FULL)
+    assert core.fits(FULL)
+    assert not core.fits(FULL + 1)
+    send(core, FULL)
+    assert not core.fits(1)
+    assert list(core.awaited) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(("overflow", "left"), [("latest", [11]), ("drop-oldest", [7, 8, 9, 10, 11])])
 def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: list[int]) -> None:
     core = Outgoing("flow", WINDOW, 6 * (FULL + KEEPING_OCTETS), TRANSIT, overflow=overflow)

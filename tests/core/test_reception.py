@@ -7,11 +7,12 @@ import pytest
 
 from twinlink.events import Event
 from twinlink.inbox import Receiver
-from twinlink.peers import BEHIND_NS
+from twinlink.message import Message
+from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import Hello, Kind, ack_body, frame, parse, parse_ack
+from twinlink.wire import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse, parse_ack
 
 OURS, THEIRS = 1, 2
 
@@ -22,6 +23,7 @@ class Kept(Transport):
     def __init__(self) -> None:
         super().__init__(Endpoint("kept", 1), False, 0, Options())
         self.sent: list[tuple[bytes, bytes]] = []
+        self.renewed: list[int] = []
 
     def open(self) -> None: ...
 
@@ -30,6 +32,9 @@ class Kept(Transport):
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         return None
+
+    def renew(self, patience: int) -> None:
+        self.renewed.append(patience)
 
     def close(self) -> None: ...
 
@@ -173,3 +178,53 @@ def test_our_own_frames_do_not_come_back_to_us(reception: Reception) -> None:
     reception.handle(b"traffic/_link", frame(Kind.BYE, OURS, 0, 1, b""), 0, True)
     assert reception.malformed["reflected"][0] == 2
     assert len(reception.flow("flow").queue) == 0
+
+
+def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(reception: Reception) -> None:
+    """What the old one left in buffers on the way may arrive for seconds."""
+    old, new = THEIRS, THEIRS + 1
+    received: list[Message] = []
+    incoming = reception.flow("flow")
+    incoming.claimed, incoming.handler = True, received.append
+
+    def arrives(epoch: int, sequence: int, now: int) -> None:
+        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b"data"), now, True)
+
+    def hello(epoch: int, now: int) -> None:
+        body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, True)
+
+    start = time.monotonic_ns()
+    hello(old, start)
+    arrives(old, 0, start)
+    late = start + 2 * SILENT_NS
+    for now in range(start, late, LOOK_NS):
+        reception.keep_time(now, now)
+    assert not reception.company.up
+    arrives(old, 1, late)  # it may come back
+    hello(new, late)
+    arrives(new, 0, late)
+    arrives(old, 2, late)
+    assert [(message.epoch, message.sequence) for message in received] == [(old, 0), (old, 1), (new, 0)]
+
+
+def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
+    reception: Reception, transport: Kept
+) -> None:
+    start = time.monotonic_ns()
+
+    def alone(since_ns: int, seconds: float) -> list[int]:
+        transport.renewed.clear()
+        for now in range(since_ns, since_ns + int(seconds * 1e9), LOOK_NS):
+            reception.keep_time(now, now)
+        return list(transport.renewed)
+
+    assert alone(start, 0.9) == []
+    assert alone(start + 10**9, 0.9) == [4]
+    assert alone(start + 2 * 10**9, 43) == [16, 1, 4, 16, 1, 4]
+    met = start + 45 * 10**9
+    reception.handle(
+        HELLO_TOPIC, frame(Kind.HELLO, THEIRS, met, 1, Hello("theirs", {OURS: met - 1}, {}).encode()), met, True
+    )
+    assert reception.company.up
+    assert set(alone(met, 20)) == {4}  # what was in force when somebody came

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -51,3 +52,36 @@ def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(tr
         while (message := receiver.receive(timeout=0)) is not None:
             consumed.append(message.sequence)
         assert consumed == list(range(MESSAGES))
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_threads_that_share_a_full_flow_get_their_time(transport: str) -> None:
+    """Room that another thread has taken is no reason to give up before the time is over."""
+    endpoint, send_timeout = free_endpoint(), 1.0
+    gave_up_after: list[float] = []
+    with (
+        twinlink.open(transport, listen=endpoint, retention=2**20, send_timeout=send_timeout) as link,
+        twinlink.open(transport, connect=endpoint) as peer,
+    ):
+        peer.receiver("flow", handler=lambda message: None)
+        link.wait_ready(20)
+        sender, stop_at = link.sender("flow"), time.monotonic() + 2.5
+
+        def send() -> None:
+            while time.monotonic() < stop_at:
+                began = time.monotonic()
+                try:
+                    sender.send(bytes(300_000))
+                except twinlink.SendTimeout:
+                    gave_up_after.append(time.monotonic() - began)
+
+        threads = [threading.Thread(target=send) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        sender.flush(20)
+        assert all(seconds > 0.8 * send_timeout for seconds in gave_up_after), gave_up_after
+        assert sender.stats()["acknowledged"] == sender.stats()["sent"] > 0

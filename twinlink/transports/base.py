@@ -48,7 +48,7 @@ class Transport(ABC):
 
     options_class: ClassVar[type[Options]] = Options
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
-    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # so much may be on its way before the link holds back
+    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint
@@ -78,10 +78,12 @@ class Transport(ABC):
         A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
         """
 
-    def renew(self) -> None:  # noqa: B027  (most transports find out by themselves)
+    def renew(self, patience: int) -> None:  # noqa: B027  (most transports find out by themselves)
         """Nobody has been heard for seconds: connect anew, if the old connection may be one in name only.
 
-        Called by the thread that receives, while it is not in `receive`.
+        ``patience`` says how many times longer than by default a connection may take to be made.  It is 1 at first,
+        changes until somebody has been up, and then stays: the path may be long.  Called by the thread that receives,
+        while it is not in `receive`.
         """
 
     @abstractmethod
@@ -89,9 +91,13 @@ class Transport(ABC):
         """Give back sockets and threads within half a second, sending what can be sent in that time."""
 
 
-def in_use(reason: str) -> str:
-    """What to do next when the system says that an address is in use."""
-    return "; `ss -ltnp` shows by which program: end it, or take another port" if "in use" in reason else ""
+def advice(reason: str) -> str:
+    """What to do next when the system gives this reason for not listening; empty where there is nothing to say."""
+    if "in use" in reason:
+        return "; `ss -ltnp` shows by which program: end it, or take another port"
+    if "assign" in reason:
+        return "; it is not an address of this host (`ip address` shows those): listen on one of them, or on 0.0.0.0"
+    return ""
 
 
 def make_options(name: str, options_class: type[Options], given: dict[str, Any]) -> Options:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import TransportError
-from .base import Endpoint, in_use
+from .base import Endpoint, advice
 
 START_S = 5.0  # it takes 0.01 s
 STOP_S = 1.0
@@ -136,7 +136,7 @@ class Mosquitto:
                 continue
             errors = re.findall(r"Error(?: creating listener)?: (.*?)\.?$", self.log(), re.MULTILINE)
             reason = "; ".join(errors) or f"it does not begin within {START_S:g} s: {self.log().strip()}"
-            raise TransportError(f"mosquitto cannot listen on {self.endpoint}: {reason}{in_use(reason)}")
+            raise TransportError(f"mosquitto cannot listen on {self.endpoint}: {reason}{advice(reason)}")
 
     @property
     def running(self) -> bool:

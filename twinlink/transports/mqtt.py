@@ -74,7 +74,7 @@ class MqttOptions(Options):
     private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
     keepalive_s: int = 10  # a client silent for 1.5 times as long is gone; until then the broker queues for it
     user_timeout_ms: int = 2000  # what the broker's host has not acknowledged for so long ends the connection
-    connect_timeout_ms: int = 250  # longer than the path's round trip; TCP itself would try again after 1, 3, 7 s
+    connect_timeout_ms: int = 250  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     reconnect_ms: int = 50
 
 
@@ -362,6 +362,10 @@ class MqttTransport(Transport):
             self._wake.send(b"\0")
 
     # Closing
+
+    def renew(self, patience: int) -> None:
+        with contextlib.suppress(RuntimeError):  # it is connected: what follows has no limit
+            self._client.connect_timeout = patience * self.options.connect_timeout_ms / 1000
 
     def close(self) -> None:
         self._closing.set()

@@ -19,7 +19,7 @@ import zenoh
 
 from ..errors import TransportError
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
-from .base import Frame, Options, Transport, in_use
+from .base import Frame, Options, Transport, advice
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's own choice on two cores.  More
 # to connect and accept, because they may wait (see LINGER).  A ZENOH_RUNTIME in the environment wins.
@@ -36,6 +36,7 @@ POLL_S = 0.0005
 SEAL = slice(24, 32)
 SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
+ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
 CLOSE_S = 0.4  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
@@ -51,7 +52,8 @@ class ZenohOptions(Options):
     drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
     reconnect_ms: int = 50
     reconnect_max_ms: int = 50  # always the same
-    open_timeout_ms: int = 250  # four round trips must fit; TCP itself would try again after 1, 3, 7 s
+    open_timeout_ms: int = 250  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
+    accept_timeout_ms: int = 4000  # two round trips
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
     os_receive_buffer: int = 0
 
@@ -61,13 +63,14 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
+    _patience = 1  # see renew
     direct_octets = 15 * 48 * 1024  # what its data queue holds while a batch, of 48 or 64 KiB, is being written
 
     def open(self) -> None:
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._publishers_lock = threading.Lock()
         self._preferred: set[bytes] = set()
-        self._patience = 0  # ticks until a recv is ended
+        self._ticks_left = 0  # until a recv is ended
         self._closing = threading.Event()
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
@@ -75,7 +78,7 @@ class ZenohTransport(Transport):
         except zenoh.ZError as error:
             what = "listen on" if self.listening else "connect to"
             reason = _reason(error)
-            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}{in_use(reason)}") from error
+            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}{advice(reason)}") from error
         self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
         self._ticker.start()
 
@@ -91,12 +94,12 @@ class ZenohTransport(Transport):
             self._session = session
             self._publishers = {}
 
-    def renew(self) -> None:
+    def renew(self, patience: int) -> None:
         # When a connection ends and the next one with the same peer is there at once, Zenoh 1.10 may take the new one's
         # routes away with the old: connected, alive, and nothing gets through.  A session has its own identity.
-        if self.listening or not self._session.info.peers_zid():
+        if self.listening or (patience == self._patience and not self._session.info.peers_zid()):
             return
-        old = self._session
+        old, self._patience = self._session, patience
         try:
             self._open_session()
         except zenoh.ZError:
@@ -111,9 +114,9 @@ class ZenohTransport(Transport):
         while not self._closing.wait(TICK_S):
             if self._connections.try_recv() is not None:
                 clear_linger()
-            if self._patience:
-                self._patience -= 1
-                if not self._patience:
+            if self._ticks_left:
+                self._ticks_left -= 1
+                if not self._ticks_left:
                     self._waker.put(b"")
 
     def config(self) -> zenoh.Config:
@@ -143,8 +146,9 @@ class ZenohTransport(Transport):
             "listen/exit_on_failure": True,
             "scouting/multicast/enabled": False,
             "scouting/gossip/enabled": False,
-            "transport/unicast/open_timeout": options.open_timeout_ms,
-            "transport/unicast/accept_timeout": options.open_timeout_ms,
+            "transport/unicast/open_timeout": options.open_timeout_ms * self._patience,
+            "transport/unicast/accept_timeout": options.accept_timeout_ms,
+            "transport/unicast/accept_pending": ACCEPT_PENDING,
             "transport/shared_memory/enabled": options.shared_memory,
             "transport/link/tx/lease": options.lease_ms,
             "transport/link/tx/queue/size": queues,
@@ -201,9 +205,9 @@ class ZenohTransport(Transport):
             if sample is None:
                 return None
         else:
-            self._patience = int(timeout_s / TICK_S)
+            self._ticks_left = int(timeout_s / TICK_S)
             sample = self._subscriber.recv()
-            self._patience = 0
+            self._ticks_left = 0
         topic = str(sample.key_expr)
         if topic.startswith("wake/"):
             return None

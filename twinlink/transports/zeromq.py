@@ -15,7 +15,7 @@ import zmq
 
 from ..errors import TransportError
 from ..wire import HELLO_TOPIC, MAGIC
-from .base import Frame, Options, Transport, in_use
+from .base import Frame, Options, Transport, advice
 
 ACK_INITIAL = ord("a")
 SNDMORE, NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)  # members of an enumeration take their time
@@ -42,7 +42,7 @@ class ZeromqOptions(Options):
     heartbeat_timeout_ms: int = 1500
     reconnect_ms: int = 50
     reconnect_max_ms: int = 0  # always the same
-    connect_timeout_ms: int = 150  # longer than the path's round trip; TCP itself would try again after 1, 3, 7 s
+    connect_timeout_ms: int = 150  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     io_threads: int = 1
 
 
@@ -57,6 +57,7 @@ class ZeromqTransport(Transport):
         self._context = zmq.Context(io_threads=self.options.io_threads)
         self._closed = False
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
+        self._patience = 1
         self._topic = b""  # received where a frame should have been
         self._urgent: list[None] = []  # as long as there are acks and hellos waiting for the socket
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
@@ -73,8 +74,8 @@ class ZeromqTransport(Transport):
                 self._pub.bind(self._address(first))
                 self._sub.bind(self._address(second))
             else:
-                self._sub.connect(self._address(first))
-                self._pub.connect(self._address(second))
+                for made, port in ((self._sub, first), (self._pub, second)):
+                    made.connect(self._address(port))
         except (zmq.ZMQError, OSError) as error:
             self._context.destroy(linger=0)
             what = "listen on" if self.listening else "connect to"
@@ -82,7 +83,7 @@ class ZeromqTransport(Transport):
             reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
             raise TransportError(
                 f"zeromq cannot {what} {self.endpoint} (ports {self.endpoint.port} and {self.endpoint.port + 1}): "
-                f"{reason}{in_use(reason)}"
+                f"{reason}{advice(reason)}"
             ) from error
 
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
@@ -160,6 +161,16 @@ class ZeromqTransport(Transport):
             self._topic = bytes(frame)
             return b"", b""
         return topic, frame
+
+    def renew(self, patience: int) -> None:
+        if self.listening or patience == self._patience:
+            return
+        self._patience = patience
+        with self._send_lock:
+            for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
+                made.disconnect(self._address(port))
+                made.setsockopt(zmq.CONNECT_TIMEOUT, self.options.connect_timeout_ms * patience)
+                made.connect(self._address(port))
 
     def close(self) -> None:
         with self._send_lock:
