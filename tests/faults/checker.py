@@ -97,13 +97,18 @@ def _false_lost(pairs: "Sequence[Pair]", known: set[int]) -> None:
 
 
 def _old_sessions(verdict: Verdict, receiver: Session, sessions: Sequence[Session]) -> None:
-    """Nothing of a session may come after something of its successor, on any flow."""
+    """Nothing of a session may come after its successor, on any flow.
+
+    The successor is there when `PeerUp` says so: what comes of it before its first hello has no name yet, and what of
+    the old one had waited for something missing is delivered before it is given up.
+    """
     by_epoch = {session.epoch: session for session in sessions}
-    newest: dict[tuple[str, str], tuple[int, int]] = {}  # flow, node -> the last session's opening, its first delivery
+    up_at = {report.fields["epoch"]: report.at_ns for report in reversed(receiver.events) if report.name == "PeerUp"}
+    newest: dict[tuple[str, str], tuple[int, int]] = {}  # flow, node -> the last session's opening, when it was there
     for (flow, epoch), deliveries in receiver.deliveries.items():
         sender = by_epoch.get(epoch)
         if sender is not None and len(deliveries.at_ns):
-            begun = sender.opened_ns, int(deliveries.at_ns[0])
+            begun = sender.opened_ns, up_at.get(epoch, int(deliveries.at_ns[0]))
             newest[flow, sender.node] = max(newest.get((flow, sender.node), begun), begun)
     for (flow, epoch), deliveries in receiver.deliveries.items():
         sender = by_epoch.get(epoch)

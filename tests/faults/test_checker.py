@@ -62,6 +62,12 @@ def test_a_message_of_a_dead_session_after_its_successor() -> None:
     story.receiver.got[old.epoch].append([first, 5, story.now_ns + MS])
     found = check(story.sessions()).findings
     assert [(one.fault, one.first, one.end) for one in found] == [(Fault.OLD_SESSION, first, end)]
+    new = story.senders[1]
+    story.receiver.events = [one for one in story.receiver.events if one.name != "PeerUp"]
+    story.receiver.report(story.now_ns + 2 * MS, "PeerUp", epoch=new.epoch, node="sender")
+    assert check(story.sessions()).clean
+    story.receiver.got[old.epoch][-1][2] = story.now_ns + 3 * MS
+    assert [one.fault for one in check(story.sessions()).findings] == [Fault.OLD_SESSION]
 
 
 def test_no_more_than_the_message_under_way_may_come_from_a_dead_sender() -> None:

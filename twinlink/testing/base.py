@@ -7,6 +7,7 @@ import secrets
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -88,6 +89,7 @@ class ForeignPeer:
         self.hellos = 0
         self.numbers: dict[int, int] = {}  # epoch -> number of its last hello
         self.echoes: dict[int, int] = {}  # epoch -> number of our last hello that it has heard
+        self._kept: deque[tuple[bytes, Frame]] = deque()  # came while it was greeting
 
     def send(self, topic: str, octets: bytes) -> None:
         """Any octets under any topic."""
@@ -108,9 +110,10 @@ class ForeignPeer:
         def greet() -> int:
             """Which of our hellos the link has heard."""
             self.hello(link.epoch)
-            while (received := self.receive(0.02)) is not None:
+            while (received := self._read(0.02)) is not None:
                 if parse(received[1])[:2] == (Kind.HELLO, link.epoch):
                     break
+                self._kept.append(received)
             return self.echoes.get(link.epoch, 0)
 
         self.echoes.clear()
@@ -120,6 +123,9 @@ class ForeignPeer:
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         """The next topic and frame; of hellos it takes note."""
+        return self._kept.popleft() if self._kept else self._read(timeout_s)
+
+    def _read(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         received = self.transport.receive(timeout_s)
         if received is not None and received[0] == HELLO_TOPIC:
             kind, epoch, number, _ = parse(received[1])
