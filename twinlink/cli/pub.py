@@ -42,6 +42,8 @@ def run(given: argparse.Namespace) -> int:
     octets = 0
     problem = None
     with Stop() as stop, linking.open_link(given) as link:
+        if given.count and given.size > link.max_payload:
+            raise twinlink.PayloadTooLarge(f"--size {given.size}: this link takes at most {link.max_payload} octets")
         watch = linking.Watch(NAME, link)
         linking.wait_for_peer(link, stop, given, NAME, "twinlink sub")
         sender = link.sender(given.flow)

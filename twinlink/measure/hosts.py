@@ -5,6 +5,7 @@ from typing import Self
 
 import twinlink
 
+from ..errors import PeerTimeout
 from ..transports import Endpoint
 from .remote import PORT_OFFSET, Remote, RemoteStation
 from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError, Truth
@@ -35,6 +36,9 @@ class Hosts(Setting):
         try:
             self._remote = Remote(self._link)
             self._link.wait_ready(self._timeout_s)
+        except PeerTimeout as error:
+            self._link.close()
+            raise PeerTimeout(f"{error} (does `twinlink pong` run there?)") from None
         except BaseException:
             self._link.close()
             raise
