@@ -21,7 +21,7 @@ ALONE_NS = 2_000_000_000  # how often a connector that has lost everybody has it
 # A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.
 # On a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns
 # long enough for TCP's handshake, the transport's own and the hellos.
-PATIENCE = (1, 4, 16)
+PATIENCE = (1, 4, 10)
 TURN_NS = 1_000_000_000  # times the patience
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns

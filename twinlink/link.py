@@ -33,7 +33,7 @@ DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait mean
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.4  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for a send that is being made: a transport may hold it while a peer is stalled
-EXIT_S = 2.0  # at the end of the process, what is being given back in the background gets this long
+EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
 MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns

@@ -221,8 +221,8 @@ def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
 
     assert alone(start, 0.9) == []
     assert alone(start + 10**9, 0.9) == [4]
-    assert alone(start + 2 * 10**9, 43) == [16, 1, 4, 16, 1, 4]
-    met = start + 45 * 10**9
+    assert alone(start + 2 * 10**9, 33) == [10, 1, 4, 10, 1, 4]
+    met = start + 35 * 10**9
     reception.handle(
         HELLO_TOPIC, frame(Kind.HELLO, THEIRS, met, 1, Hello("theirs", {OURS: met - 1}, {}).encode()), met, True
     )

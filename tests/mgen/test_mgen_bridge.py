@@ -189,9 +189,24 @@ def test_a_cell_of_a_sweep(build: Build, mgens: list[object], octets: int, tmp_p
     assert (lost.sent, lost.received) == (50, 0) if protocol is Protocol.UDP else lost.received == 0
 
 
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_an_mgen_whose_port_is_in_use(mgens: list[object], protocol: Protocol, tmp_path: Path) -> None:
+    """It logs LISTEN all the same, and ends with 0."""
+    with socket.socket(type=socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM) as taken:
+        taken.bind(("0.0.0.0", 0))
+        if protocol is Protocol.TCP:
+            taken.listen()
+        at = Address(*taken.getsockname())
+        with (
+            pytest.raises(TwinlinkError, match=rf"at {protocol.name} port {at.port}: .*Address already in use"),
+            session.Listener(at, protocol, tmp_path / "x"),
+        ):
+            pass
+
+
 def test_an_mgen_that_does_not_start(mgens: list[object], tmp_path: Path) -> None:
     with (
-        pytest.raises(TwinlinkError, match=r"mgen does not listen: .*nsuch"),
+        pytest.raises(TwinlinkError, match=r"mgen does not listen at UDP port 0: .*nsuch"),
         session.Listener(ANY, Protocol.UDP, tmp_path / "x", ["ip", "netns", "exec", "nsuch"]),
     ):
         pass

@@ -10,6 +10,7 @@ from tests.cli.running import Run, Start
 from tests.mgen.conftest import Listen, Send, free_ports
 from twinlink.mgen import records
 from twinlink.mgen.message import Address, Flag, Packet
+from twinlink.testing.base import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")
 
@@ -140,6 +141,29 @@ def test_what_waited_for_a_peer_that_never_came_is_counted(start: Start, send: S
     assert summary["exit"]["code"] == 1
     assert summary["in"]["dropped"] > 0
     assert summary["in"]["given_up"] + summary["in"]["dropped"] == 800
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_who_waits_for_a_peer_says_so(start: Start, endpoint: str, transport: str) -> None:
+    port, out_port = free_ports(2)
+    into = start("mgen", "in", "--transport", transport, "--connect", endpoint, "--udp", str(port))
+    out = start("mgen", "out", "--transport", transport, "--listen", free_endpoint(), "--udp", str(out_port))
+    into.wait_for(f"no peer at {endpoint} yet (TCP says: Connection refused)")
+    into.wait_for(f"`twinlink mgen out --transport {transport}` run on the other host?")
+    out.wait_for("no peer has come to tcp/")
+    out.wait_for(f"`twinlink mgen in --transport {transport}`")
+    for run in (into, out):
+        run.interrupt()
+        assert run.code() == 1
+        assert run.err.count("no peer") == 1
+
+
+def test_a_port_that_is_in_use(start: Start, endpoint: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        into = start("mgen", "in", "--connect", endpoint, "--tcp", f"127.0.0.1:{port}")
+        assert into.code() == 2
+    assert f"TCP 127.0.0.1:{port}: Address already in use; `ss -lntup` shows by which program" in into.err
 
 
 def test_a_peer_that_was_killed(start: Start, listen: Listen, send: Send, endpoint: str) -> None:

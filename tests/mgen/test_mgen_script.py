@@ -18,7 +18,7 @@ def test_every_payload_direction_and_pattern_is_there() -> None:
     names = set(sweeps())
     for direction in ("rw-dt", "dt-rw"):
         for pattern in Pattern:
-            for payload in ("100B", "1KB", "10KB", "100KB", "1MB"):
+            for payload in ("100B", "1KB", "8KB", "10KB", "100KB", "1MB"):
                 assert f"{direction}/{pattern}-{payload}.mgn" in names
 
 

@@ -10,6 +10,7 @@ Unless told otherwise, in connects to tcp/127.0.0.1:7447 and out listens on that
 
 import argparse
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from .console import DONE, NOT_MET, Output, Stop, log
 NAME = "twinlink mgen"
 _LISTEN_HOST = "0.0.0.0"
 _OUT_HOST = "127.0.0.1"
+_ALONE_S = 5.0  # without any peer, before a person is told
+_OTHER = {"in": "out", "out": "in", "both": "both"}  # what runs on the other host
 _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 
 
@@ -85,7 +88,8 @@ def _carry(given: argparse.Namespace) -> int:
                 if gives:
                     ends["out"] = Egress(link, **gives, flow=given.flow, recorder=recorder, say=say)
                 say(f"{linking.endpoint(given)}, {_describe(given, takes, gives)}; Ctrl-C ends it")
-                _run(list(ends.values()), stop, given.idle, watch.tell)
+                lookout = _Lookout(link, watch, given, say)
+                _run(list(ends.values()), stop, given.idle, lookout.look)
                 stats = {way: end.stats() for way, end in ends.items()}
             finally:
                 for end in ends.values():
@@ -101,6 +105,37 @@ def _carry(given: argparse.Namespace) -> int:
         "\n".join(_sentence(way, counts) for way, counts in stats.items()),
     )
     return DONE if all(_is_whole(way, counts) for way, counts in stats.items()) else NOT_MET
+
+
+class _Lookout:
+    """Tells a person what happens on the link, and once that no peer has come, as nothing is taken from MGEN then."""
+
+    def __init__(
+        self, link: twinlink.Link, watch: linking.Watch, given: argparse.Namespace, say: Callable[[str], None]
+    ) -> None:
+        self._link = link
+        self._watch = watch
+        self._given = given
+        self._say = say
+        self._due = time.monotonic() + _ALONE_S
+        self._over = False
+
+    def look(self) -> None:
+        """Tell what there is to tell."""
+        self._watch.tell()
+        if self._over:
+            return
+        if self._link.peers():
+            self._over = True
+        elif time.monotonic() > self._due:
+            self._over = True
+            given = self._given
+            problem = linking.connection_problem(given.connect) if given.connect else None
+            where = f"at {given.connect} yet" if given.connect else f"has come to {given.listen} yet"
+            self._say(
+                f"no peer {where}{f' (TCP says: {problem})' if problem else ''}; MGEN's messages wait. "
+                f"Does `twinlink mgen {_OTHER[given.way]} --transport {given.transport}` run on the other host?"
+            )
 
 
 def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: Callable[[], None]) -> None:
@@ -268,7 +303,8 @@ _FIGURES = {
 def _report(found: joined.Joined, figures: dict[str, dict[str, int] | None]) -> list[str]:
     lines = [
         f"{found.received} of {found.sent} received, {found.errors} RERR, {found.duplicates} duplicates, "
-        f"{found.incomplete} incomplete, {found.strangers} of other senders, {found.unreadable} unreadable",
+        f"{found.incomplete} incomplete, {found.unreadable} unreadable"
+        + (f"; {found.strangers} more in the listener's log, of other senders or runs" if found.strangers else ""),
         f"{'delay in ms':20} {'n':>6} {'min':>9} {'p50':>9} {'p99':>9} {'max':>9}",
     ]
     for name, what in _FIGURES.items():

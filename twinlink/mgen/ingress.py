@@ -5,6 +5,7 @@ socket's buffer, whose overflow the kernel counts.  So what is lost is lost wher
 """
 
 import contextlib
+import errno
 import selectors
 import socket
 import struct
@@ -154,7 +155,10 @@ class Ingress:
                 one.listen()
         except OSError as error:
             one.close()
-            raise TransportError(f"cannot listen at {protocol.name} {at.host}:{at.port}: {error.strerror}") from error
+            text = f"cannot listen at {protocol.name} {at.host}:{at.port}: {error.strerror}"
+            if error.errno == errno.EADDRINUSE:
+                text += "; `ss -lntup` shows by which program: end it, or take another port"
+            raise TransportError(text) from error
         one.setblocking(False)
         self._selector.register(one, selectors.EVENT_READ)
         self.addresses[protocol] = Address(*one.getsockname()[:2])

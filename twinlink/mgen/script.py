@@ -16,7 +16,10 @@ TTL = 64  # MGEN's own default for unicast is 3 hops
 _MIN_TCP_OCTETS = 76
 _MAX_TCP_OCTETS = MAX_PAYLOAD - 1  # of a link: the bridge adds one
 
-PAYLOADS = {"100B": 100, "1KB": 1024, "10KB": 10 * 1024, "100KB": 100 * 1024, "1MB": 1024 * 1024}
+PAYLOADS = {  # those of the reference measurement, and the most that goes by UDP
+    **{"100B": 100, "1KB": 1024, "8KB": MAX_UDP_OCTETS},
+    **{"10KB": 10 * 1024, "100KB": 100 * 1024, "1MB": 1024 * 1024},
+}
 RATE_HZ = 20.0
 COUNT = 100
 BURST_S = (1.0, 0.2)  # from the beginning of a burst to that of the next, and how long it is
@@ -123,6 +126,9 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(f"usage: {sys.argv[0]} DIR")
-    write(Path(sys.argv[1]))
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m twinlink.mgen.script DIR")
+    try:
+        write(Path(sys.argv[1]))
+    except OSError as error:
+        sys.exit(f"{error.filename} cannot be written: {error.strerror}")

@@ -1,5 +1,6 @@
 """Real mgen processes for one cell of a sweep: one that listens, one that sends, and what their logs say."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 from ..errors import TwinlinkError
 from . import log
@@ -20,6 +21,8 @@ RECEIVE_BUFFER = 4 * 1024 * 1024  # octets, of the listener's UDP socket
 _START_S = 10.0
 _STOP_S = 5.0
 _LOOK_S = 0.05
+_MAX_SAID = 1 << 20
+_NO_PORT = "Bind() bind() error"
 _QUIET_S = 1.5  # without a message at the listener: what is not there is not coming any more
 
 
@@ -56,6 +59,7 @@ class Listener:
 
     def __init__(self, at: Address, protocol: Protocol, path: Path, prefix: Sequence[str] = ()) -> None:
         self.path = path
+        self._where = f"{protocol.name} port {at.port}"
         self._command = _command(
             prefix,
             *("flush", "rxbuffer", str(RECEIVE_BUFFER), "event", f"LISTEN {protocol.name} {at.port}"),
@@ -74,9 +78,10 @@ class Listener:
         until = time.monotonic() + _START_S
         while not self.log().of("LISTEN"):
             if self._process.exit_code is not None or time.monotonic() > until:
-                self.stop()
-                raise TwinlinkError(f"mgen does not listen: {self._process.last_words()}")
+                self._refuse()
             time.sleep(_LOOK_S)
+        if _NO_PORT in self._process.said():  # it logs LISTEN all the same, but only after it has said so
+            self._refuse()
         return self
 
     def __exit__(
@@ -92,6 +97,11 @@ class Listener:
         """End it, as Ctrl-C does."""
         if self._process:
             self._process.stop()
+
+    def _refuse(self) -> NoReturn:
+        assert self._process is not None
+        self.stop()
+        raise TwinlinkError(f"mgen does not listen at {self._where}: {self._process.last_words()}")
 
 
 def send(flow: Flow, path: Path, prefix: Sequence[str] = (), timeout_s: float = 60.0) -> str | None:
@@ -202,7 +212,10 @@ class _Process:
                 self._process.kill()
                 self._process.wait()
 
+    def said(self) -> str:
+        # Not by seeking: the position is the process's too, which may still be writing.
+        return os.pread(self._said.fileno(), _MAX_SAID, 0).decode(errors="replace")
+
     def last_words(self) -> str:
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        lines = self.said().strip().splitlines()
         return "; ".join(lines[-3:]) or f"exit code {self.exit_code}"
