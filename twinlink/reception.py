@@ -412,6 +412,8 @@ class Reception:
             if (stream := incoming.streams.get(epoch)) is not None:
                 stream.node = hello.node
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect
+                if stream.tracker.next < 0:  # all that has come of it was refused
+                    stream.tracker.next = hello.flows.get(incoming.flow, 0)
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """To be called ten times a second or more; ``emptied_mono_ns`` is when the transport was last found empty."""

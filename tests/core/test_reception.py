@@ -12,7 +12,7 @@ from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse, parse_ack
+from twinlink.wire import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse, parse_ack, parse_ask
 
 OURS, THEIRS = 1, 2
 
@@ -228,3 +228,22 @@ def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
     )
     assert reception.company.up
     assert set(alone(met, 20)) == {4}  # what was in force when somebody came
+
+
+def test_what_was_refused_before_the_first_hello_is_no_gap(reception: Reception, transport: Kept) -> None:
+    """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
+    crowd = reception.flow("crowd")
+    crowd.queued_octets = 10**9
+    now = time.monotonic_ns()
+    reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, True)
+    assert reception.flow("flow").stats()["unclaimed"] == 1
+    reception.handle(
+        HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {"flow": 8}, True).encode()), now, True
+    )
+    crowd.queued_octets = 0
+    reception.flow("flow").claimed = True
+    transport.sent.clear()
+    reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, True)
+    asks = [parse_ask(octets) for _, octets in transport.sent if octets[3] == Kind.ASK]
+    assert asks == [(THEIRS, 8, [(8, 10)])]
+    assert reception.malformed == {}
