@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from .delays import Delays
 from .doubt import Doubt
+from .kept import Entry, Kept
 from .losses import Losses
 from .message import Ack
 from .ranges import RangeSet
@@ -16,7 +17,6 @@ from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Kind, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
-KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 REASONS = {
@@ -26,13 +26,11 @@ REASONS = {
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
-Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, peers that owe an ack, frame
-
 
 class Outgoing:
     """Feed it what is sent, acks, asks and peers that come and go; ask it what to hand to the transport.
 
-    A message is *kept* (in ``awaited``) until every peer that owes an ack for it has acknowledged it: the peers that
+    A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that
     were up when it was sent, and those that had fallen silent and may return (*absent*).  What is kept is bounded by
     ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
     refused it, or it had to give up its place; had it been handed over by then, it is in *doubt* until the peers say
@@ -58,7 +56,6 @@ class Outgoing:
         overflow: Overflow = "block",
     ) -> None:
         self.flow = flow
-        self.retention = retention
         self.repair = repair
         self.overflow = overflow
         self.next = 0
@@ -67,20 +64,17 @@ class Outgoing:
         self.acknowledged = 0
         self.repaired = 0
         self.conflated = 0
-        self.kept_octets = 0
         self.backlog = False
         self.losses = Losses()
         self.delays = Delays()
-        self.awaited: dict[int, Entry] = {}  # by ascending sequence
-        self._first = 0  # nothing below is awaited
+        self.kept = Kept(retention)
         self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
         self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
         self._sent_again: set[int] = set()  # and not acknowledged yet
         self._held_up_by: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
-        self._window = Window(window)
-        self._consumed = self._window.consumed
-        self._up: frozenset[int] = frozenset()  # its keys
+        self.window = Window(window)
+        self._up: frozenset[int] = frozenset()  # the keys of window.consumed
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
@@ -89,58 +83,40 @@ class Outgoing:
         self._owing: frozenset[int] = frozenset()  # up and absent
 
     def fits(self, size: int) -> bool:
-        """Whether a payload of ``size`` octets may be sent now."""
-        excess = self.kept_octets + size + KEEPING_OCTETS - self.retention
-        if excess <= 0 or self.overflow != "block":
-            return True
-        oldest = self._oldest()
-        for sequence in range(self.next if oldest is None else oldest, self.next):
-            entry = self.awaited.get(sequence)
-            if entry is None:
-                continue
-            if entry[1] & self._up:
-                return False
-            excess -= len(entry[2]) - HEADER_OCTETS + KEEPING_OCTETS  # who is not there holds nobody up
-            if excess <= 0:
-                return True
-        return True
+        """Whether a payload of ``size`` octets may be sent now; who is not there holds nobody up."""
+        excess = self.kept.excess(size)
+        return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self._up)
 
-    def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool:
-        """Take in message number ``next``; says whether to hand it to the transport now (else it is backlog)."""
+    def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool | None:
+        """Take in message number ``next``: True: hand it to the transport now; False: it is backlog; None: no room."""
         sequence = self.next
         size = len(frame) - HEADER_OCTETS
+        full = self.kept.excess(size) > 0
+        if full and not self.fits(size):
+            return None
         self.sent_octets += payload_octets
         if not self._owing:
             self.unsent = self.next = sequence + 1
             self.losses.add(sequence, self.next, "no peer was up")
             return True  # a plain subscriber may listen
-        if self.overflow == "latest":
-            self._conflate()
-        stays = self.kept_octets + size + KEEPING_OCTETS <= self.retention or self._make_room(size)
+        while self.overflow == "latest" and (waiting := self._first_unsent()) is not None:
+            self._give_up(waiting, Why.CONFLATED)  # it is old now
+        stays = not full or self._make_room(size)
         self.next = sequence + 1
         if not stays:
             self._give_up(sequence, Why.DROPPED)
             return False
-        self.awaited[sequence] = (now_mono_ns, self._owing, frame)
-        self.kept_octets += size + KEEPING_OCTETS
+        self.kept.add(sequence, (now_mono_ns, self._owing, frame))
         if not self.backlog and self._up and self._may_go(sequence, size, alone=False):
             self.unsent = self.next
             return True
         self.backlog = True
         return False
 
-    def _oldest(self) -> int | None:
-        """The first that is kept; a dictionary would pass all that have left it each time."""
-        if not self.awaited:
-            return None
-        while self._first not in self.awaited:
-            self._first += 1
-        return self._first
-
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
-        while (oldest := self._oldest()) is not None and self.kept_octets + size + KEEPING_OCTETS > self.retention:
-            if self.awaited[oldest][1] & self._up:
+        while (oldest := self.kept.oldest()) is not None and self.kept.excess(size) > 0:
+            if self.kept.entries[oldest][1] & self._up:
                 if self.overflow == "drop-newest":
                     return False
                 if self.overflow != "block":
@@ -150,18 +126,13 @@ class Outgoing:
             self._give_up(oldest, Why.EVICTED)
         return True
 
-    def _conflate(self) -> None:
-        """Make way for the newest: what waits to be handed over is old."""
-        while (sequence := self._first_unsent()) is not None:
-            self._give_up(sequence, Why.CONFLATED)
-
     def _first_unsent(self) -> int | None:
         """The first that waits to be handed over.
 
         Passes what was given up, and, when others are up, what only absent peers owe: they ask for it when they return.
         """
         while self.unsent < self.next:
-            entry = self.awaited.get(self.unsent)
+            entry = self.kept.entries.get(self.unsent)
             if entry is not None and (entry[1] & self._up or not self._up):
                 break
             self.unsent += 1
@@ -169,8 +140,8 @@ class Outgoing:
 
     def _give_up(self, sequence: int, why: Why) -> None:
         waiting: frozenset[int] = frozenset()
-        if sequence in self.awaited:
-            waiting = self.awaited[sequence][1]
+        if sequence in self.kept.entries:
+            waiting = self.kept.entries[sequence][1]
             self._settle(sequence)
         if why is Why.CONFLATED:
             self.conflated += 1
@@ -184,8 +155,7 @@ class Outgoing:
 
     def _settle(self, sequence: int) -> None:
         """Nobody is waited for any more."""
-        size = len(self.awaited.pop(sequence)[2]) - HEADER_OCTETS
-        self.kept_octets -= size + KEEPING_OCTETS
+        self.kept.remove(sequence)
         self.transit.remove(sequence)
         self._again.pop(sequence, None)
         self._sent_again.discard(sequence)
@@ -197,7 +167,7 @@ class Outgoing:
 
         One ``alone`` may go however large it is, but not from the thread that sends: the transport may make it wait.
         """
-        if (self.transit.has_room(size) or (alone and not self.transit)) and self._window.admit(sequence, size):
+        if (self.transit.has_room(size) or (alone and not self.transit)) and self.window.admit(sequence, size):
             self.transit.add(sequence, size)
             return True
         return False
@@ -220,7 +190,7 @@ class Outgoing:
             return Kind.GONE, (why, ranges)
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
-            _, waiting, frame = self.awaited[sequence]
+            _, waiting, frame = self.kept.entries[sequence]
             size = len(frame) - HEADER_OCTETS
             if epoch not in self._up:
                 del self._again[sequence]
@@ -236,7 +206,7 @@ class Outgoing:
         if unsent is None:
             self.backlog = False
             return None
-        frame = self.awaited[unsent][2]
+        frame = self.kept.entries[unsent][2]
         size = len(frame) - HEADER_OCTETS
         if not self._may_go(unsent, size, alone=True):
             return None
@@ -254,7 +224,7 @@ class Outgoing:
         t4_mono_ns: int,
     ) -> list[Ack]:
         """Peer ``epoch`` has these messages (sequence, T1, T2); returns acks for those that were awaited."""
-        awaited = self.awaited
+        awaited = self.kept.entries
         acks = []
         for sequence, t1_ns, t2_ns in records:
             entry = awaited.get(sequence)
@@ -278,13 +248,11 @@ class Outgoing:
         sent_mono_ns, waiting, frame = entry
         if len(waiting) > 1:
             waiting -= {epoch}
-            self.awaited[sequence] = (sent_mono_ns, waiting, frame)
+            self.kept.entries[sequence] = (sent_mono_ns, waiting, frame)
             if not waiting & self._up:
                 self.transit.remove(sequence)
             return
-        del self.awaited[sequence]
-        size = len(frame) - HEADER_OCTETS
-        self.kept_octets -= size + KEEPING_OCTETS
+        self.kept.remove(sequence)
         self.transit.remove(sequence)
         self.acknowledged += 1
         if self._sent_again or self._again:
@@ -307,8 +275,8 @@ class Outgoing:
         """
         acks = []
         absent_there = RangeSet(missing)
-        for sequence in self._kept_between(0, known):
-            entry = self.awaited[sequence]
+        for sequence in self.kept.between(0, known):
+            entry = self.kept.entries[sequence]
             if epoch in entry[1] and sequence not in absent_there:
                 t1_ns = HEADER.unpack_from(entry[2])[4]
                 self._acknowledged_by(epoch, sequence, entry)
@@ -320,7 +288,7 @@ class Outgoing:
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
             low, high = first, min(end, self.unsent)
-            for sequence in self._kept_between(low, high):
+            for sequence in self.kept.between(low, high):
                 self._will_not_come(low, sequence)
                 low = sequence + 1
                 self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
@@ -335,29 +303,24 @@ class Outgoing:
         if first < end:
             self._unannounced.setdefault(Why.EVICTED, RangeSet()).add(first, end)
 
-    def _kept_between(self, low: int, high: int) -> list[int]:
-        if high - low > len(self.awaited):
-            return [sequence for sequence in self.awaited if low <= sequence < high]
-        return [sequence for sequence in range(low, high) if sequence in self.awaited]
-
     def consume(self, epoch: int, consumed: int) -> None:
         """Peer ``epoch`` is done with every sequence below ``consumed``.
 
         What it went past without an ack is lost, where it cannot ask for it.
         """
-        known = self._consumed.get(epoch)
+        known = self.window.consumed.get(epoch)
         if known is not None and known < consumed <= self.next:
-            self._consumed[epoch] = consumed
-            self._window.free()
+            self.window.consumed[epoch] = consumed
+            self.window.free()
         elif len(self._up) < 2:
             return
-        if self.awaited and not self._repairing:
+        if self.kept.entries and not self._repairing:
             self._lose_skipped()
 
     def _lose_skipped(self) -> None:
         """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
-        awaited, consumed = self.awaited, self._consumed
-        while (sequence := self._oldest()) is not None:
+        awaited, consumed = self.kept.entries, self.window.consumed
+        while (sequence := self.kept.oldest()) is not None:
             if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
                 return
             self._settle(sequence)
@@ -369,11 +332,11 @@ class Outgoing:
         """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes."""
         returns = epoch in self._absent
         self._joined.setdefault(epoch, self.next)
-        self._consumed.setdefault(epoch, self._absent.pop(epoch, self.next))
+        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, self.next))
         if repairs and self.repair:
             self._repairing.add(epoch)
         self._peers_changed()
-        self._window.free()
+        self.window.free()
         if returns:
             self._returned[epoch] = self.unsent
             self._ask_what_is_missing()
@@ -385,7 +348,7 @@ class Outgoing:
 
         What a ``successor`` of the same node has acknowledged in its stead is not lost.
         """
-        consumed = self._consumed.pop(epoch, None)
+        consumed = self.window.consumed.pop(epoch, None)
         self._returned.pop(epoch, None)
         stays = may_return and epoch in self._repairing and consumed is not None
         self._repairing.discard(epoch)
@@ -397,10 +360,10 @@ class Outgoing:
         self._absent[epoch] = consumed
         self._peers_changed()
         for sequence in self.transit.sequences():
-            if not self.awaited[sequence][1] & self._up:
+            if not self.kept.entries[sequence][1] & self._up:
                 self.transit.remove(sequence)
-        if self._consumed:
-            self._window.free()
+        if self.window.consumed:
+            self.window.free()
 
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what only it owed is lost."""
@@ -408,11 +371,11 @@ class Outgoing:
         self._joined.pop(epoch, None)
         self._peers_changed()
         taken_over = self._joined.get(successor, self.next) if successor is not None else self.next
-        for sequence, (sent_mono_ns, waiting, frame) in list(self.awaited.items()):
+        for sequence, (sent_mono_ns, waiting, frame) in list(self.kept.entries.items()):
             if epoch not in waiting:
                 continue
             if len(waiting) > 1:
-                self.awaited[sequence] = (sent_mono_ns, waiting - {epoch}, frame)
+                self.kept.entries[sequence] = (sent_mono_ns, waiting - {epoch}, frame)
                 if not (waiting - {epoch}) & self._up:
                     self.transit.remove(sequence)
                 continue
@@ -423,10 +386,10 @@ class Outgoing:
                 self.losses.add(sequence, sequence + 1, reason)
         for first, end in self._doubt.forget(epoch):
             self.losses.add(first, end, REASONS[Why.EVICTED])
-        if self._consumed:
-            self._window.free()
+        if self.window.consumed:
+            self.window.free()
         elif not self._owing:
-            self._window.clear()
+            self.window.clear()
             self._unannounced.clear()
             self._again.clear()
             self._sent_again.clear()
@@ -437,18 +400,13 @@ class Outgoing:
         """The round trip of the path to those who are up; 0 without acks."""
         return self.delays.path_ns(self._up)
 
-    @property
-    def in_flight_octets(self) -> int:
-        """With peers, and not consumed by their applications."""
-        return self._window.octets
-
     def _peers_changed(self) -> None:
-        self._up = frozenset(self._consumed)
+        self._up = frozenset(self.window.consumed)
         self._owing = self._up | frozenset(self._absent)
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
-        ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.awaited))
+        ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.kept.entries))
         for first, end in self._doubt.all():
             ranges.add(first, end)
         return ranges
@@ -460,7 +418,7 @@ class Outgoing:
         """
         oldest = self.transit.oldest
         if oldest is None and self.unsent < self.next:
-            oldest = self._window.oldest
+            oldest = self.window.oldest
         if oldest is None and self._returned:
             oldest = -1
         before, self._held_up_by = self._held_up_by, oldest
@@ -471,13 +429,9 @@ class Outgoing:
         self._unannounced.setdefault(Why.EVICTED, RangeSet())
         self.backlog = True
 
-    def owing(self) -> frozenset[int]:
-        """The peers that are waited for."""
-        return frozenset().union(*(entry[1] for entry in self.awaited.values()))
-
     def waits_for_somebody_up(self) -> bool:
         """Whether an ack may come without anybody returning."""
-        return any(entry[1] & self._up for entry in self.awaited.values())
+        return any(waiting & self._up for _, waiting, _ in self.kept.entries.values())
 
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 2,048 acks of each peer."""
@@ -485,11 +439,11 @@ class Outgoing:
             "sent": self.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self.awaited) + self._doubt.all().count(),
+            "outstanding": len(self.kept.entries) + self._doubt.all().count(),
             "lost": self.losses.all.count(),
             "conflated": self.conflated,
             "repaired": self.repaired,
-            "kept_octets": self.kept_octets,
-            "in_flight_octets": self._window.octets,
+            "kept_octets": self.kept.octets,
+            "in_flight_octets": self.window.octets,
             "peers": self.delays.stats(),
         }

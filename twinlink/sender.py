@@ -84,13 +84,12 @@ class Sender:
                 sequence = core.next
                 frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
                 with self._state:
-                    fits = core.fits(size)
-                    now = fits and core.send(frame, size, _monotonic_ns())
+                    now = core.send(frame, size, _monotonic_ns())
                 if now:
                     self._transport.send(self._topic, frame)
-                    return sequence
-                if fits:
+                elif now is not None:
                     link.hand_over_backlog()
+                if now is not None:
                     return sequence
             deadline = deadline or time.monotonic() + link.send_timeout * 0.9  # the rest is for waking up and saying so
             self._wait_for_room(size, deadline)
@@ -102,7 +101,7 @@ class Sender:
             core = self._core
             raise SendTimeout(
                 f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
-                f" ({core.kept_octets} octets not acknowledged, {core.in_flight_octets} not consumed): the peer is "
+                f" ({core.kept.octets} octets not acknowledged, {core.window.octets} not consumed): the peer is "
                 "stalled or slower than what is sent; this message was not sent.  Send less, give send_timeout= more "
                 "time, or choose another overflow= for the flow"
             )
@@ -119,13 +118,13 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core = self._core
-        if core.awaited or self.handing_over:
+        if core.kept.entries or self.handing_over:
             self._link.wait(self._is_settled, timeout)
-        if not core.awaited and not core.losses.unflushed:
+        if not core.kept.entries and not core.losses.unflushed:
             return
         with self._state:
             missing = core.outstanding()
-            owing = core.owing()
+            owing = core.kept.owing()
             for first, end in core.losses.unflushed:
                 missing.add(first, end)
             core.losses.unflushed.clear()
@@ -140,7 +139,7 @@ class Sender:
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
 
     def _is_settled(self) -> bool:
-        return not self._core.awaited and (not self.handing_over or self._link.lead.held_here)
+        return not self._core.kept.entries and (not self.handing_over or self._link.lead.held_here)
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow (docs/library.md); times in ns."""
@@ -162,7 +161,7 @@ class Sender:
     def settled(self) -> bool:
         """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
         with self._state:
-            return not self._core.awaited or not self._core.waits_for_somebody_up()
+            return not self._core.kept.entries or not self._core.waits_for_somebody_up()
 
     @property
     def next_sequence(self) -> int:

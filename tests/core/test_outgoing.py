@@ -5,7 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from twinlink.outgoing import KEEPING_OCTETS, Outgoing, Overflow
+from twinlink.kept import KEEPING_OCTETS
+from twinlink.outgoing import Outgoing, Overflow
 from twinlink.ranges import RangeSet
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT, SLACK_OCTETS
@@ -22,7 +23,7 @@ def numbers(ranges: RangeSet | None) -> set[int]:
     return {number for first, end in ranges or () for number in range(first, end)}
 
 
-def send(core: Outgoing, size: int, now: int = 1) -> bool:
+def send(core: Outgoing, size: int, now: int = 1) -> bool | None:
     return core.send(frame(Kind.DATA, 7, core.next, now, bytes(size)), size, now)
 
 
@@ -71,18 +72,18 @@ class Sending(RuleBasedStateMachine):
     def send(self, size: int) -> None:
         if not self.core.fits(size):
             assert self.overflow == "block"
-            assert self.core.kept_octets + size + KEEPING_OCTETS > RETENTION
+            assert self.core.kept.octets + size + KEEPING_OCTETS > RETENTION
             return
         sequence, everybody = self.core.next, self.up | self.absent
         direct = send(self.core, size)
         self.sizes.append(size)
         self.note_losses()
-        if everybody and sequence in self.core.awaited:
+        if everybody and sequence in self.core.kept.entries:
             self.owed[sequence] = set(everybody)
         if direct and everybody:
             self.handed_over.append(sequence)
         outstanding = numbers(self.core.outstanding())
-        for gone in set(self.owed) - self.core.awaited.keys():
+        for gone in set(self.owed) - self.core.kept.entries.keys():
             waiting = self.owed.pop(gone)
             if gone in outstanding:
                 for epoch in waiting:
@@ -196,7 +197,7 @@ class Sending(RuleBasedStateMachine):
         if self.up:
             assert self.core.unsent == self.core.next
             assert not self.core.backlog
-            assert self.core.in_flight_octets == 0
+            assert self.core.window.octets == 0
             assert not any(waiting & self.up for waiting in self.owed.values())
         self.note_losses()
 
@@ -208,8 +209,8 @@ class Sending(RuleBasedStateMachine):
         assert stats["outstanding"] == len(numbers(self.core.outstanding()))
         assert stats["sent_octets"] == sum(self.sizes)
         assert stats["acknowledged"] == len(self.acknowledged)
-        assert set(self.core.awaited) == set(self.owed)
-        assert list(self.core.awaited) == sorted(self.core.awaited)
+        assert set(self.core.kept.entries) == set(self.owed)
+        assert list(self.core.kept.entries) == sorted(self.core.kept.entries)
         assert numbers(self.core.losses.all) == self.reported - self.acknowledged
         kept = sum(self.sizes[sequence] + KEEPING_OCTETS for sequence in self.owed)
         assert stats["kept_octets"] == kept
@@ -283,7 +284,7 @@ def test_a_late_peer_owes_nothing_for_what_was_sent_before(core: Outgoing) -> No
     core.peer_up(2, repairs=True)
     assert acknowledge(core, 2, [0]) == []
     assert acknowledge(core, 1, [0]) == [0]
-    assert not core.awaited
+    assert not core.kept.entries
 
 
 def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None:
@@ -346,7 +347,7 @@ def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
     core.peer_down(1, "silent", may_return=True)
     for _ in range(30):
         send(core, 100_000)
-    first = next(iter(core.awaited))
+    first = next(iter(core.kept.entries))
     assert numbers(core.losses.all) == set(range(first)) != set()
     core.peer_up(1, repairs=True)
     assert taken(core)[0] == (Why.EVICTED, [(0, first)])
@@ -358,8 +359,8 @@ def test_what_was_handed_over_is_lost_only_when_the_peer_says_so(core: Outgoing)
     core.peer_down(1, "silent", may_return=True)
     for _ in range(80):
         send(core, 10_000)
-    assert min(core.awaited) > 4
-    assert numbers(core.losses.all) == set(range(4, min(core.awaited)))
+    assert min(core.kept.entries) > 4
+    assert numbers(core.losses.all) == set(range(4, min(core.kept.entries)))
     assert {0, 1, 2, 3} < numbers(core.outstanding())
     core.peer_up(1, repairs=True)
     core.asked(1, 4, [(2, 4)], 3, 4, 5)
@@ -395,7 +396,7 @@ def test_nothing_that_somebody_up_still_owes_makes_room() -> None:
     assert not core.fits(FULL + 1)
     send(core, FULL)
     assert not core.fits(1)
-    assert list(core.awaited) == [1, 2, 3, 4]
+    assert list(core.kept.entries) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("overflow", "left"), [("latest", [11]), ("drop-oldest", [7, 8, 9, 10, 11])])

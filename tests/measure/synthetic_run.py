@@ -54,18 +54,7 @@ def write(
     now_ns = STARTED_NS
     every = [(subject, octets, direction) for subject in subjects for octets in payloads for direction in directions]
     for index, (subject, octets, direction) in enumerate(every):
-        cell: dict[str, Any] = {
-            "id": f"{subject}-{octets}-{direction}-{mode}",
-            "subject": subject,
-            "octets": octets,
-            "direction": direction,
-            "mode": mode,
-            "rate_hz": rate_hz,
-            "status": "done",
-            "reason": None,
-            "rounds": [],
-            "search": None,
-        }
+        cell = _cell(subject, octets, direction, mode, rate_hz)
         cells.append(cell)
         number = rounds
         if broken_off and index == len(every) - 2:
@@ -88,16 +77,35 @@ def write(
         records.write(folder / "records" / f"{cell['id']}.sent.csv.gz", np.concatenate(sent_tables))
         records.write(folder / "records" / f"{cell['id']}.received.csv.gz", np.concatenate(received_tables))
         now_ns += 500_000_000
-    run = {
+    used = {"seed": seed, "count": count * rounds, "rounds": rounds, "subjects": list(subjects)}
+    run = _run(setting, used, cells, None if broken_off else STARTED_NS + 280_000_000_000)
+    (folder / "run.json").write_text(json.dumps(run, indent=1))
+    return run
+
+
+def _cell(subject: str, octets: int, direction: str, mode: str, rate_hz: float | None) -> dict[str, Any]:
+    return {
+        "id": f"{subject}-{octets}-{direction}-{mode}",
+        "subject": subject,
+        "octets": octets,
+        "direction": direction,
+        "mode": mode,
+        "rate_hz": rate_hz,
+        "status": "done",
+        "reason": None,
+        "rounds": [],
+        "search": None,
+    }
+
+
+def _run(setting: str, used: dict[str, Any], cells: list[dict[str, Any]], ended_ns: int | None) -> dict[str, Any]:
+    return {
         "format": "twinlink-run",
         "version": 1,
         "started_ns": STARTED_NS,
-        "ended_ns": None if broken_off else STARTED_NS + 280_000_000_000,
-        "complete": not broken_off,
-        "configuration": {
-            "given": {"setting": setting},
-            "used": {"seed": seed, "count": count * rounds, "rounds": rounds, "subjects": list(subjects)},
-        },
+        "ended_ns": ended_ns,
+        "complete": ended_ns is not None,
+        "configuration": {"given": {"setting": setting}, "used": used},
         "setting": setting,
         "rate_limit": None,
         "source": "twinlink",
@@ -106,8 +114,6 @@ def write(
         "cells": cells,
         "mgen": None,
     }
-    (folder / "run.json").write_text(json.dumps(run, indent=1))
-    return run
 
 
 def _delay_ns(subject: str, octets: int) -> float:

@@ -1,0 +1,69 @@
+"""Messages that somebody still owes an ack for, bounded by octets."""
+
+from .wire import HEADER_OCTETS
+
+KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
+
+Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, peers that owe an ack, frame
+
+
+class Kept:
+    """By ascending sequence.
+
+    Attributes:
+        entries: by sequence; of one that is kept, the peers may be replaced here.
+        octets: with what Python needs beside the payloads.
+    """
+
+    def __init__(self, limit_octets: int) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.octets = 0
+        self._limit = limit_octets
+        self._first = 0  # nothing below is kept
+        self._end = 0  # nor from here on
+
+    def excess(self, size: int) -> int:
+        """By how much a further payload of ``size`` octets would go beyond the limit."""
+        return self.octets + size + KEEPING_OCTETS - self._limit
+
+    def add(self, sequence: int, entry: Entry) -> None:
+        """Keep a message."""
+        self.entries[sequence] = entry
+        self._end = sequence + 1
+        self.octets += len(entry[2]) - HEADER_OCTETS + KEEPING_OCTETS
+
+    def remove(self, sequence: int) -> None:
+        """Keep it no longer."""
+        self.octets -= len(self.entries.pop(sequence)[2]) - HEADER_OCTETS + KEEPING_OCTETS
+
+    def oldest(self) -> int | None:
+        """The first that is kept; a dictionary would pass all that have left it each time."""
+        if not self.entries:
+            return None
+        while self._first not in self.entries:
+            self._first += 1
+        return self._first
+
+    def yields(self, excess: int, up: frozenset[int]) -> bool:
+        """Whether the oldest can make room for so much, and nothing of it is owed by somebody who is ``up``."""
+        oldest = self.oldest()
+        for sequence in range(self._end if oldest is None else oldest, self._end):
+            entry = self.entries.get(sequence)
+            if entry is None:
+                continue
+            if entry[1] & up:
+                return False
+            excess -= len(entry[2]) - HEADER_OCTETS + KEEPING_OCTETS
+            if excess <= 0:
+                break
+        return True  # a single message may always be kept
+
+    def between(self, low: int, high: int) -> list[int]:
+        """The sequences from ``low`` to below ``high`` that are kept."""
+        if high - low > len(self.entries):
+            return [sequence for sequence in self.entries if low <= sequence < high]
+        return [sequence for sequence in range(low, high) if sequence in self.entries]
+
+    def owing(self) -> frozenset[int]:
+        """The peers that are waited for."""
+        return frozenset().union(*(waiting for _, waiting, _ in self.entries.values()))
