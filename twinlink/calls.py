@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .errors import LinkClosed
@@ -32,19 +32,26 @@ class Calls:
 
     def call(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call a handler; not inside another one: while a handler waits, the next gets its turn afterwards."""
+        self.call_each(handler, (argument,), flow)
+
+    def call_each(self, handler: Callable[[Any], None], arguments: Iterable[Any], flow: str) -> None:
+        """Call a handler several times."""
         if self.running:
-            self.later(handler, argument, flow)
+            for argument in arguments:
+                self.later(handler, argument, flow)
             return
         self.running = True
         try:
-            handler(argument)
-        except LinkClosed:
-            self.errors += 1  # it wanted to send while the link is being closed: no news
-        except Exception as error:  # whatever an application does must not stop delivery
-            self.errors += 1
-            self._log(flow)
-            if flow:
-                self._report(HandlerError(time.time_ns(), flow, repr(error)))
+            for argument in arguments:
+                try:
+                    handler(argument)
+                except LinkClosed:
+                    self.errors += 1  # it wanted to send while the link is being closed: no news
+                except Exception as error:  # whatever an application does must not stop delivery
+                    self.errors += 1
+                    self._log(flow)
+                    if flow:
+                        self._report(HandlerError(time.time_ns(), flow, repr(error)))
         finally:
             self.running = False
 

@@ -7,6 +7,7 @@ import time
 from .company import Company
 
 PAUSE_S = 0.05
+BULK_S = 0.0005  # what is left of messages that came in bulk is handed over when none has come for so long
 
 logger = logging.getLogger("twinlink")
 
@@ -31,24 +32,27 @@ class Courier:
         self._work.set()
         self._thread.join(patience_s)
 
-    def _hand_over(self) -> None:
-        """Flows of high priority first, and again when there may be more of them."""
+    def _hand_over(self) -> bool:
+        """Flows of high priority first, and again when there may be more of them; whether to come again soon."""
         senders = list(self._company.senders.values())
         urgent = [sender for sender in senders if sender.priority == "high"]
+        soon = False
         for sender in urgent:
-            sender.hand_over(lambda: self._stopping)
+            soon |= sender.hand_over(lambda: self._stopping)
         for sender in senders:
             if sender.priority == "normal":
-                sender.hand_over(self._work.is_set if urgent else lambda: self._stopping)
+                soon |= sender.hand_over(self._work.is_set if urgent else lambda: self._stopping)
+        return soon
 
     def _run(self) -> None:
+        soon = False
         while True:
-            self._work.wait()
+            self._work.wait(BULK_S if soon else None)
             self._work.clear()
             if self._stopping:
                 return
             try:
-                self._hand_over()
+                soon = self._hand_over()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the courier of a link was interrupted; it goes on")
                 time.sleep(PAUSE_S)

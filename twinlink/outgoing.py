@@ -1,5 +1,6 @@
 """The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
@@ -11,12 +12,16 @@ from .kept import Entry, Kept
 from .losses import Losses
 from .message import Ack
 from .ranges import RangeSet
-from .transit import Transit
+from .transit import FRAMING_OCTETS, Transit
 from .window import Window
 from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Kind, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
+# So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
+BULK_MESSAGES = 32
+BULK_NS = 1_000_000
+BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 REASONS = {
@@ -107,11 +112,29 @@ class Outgoing:
             self._give_up(sequence, Why.DROPPED)
             return False
         self.kept.add(sequence, (now_mono_ns, self._owing, frame))
-        if not self.backlog and self._up and self._may_go(sequence, size, alone=False):
+        direct = not self.backlog and self._up and not self.in_bulk(now_mono_ns)
+        if direct and self._may_go(((sequence, size),), size, self.transit.room):
             self.unsent = self.next
             return True
         self.backlog = True
         return False
+
+    def in_bulk(self, now_mono_ns: int) -> bool:
+        """Whether so many messages are sent now that they better share frames."""
+        before = self.kept.entries.get(self.next - BULK_MESSAGES)
+        return (
+            before is not None
+            and now_mono_ns - before[0] < BULK_NS
+            and len(before[2]) < BUNDLE_OCTETS // BULK_MESSAGES
+            and self.bundles
+        )
+
+    def bundle_waits(self, size: int, now_mono_ns: int) -> bool:
+        """Whether messages of about this size that wait make up a bundle, or the first has waited long enough."""
+        if (self.next - self.unsent) * (size + FRAMING_OCTETS) >= BUNDLE_OCTETS:
+            return True
+        first = self.kept.entries.get(self.unsent)
+        return first is not None and now_mono_ns - first[0] >= BULK_NS
 
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
@@ -162,56 +185,84 @@ class Outgoing:
 
     # Handing over
 
-    def _may_go(self, sequence: int, size: int, alone: bool) -> bool:
-        """Whether the limits allow it to be handed over; then it counts as handed over.
-
-        One ``alone`` may go however large it is, but not from the thread that sends: the transport may make it wait.
-        """
-        if (self.transit.has_room(size) or (alone and not self.transit)) and self.window.admit(sequence, size):
-            self.transit.add(sequence, size)
+    def _may_go(self, messages: Sequence[tuple[int, int]], octets: int, room: int) -> bool:
+        """Whether the limits allow these to be handed over (sequence, octets); then they count as handed over."""
+        if octets + FRAMING_OCTETS * len(messages) <= room and self.window.admit(messages, octets):
+            self.transit.add(messages, octets)
             return True
         return False
 
-    def take(self) -> tuple[Kind, Any] | None:
-        """What to hand to the transport next out of the backlog; None: nothing, or nothing may go now.
+    def take(self, alone: bool = True) -> list[tuple[Kind, Any]]:
+        """What to hand to the transport next out of the backlog; empty: nothing, or nothing may go now.
 
-        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; ``(DATA, frame)`` to send;
-        ``(AGAIN, frame)``: the same as it was sent before.  To be called again when it has been handed over: until
-        then the backlog is not empty.
+        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
+        one bundle: ``(DATA, frame)`` to send, ``(AGAIN, frame)`` the same as it was sent before.  To be called again
+        when it has been handed over: until then the backlog is not empty.  One message may go ``alone`` however large
+        it is, but not from the thread that sends: the transport may make it wait.
         """
         if not self._up:
-            return None
+            return []
         for why, gone in self._unannounced.items():
             ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
             for _ in ranges:
                 gone.drop_first_range()
             if not gone:
                 del self._unannounced[why]
-            return Kind.GONE, (why, ranges)
+            return [(Kind.GONE, (why, ranges))]
+        room = sys.maxsize if alone and not self.transit else self.transit.room
+        return self._take_again(room) if self._again else self._take_unsent(room)
+
+    def _take_again(self, room: int) -> list[tuple[Kind, Any]]:
+        taken: list[tuple[Kind, Any]] = []
+        most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
             _, waiting, frame = self.kept.entries[sequence]
-            size = len(frame) - HEADER_OCTETS
-            if epoch not in self._up:
-                del self._again[sequence]
-                continue
-            if sequence not in self.transit and waiting & self._up:
-                if self.transit and not self.transit.has_room(size):
-                    return None
-                self.transit.add(sequence, size)
+            if epoch in self._up:
+                size = len(frame) - HEADER_OCTETS
+                most -= size + FRAMING_OCTETS
+                if taken and most < 0:
+                    break
+                if sequence not in self.transit and waiting & self._up:
+                    room -= size + FRAMING_OCTETS
+                    if room < 0:
+                        break
+                    self.transit.add([(sequence, size)], size)
+                self._sent_again.add(sequence)
+                taken.append((Kind.AGAIN, frame))
             del self._again[sequence]
-            self._sent_again.add(sequence)
-            return Kind.AGAIN, frame
-        unsent = self._first_unsent()
-        if unsent is None:
+        return taken
+
+    def _take_unsent(self, room: int) -> list[tuple[Kind, Any]]:
+        taken: list[tuple[Kind, Any]] = []
+        messages: list[tuple[int, int]] = []
+        octets = 0  # of payloads
+        sequence = self._first_unsent()
+        if sequence is None:
             self.backlog = False
-            return None
-        frame = self.kept.entries[unsent][2]
-        size = len(frame) - HEADER_OCTETS
-        if not self._may_go(unsent, size, alone=True):
-            return None
-        self.unsent = unsent + 1
-        return Kind.DATA, frame
+            return taken
+        entries, up = self.kept.entries, self._up
+        most = min(room, BUNDLE_OCTETS) if self.bundles else 0
+        while sequence < self.next:
+            entry = entries.get(sequence)
+            if entry is not None and (entry[1] is up or entry[1] & up):
+                size = len(entry[2]) - HEADER_OCTETS
+                most -= size + FRAMING_OCTETS
+                if messages and most < 0:
+                    break
+                octets += size
+                messages.append((sequence, size))
+                taken.append((Kind.DATA, entry[2]))
+            sequence += 1
+        if not self._may_go(messages, octets, room):
+            return []
+        self.unsent = sequence
+        return taken
+
+    @property
+    def bundles(self) -> bool:
+        """Whether everybody who is up reads bundles, and asks again for what was in one that is lost."""
+        return len(self._repairing) == len(self._up)
 
     # What comes back
 
@@ -402,7 +453,7 @@ class Outgoing:
 
     def _peers_changed(self) -> None:
         self._up = frozenset(self.window.consumed)
-        self._owing = self._up | frozenset(self._absent)
+        self._owing = self._up | frozenset(self._absent) if self._absent else self._up
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""

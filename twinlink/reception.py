@@ -28,6 +28,7 @@ from .wire import (
     ACK_ONE_LENGTH,
     ACK_WORD,
     AGAIN_WORD,
+    BUNDLE_WORD,
     DATA_WORD,
     FLOW_NAME,
     HEADER,
@@ -43,6 +44,7 @@ from .wire import (
     check,
     parse_ack,
     parse_ask,
+    parse_bundle,
     parse_gone,
 )
 from .wire import (
@@ -109,13 +111,17 @@ class Reception:
                 self._heard[epoch] = mono_ns
             if word == DATA_WORD:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
-                self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once, False)
+                payload = memoryview(frame)[HEADER_OCTETS:]
+                self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, _time_ns(), at_once, False)
             elif word == ACK_WORD:
                 self._ack(topic, frame, epoch, sent_ns, mono_ns)
             elif word == AGAIN_WORD:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
                 if epoch in incoming.streams:  # else it is for another peer
-                    self._data(incoming, ack_topic, frame, epoch, sequence, sent_ns, at_once, True)
+                    payload = memoryview(frame)[HEADER_OCTETS:]
+                    self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, _time_ns(), at_once, True)
+            elif word == BUNDLE_WORD:
+                self._bundle(topic, frame, epoch, at_once)
             else:
                 kind = check(frame)
                 if kind is Kind.ASK:
@@ -139,23 +145,21 @@ class Reception:
         self,
         incoming: Incoming,
         ack_topic: bytes,
-        frame: Frame,
+        payload: Frame,
         epoch: int,
         sequence: int,
         sent_ns: int,
+        received_ns: int,
         at_once: bool,
         again: bool,
     ) -> None:
-        received_ns = _time_ns()
         stream = incoming.streams.get(epoch) or self._join(incoming, epoch, sequence)
         handler = incoming.handler
-        if handler is None and not incoming.claimed and self._held_octets() + len(frame) > self._held_limit:
+        if handler is None and not incoming.claimed and self._held_octets() + len(payload) > self._held_limit:
             self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
             return
         tracker = stream.tracker
-        message = Message(
-            memoryview(frame)[HEADER_OCTETS:], incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns
-        )
+        message = Message(payload, incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns)
         new = sequence == tracker.next and stream.pending is None
         if new:
             tracker.next = sequence + 1
@@ -201,6 +205,17 @@ class Reception:
                 self.send_batch()
         if new and handler is not None:
             self.calls.call(handler, message, incoming.flow)
+
+    def _bundle(self, topic: bytes, frame: Frame, epoch: int, at_once: bool) -> None:
+        """What came together is acknowledged together."""
+        incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+        received_ns = _time_ns()
+        for word, sequence, sent_ns, payload in parse_bundle(frame, epoch):
+            again = word == AGAIN_WORD
+            if not again or epoch in incoming.streams:
+                self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
+        if at_once:
+            self.send_batch()
 
     def send_batch(self) -> None:
         """Send the acks that were held back."""
@@ -254,8 +269,7 @@ class Reception:
             self.company.report_losses()
 
     def _hand_over(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
-        for ack in acks:
-            self.calls.call(on_ack, ack, sender.flow)
+        self.calls.call_each(on_ack, acks, sender.flow)
         if self.calls.due:
             self.calls.later(sender.handed_over, None, sender.flow)
         else:

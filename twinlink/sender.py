@@ -47,10 +47,12 @@ class Sender:
         self._join = transport.join
         self._core = core
         self._topic = f"traffic/{core.flow}".encode()
-        self._looked_at = 0
+        self._looked_at = 0  # core.next when the keeper last looked
+        self._seen = 0  # and the courier
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
+        self._handing = threading.Lock()  # the backlog goes out in order
 
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
@@ -83,13 +85,18 @@ class Sender:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
                 sequence = core.next
                 frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
+                now = _monotonic_ns()
                 with self._state:
-                    now = core.send(frame, size, _monotonic_ns())
-                if now:
+                    waited = core.backlog
+                    direct = core.send(frame, size, now)
+                if direct:
                     self._transport.send(self._topic, frame)
-                elif now is not None:
-                    link.hand_over_backlog()
-                if now is not None:
+                elif direct is not None:
+                    if not waited:
+                        link.hand_over_backlog()
+                    elif core.bundle_waits(size, now):
+                        self._hand_over_bundle()
+                if direct is not None:
                     return sequence
             deadline = deadline or time.monotonic() + link.send_timeout * 0.9  # the rest is for waking up and saying so
             self._wait_for_room(size, deadline)
@@ -118,6 +125,8 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core = self._core
+        if core.backlog:
+            self._hand_over_bundle()
         if core.kept.entries or self.handing_over:
             self._link.wait(self._is_settled, timeout)
         if not core.kept.entries and not core.losses.unflushed:
@@ -198,7 +207,7 @@ class Sender:
             self.handing_over = self.on_ack is not None
             acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
             core.consume(epoch, consumed)
-        if core.backlog:
+        if core.backlog and not core.in_bulk(t4_mono_ns):
             self._link.hand_over_backlog()
         return acks
 
@@ -214,23 +223,50 @@ class Sender:
             self._link.hand_over_backlog()
         return acks
 
-    def hand_over(self, stops: Callable[[], bool]) -> None:
-        """Give the backlog to the transport, as far as the limits allow.  Called by the link's courier alone."""
+    def hand_over(self, stops: Callable[[], bool]) -> bool:
+        """Give the backlog to the transport, as far as the limits allow; for the link's courier.
+
+        Whether to be called again soon: in bulk, the thread that sends hands over what makes up a bundle, and the
+        courier only what is left in the end.
+        """
         core = self._core
         while core.backlog and not stops():
-            with self._state:
-                taken = core.take()
-            if taken is None:
-                return
-            kind, what = taken
-            if kind is Kind.GONE:
-                self._announce(*what)
-            elif kind is Kind.AGAIN:
-                _, size, epoch, sequence, sent_ns = HEADER.unpack_from(what)
-                again = HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns)
-                self._transport.send(self._topic, again + memoryview(what)[HEADER_OCTETS:])
-            else:
-                self._transport.send(self._topic, what)
+            if core.next != self._seen and core.in_bulk(_monotonic_ns()):
+                self._seen = core.next
+                return True
+            with self._handing:
+                if not self._hand_over_some(alone=True):
+                    break
+        return False
+
+    def _hand_over_bundle(self) -> None:
+        if self._core.bundles and self._handing.acquire(False):
+            try:
+                self._hand_over_some(alone=False)
+            finally:
+                self._handing.release()
+
+    def _hand_over_some(self, alone: bool) -> bool:
+        with self._state:
+            taken = self._core.take(alone)
+        if not taken:
+            return False
+        kind, what = taken[0]
+        if kind is Kind.GONE:
+            self._announce(*what)
+        elif len(taken) > 1:
+            body = b"".join([self._plain(kind, frame) for kind, frame in taken])
+            self._transport.send(self._topic, make_frame(Kind.BUNDLE, self._link.epoch, 0, _time_ns(), body))
+        else:
+            self._transport.send(self._topic, what if kind is Kind.DATA else self._plain(kind, what))
+        return True
+
+    def _plain(self, kind: Kind, frame: bytes) -> bytes:
+        """The frame as it is before the transport adds to it; marked when it is sent again."""
+        if kind is Kind.AGAIN:
+            _, size, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
+            return HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns) + frame[HEADER_OCTETS : HEADER_OCTETS + size]
+        return frame[: len(frame) - self._transport.added_octets]
 
     @property
     def in_use(self) -> bool:

@@ -1,5 +1,7 @@
 """What is on its way: handed to the transport, and not acknowledged by those who are up."""
 
+from collections.abc import Iterable
+
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
 
 
@@ -14,17 +16,19 @@ class Transit:
         """``single``: one message at a time."""
         self.limit = limit
         self._single = single
-        self._octets = 0
-        self._of: dict[int, int] = {}  # sequence -> octets, in the order of handing over
+        self._octets = 0  # of payload
+        self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
 
-    def has_room(self, octets: int) -> bool:
-        """Whether a payload may be handed over now."""
-        return self._octets + octets + FRAMING_OCTETS <= self.limit and not (self._single and self._of)
+    @property
+    def room(self) -> int:
+        """So many octets may be handed over now, framing included."""
+        of = self._of
+        return 0 if of and self._single else self.limit - self._octets - FRAMING_OCTETS * len(of)
 
-    def add(self, sequence: int, octets: int) -> None:
-        """It was handed over."""
-        self._of[sequence] = octets + FRAMING_OCTETS
-        self._octets += octets + FRAMING_OCTETS
+    def add(self, messages: Iterable[tuple[int, int]], octets: int) -> None:
+        """They were handed over: sequence and octets of each, octets of all."""
+        self._of.update(messages)
+        self._octets += octets
 
     def remove(self, sequence: int) -> None:
         """It is not on its way, or not any more."""

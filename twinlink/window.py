@@ -1,6 +1,7 @@
 """What the peers' applications have not consumed yet: bounds the memory of the receiving side."""
 
 from collections import deque
+from collections.abc import Iterable
 
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
@@ -20,12 +21,12 @@ class Window:
         self._limit = limit_octets
         self._in_flight: deque[tuple[int, int]] = deque()  # sequence, octets
 
-    def admit(self, sequence: int, octets: int) -> bool:
-        """Take a message in flight, if there is room."""
+    def admit(self, messages: Iterable[tuple[int, int]], octets: int) -> bool:
+        """Take messages in flight, if there is room: sequence and octets of each, octets of all."""
         now = self.octets
         if (now + octets > self._limit and now > SLACK_OCTETS) or len(self._in_flight) >= MAX_IN_FLIGHT:
             return False
-        self._in_flight.append((sequence, octets))
+        self._in_flight.extend(messages)
         self.octets = now + octets
         return True
 

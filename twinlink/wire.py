@@ -74,6 +74,7 @@ class Kind(IntEnum):
     AGAIN = 5  # data that was asked for
     ASK = 6
     GONE = 7  # without ranges it only asks what is missing
+    BUNDLE = 8  # several data or again of one flow
 
 
 class Why(IntEnum):
@@ -85,7 +86,8 @@ class Why(IntEnum):
 
 
 _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
-DATA_WORD, ACK_WORD, AGAIN_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK], _WORDS[Kind.AGAIN]  # the first four octets
+DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
+AGAIN_WORD, BUNDLE_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE]
 
 
 class Malformed(Exception):
@@ -164,6 +166,29 @@ def parse_gone(octets: bytes | memoryview) -> tuple[Why, list[tuple[int, int]]]:
 
 
 _WHYS = frozenset(Why)
+
+
+def parse_bundle(octets: bytes | memoryview, epoch: int) -> list[tuple[int, int, int, bytes]]:
+    """What is in the bundle *frame* of a session: word, sequence, sent_ns and payload of each.  Raises Malformed.
+
+    Payloads are copies, so that who keeps one does not keep them all.
+    """
+    octets = bytes(octets)
+    at, end = HEADER_OCTETS, len(octets)
+    messages = []
+    while at < end:
+        if at + HEADER_OCTETS > end:
+            raise Malformed("bundle")
+        word, length, of_epoch, sequence, sent_ns = _unpack_header(octets, at)
+        payload = octets[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + length)]
+        if len(payload) != length or of_epoch != epoch or word not in _BUNDLED:
+            raise Malformed("bundle")
+        messages.append((word, sequence, sent_ns, payload))
+    return messages
+
+
+_unpack_header = HEADER.unpack_from
+_BUNDLED = frozenset((DATA_WORD, AGAIN_WORD))
 
 
 def _ranges(octets: bytes | memoryview, offset: int, what: str) -> list[tuple[int, int]]:

@@ -1,12 +1,14 @@
 """Outgoing: sent = acknowledged + outstanding + lost + conflated at any time; what is kept, under way, asked for."""
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from twinlink.kept import KEEPING_OCTETS
-from twinlink.outgoing import Outgoing, Overflow
+from twinlink.outgoing import BUNDLE_OCTETS, Outgoing, Overflow
 from twinlink.ranges import RangeSet
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT, SLACK_OCTETS
@@ -20,7 +22,7 @@ PEERS = st.integers(1, 3)
 
 
 def numbers(ranges: RangeSet | None) -> set[int]:
-    return {number for first, end in ranges or () for number in range(first, end)}
+    return {sequence for first, end in ranges or () for sequence in range(first, end)}
 
 
 def send(core: Outgoing, size: int, now: int = 1) -> bool | None:
@@ -35,10 +37,22 @@ def acknowledge(core: Outgoing, epoch: int, sequences: list[int], now: int = 10)
 def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
     """All of the backlog that may go now: numbers of messages, announcements of what is gone."""
     out: list[int | tuple[Why, list[tuple[int, int]]]] = []
-    while (one := core.take()) is not None:
-        kind, what = one
-        out.append(what if kind is Kind.GONE else int.from_bytes(what[16:24]))
+    while several := core.take():
+        assert_is_one_frame(several)
+        out += [what if kind is Kind.GONE else number(what) for kind, what in several]
     return out
+
+
+def number(octets: bytes) -> int:
+    return int.from_bytes(octets[16:24])
+
+
+def assert_is_one_frame(several: list[tuple[Kind, Any]]) -> None:
+    """One announcement, one message of any size, or a bundle of messages of the same kind."""
+    assert len({kind for kind, _ in several}) == 1
+    if len(several) > 1:
+        assert several[0][0] is not Kind.GONE
+        assert sum(len(octets) for _, octets in several) <= BUNDLE_OCTETS
 
 
 class Sending(RuleBasedStateMachine):
@@ -91,11 +105,24 @@ class Sending(RuleBasedStateMachine):
             else:
                 assert self.overflow == "latest"  # conflated
 
+    @rule(count=st.integers(1, 60))
+    def send_in_bulk(self, count: int) -> None:
+        for _ in range(count):
+            self.send(100)
+
+    @rule(alone=st.booleans())
+    def hand_over_some(self, alone: bool) -> None:
+        if several := self.core.take(alone):
+            self.went(several)
+
     @rule()
     def hand_over(self) -> None:
-        while (one := self.core.take()) is not None:
-            if one[0] is Kind.DATA:
-                self.handed_over.append(int.from_bytes(one[1][16:24]))
+        while several := self.core.take():
+            self.went(several)
+
+    def went(self, several: list[tuple[Kind, Any]]) -> None:
+        assert_is_one_frame(several)
+        self.handed_over += [number(octets) for kind, octets in several if kind is Kind.DATA]
 
     @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())
@@ -407,10 +434,10 @@ def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: li
         send(core, FULL)
     acknowledge(core, 1, [0])
     seen = []
-    while (one := core.take()) is not None:
-        if one[0] is Kind.DATA:
-            seen.append(int.from_bytes(one[1][16:24]))
-            acknowledge(core, 1, seen[-1:])
+    while several := core.take():
+        if several[0][0] is Kind.DATA:
+            seen += [number(octets) for _, octets in several]
+            acknowledge(core, 1, seen[-len(several) :])
     assert seen == left
 
 

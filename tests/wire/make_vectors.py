@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinlink.wire import (
+    AGAIN_WORD,
     REFUSED,
     Hello,
     Kind,
@@ -21,6 +22,7 @@ from twinlink.wire import (
     parse,
     parse_ack,
     parse_ask,
+    parse_bundle,
     parse_gone,
 )
 
@@ -42,6 +44,11 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
     body = octets[32:]
     if kind in {Kind.DATA, Kind.AGAIN}:
         description["payload_hex"] = body.hex()
+    elif kind is Kind.BUNDLE:
+        description["frames_hex"] = [
+            frame(Kind.AGAIN if word == AGAIN_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
+            for word, number, at_ns, payload in parse_bundle(octets, epoch)
+        ]
     elif kind is Kind.ACK:
         acked_epoch, consumed, records = parse_ack(octets)
         description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
@@ -66,6 +73,8 @@ def composed(description: dict[str, Any]) -> bytes:
     kind = Kind[description["kind"].upper()]
     if kind in {Kind.DATA, Kind.AGAIN}:
         body = bytes.fromhex(description["payload_hex"])
+    elif kind is Kind.BUNDLE:
+        body = bytes.fromhex("".join(description["frames_hex"]))
     elif kind is Kind.ACK:
         records = [(int(r["sequence"]), int(r["t1_ns"]), int(r["t2_ns"])) for r in description["records"]]
         body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
@@ -90,6 +99,13 @@ def good() -> dict[str, tuple[str, bytes]]:
     hello = Hello("gnb-1", {PEER: 3}, {"spectrum": 41, "telemetry": 0}).encode()
     repairing = Hello("gnb-1", {PEER: 2**63 - 1}, {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
     behind = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, behind=True).encode()
+    bundled = b"".join(
+        (
+            frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16))),
+            frame(Kind.DATA, EPOCH, 42, SENT_NS + 1000, b""),
+            frame(Kind.DATA, EPOCH, 43, SENT_NS + 2000, bytes(range(5))),
+        )
+    )
     refused = (45, SENT_NS, REFUSED)
     extended = b'{"node":"gnb-1","heard":{},"flows":{},"some-later-version":[1,2,3]}'
     return {
@@ -101,6 +117,8 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
         "ack-refused": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
         "again": ("traffic/spectrum", frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16)))),
+        "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
+        "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 46, [(38, 39), (41, 44)]))),
         "ask-nothing": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 44, []))),
         "gone": (
@@ -130,6 +148,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
         "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
+        "bundle": (topic, frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, data + frame(Kind.DATA, PEER, 0, SENT_NS, b""))),
         "hello": (
             "traffic/_link",
             frame(Kind.HELLO, EPOCH, 12, SENT_NS, b'{"node":"gnb-1","heard":{"1":3},"flows":{}}'),

@@ -10,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from twinlink.wire import (
+    AGAIN_WORD,
+    DATA_WORD,
     FLOW_NAME,
     HEADER_OCTETS,
     MAX_ACK_RECORDS,
@@ -24,6 +26,9 @@ from twinlink.wire import (
     frame,
     parse,
     parse_ack,
+    parse_ask,
+    parse_bundle,
+    parse_gone,
 )
 
 U64 = st.integers(0, 2**64 - 1)
@@ -56,6 +61,35 @@ def test_an_ack_comes_back(acked_epoch: int, consumed: int, records: list[tuple[
     assert (found_epoch, found_consumed, [tuple(record) for record in found]) == (acked_epoch, consumed, records)
 
 
+MESSAGES = st.lists(st.tuples(st.sampled_from([Kind.DATA, Kind.AGAIN]), U64, U64, st.binary(max_size=40)), max_size=20)
+
+
+@given(U64, MESSAGES)
+def test_a_bundle_comes_back(epoch: int, messages: list[tuple[Kind, int, int, bytes]]) -> None:
+    body = b"".join(frame(kind, epoch, number, sent_ns, payload) for kind, number, sent_ns, payload in messages)
+    octets = frame(Kind.BUNDLE, epoch, 0, 7, body)
+    words = {Kind.DATA: DATA_WORD, Kind.AGAIN: AGAIN_WORD}
+    expected = [(words[kind], *fields) for kind, *fields in messages]
+    assert parse_bundle(octets, epoch) == parse_bundle(memoryview(octets), epoch) == expected
+
+
+@given(U64, MESSAGES.filter(len), st.data())
+def test_a_bundle_with_something_else_in_it_is_malformed(
+    epoch: int, messages: list[tuple[Kind, int, int, bytes]], data: st.DataObject
+) -> None:
+    frames = [frame(kind, epoch, number, sent_ns, payload) for kind, number, sent_ns, payload in messages]
+    place = data.draw(st.integers(0, len(frames) - 1))
+    cut = data.draw(st.integers(1, len(frames[-1]) - 1))
+    other = st.sampled_from(sorted(set(Kind) - {Kind.DATA, Kind.AGAIN}))
+    for wrong in (
+        [*frames[:-1], frames[-1][:cut]],
+        [*frames[:place], frame(Kind.DATA, epoch ^ 1, 0, 0, b""), *frames[place:]],
+        [*frames[:place], frame(data.draw(other), epoch, 0, 0, b""), *frames[place:]],
+    ):
+        with pytest.raises(Malformed):
+            parse_bundle(frame(Kind.BUNDLE, epoch, 0, 7, b"".join(wrong)), epoch)
+
+
 @given(HELLOS)
 def test_a_hello_comes_back(hello: Hello) -> None:
     assert Hello.decode(hello.encode()) == hello
@@ -68,7 +102,7 @@ def test_a_hello_comes_back(hello: Hello) -> None:
 @example(b"TL\x01\x01" + bytes(28))
 @example(b"TL\x01\x02" + bytes(28))
 def test_no_octets_raise_anything_but_malformed(octets: bytes) -> None:
-    for read in (check, parse, parse_ack, Hello.decode):
+    for read in (check, parse, parse_ack, parse_ask, parse_gone, lambda frame: parse_bundle(frame, 0), Hello.decode):
         for view in (octets, memoryview(octets)):
             with contextlib.suppress(Malformed):
                 read(view)

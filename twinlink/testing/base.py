@@ -16,7 +16,19 @@ import pytest
 import twinlink
 from twinlink.transports import Endpoint, Transport, transport_class
 from twinlink.transports.base import Frame, make_options
-from twinlink.wire import HEADER_OCTETS, HELLO_TOPIC, MAX_PAYLOAD, Hello, Kind, ack_body, check, frame, parse
+from twinlink.wire import (
+    AGAIN_WORD,
+    HEADER_OCTETS,
+    HELLO_TOPIC,
+    MAX_PAYLOAD,
+    Hello,
+    Kind,
+    ack_body,
+    check,
+    frame,
+    parse,
+    parse_bundle,
+)
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
 CLOSE_S = 1.0  # the contract
@@ -87,6 +99,7 @@ class ForeignPeer:
         self.flows: dict[str, int] = {}
         self.repairs = False
         self.hellos = 0
+        self.bundles = 0  # received
         self.numbers: dict[int, int] = {}  # epoch -> number of its last hello
         self.echoes: dict[int, int] = {}  # epoch -> number of our last hello that it has heard
         self._kept: deque[tuple[bytes, Frame]] = deque()  # came while it was greeting
@@ -122,8 +135,17 @@ class ForeignPeer:
         wait_until(lambda: greet() >= confirming)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        """The next topic and frame; of hellos it takes note."""
-        return self._kept.popleft() if self._kept else self._read(timeout_s)
+        """The next topic and frame, out of a bundle where it was in one; of hellos it takes note."""
+        received = self._kept.popleft() if self._kept else self._read(timeout_s)
+        if received is None or len(received[1]) < HEADER_OCTETS or check(received[1]) is not Kind.BUNDLE:
+            return received
+        self.bundles += 1
+        topic, bundle = received
+        epoch = parse(bundle)[1]
+        for word, sequence, sent_ns, payload in parse_bundle(bundle, epoch):
+            kind = Kind.AGAIN if word == AGAIN_WORD else Kind.DATA
+            self._kept.append((topic, frame(kind, epoch, sequence, sent_ns, payload)))
+        return self._kept.popleft()
 
     def _read(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         received = self.transport.receive(timeout_s)

@@ -10,9 +10,9 @@ import pytest
 
 import twinlink
 from twinlink.peers import SILENT_NS
-from twinlink.wire import HEADER_OCTETS, Kind, Why, ask_body, frame, gone_body, parse, parse_ask, parse_gone
+from twinlink.wire import HEADER_OCTETS, Kind, Why, ask_body, frame, gone_body, parse, parse_ack, parse_ask, parse_gone
 
-from .base import Conformance, ForeignPeer, MakeForeign, Open, drain, patience, receive_all, wait_until
+from .base import Conformance, ForeignPeer, MakeForeign, Open, drain, malformed, patience, receive_all, wait_until
 
 
 class Repairing(Conformance):
@@ -121,6 +121,40 @@ class Repairing(Conformance):
         assert sorted(ack.sequence for ack in acks) == [0, 1, 2, 3, 4]
         counted = outbox.stats()
         assert (counted["acknowledged"], counted["repaired"], counted["kept_octets"]) == (5, 2, 0)
+
+    @pytest.mark.usefixtures("greeting")
+    def test_a_bundle_is_taken_apart(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        inbox = link.receiver("flow")
+        kinds = {0: Kind.DATA, 2: Kind.DATA, 1: Kind.AGAIN, 3: Kind.DATA}
+        frames = [frame(kind, peer.epoch, number, number, b"%d" % number) for number, kind in kinds.items()]
+        for body in (frames[0][:-1], frames[0] + b"TL", b"", b"".join(frames)):
+            peer.send("traffic/flow", frame(Kind.BUNDLE, peer.epoch, 0, time.time_ns(), body))
+        messages = receive_all(inbox, 4)
+        assert [(message.sequence, message.sent_ns, bytes(message.payload)) for message in messages] == [
+            (number, number, b"%d" % number) for number in range(4)
+        ]
+        acked: list[int] = []
+        while len(acked) < 4:
+            acked += [sequence for sequence, _, _ in parse_ack(peer.next(Kind.ACK))[2]]
+        assert acked == [0, 2, 1, 3]
+        assert malformed(link) == {"bundle": 2}
+        assert link.stats()["received"]["flow"]["repaired"] == 1
+
+    @pytest.mark.parametrize("repairs", [True, False])
+    def test_messages_in_bulk_share_frames_where_everybody_reads_bundles(
+        self, opening: Open, foreign: MakeForeign, repairs: bool
+    ) -> None:
+        link = opening("listen")
+        peer = foreign()
+        peer.repairs = repairs
+        peer.meet(link)
+        outbox = link.sender("flow")
+        for number in range(2000):
+            outbox.send(number.to_bytes(2))
+        received = [peer.next(Kind.DATA) for _ in range(2000)]
+        assert [parse(octets)[2] for octets in received] == list(range(2000))
+        assert [int.from_bytes(octets[HEADER_OCTETS:]) for octets in received] == list(range(2000))
+        assert (peer.bundles > 0) == repairs
 
     def test_a_silent_peer_that_returns_has_missed_nothing(
         self, link: twinlink.Link, peer: ForeignPeer, greeting: threading.Event

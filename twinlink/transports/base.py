@@ -48,6 +48,7 @@ class Transport(ABC):
 
     options_class: ClassVar[type[Options]] = Options
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
+    added_octets: ClassVar[int] = 0  # by `join`, behind header and payload
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:

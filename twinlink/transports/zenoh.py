@@ -64,6 +64,7 @@ class ZenohTransport(Transport):
     options_class = ZenohOptions
     options: ZenohOptions
     _patience = 1  # see renew
+    added_octets = SEAL_OCTETS
     direct_octets = 15 * 48 * 1024  # what its data queue holds while a batch, of 48 or 64 KiB, is being written
 
     def open(self) -> None:
