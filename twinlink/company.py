@@ -17,12 +17,12 @@ AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a 
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_JOINED = 2048
-ALONE_NS = 2_000_000_000  # how often a connector that has lost everybody has its transport look whether it is connected
 # A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.
 # On a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns
 # long enough for TCP's handshake, the transport's own and the hellos.
 PATIENCE = (1, 4, 10)
 TURN_NS = 1_000_000_000  # times the patience
+ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
@@ -123,7 +123,7 @@ class Company:
         if self.up:
             self._had_company = True
             self._alone_mono_ns = now_mono_ns
-        elif now_mono_ns - self._alone_mono_ns > (ALONE_NS if self._had_company else TURN_NS * PATIENCE[self._turn]):
+        elif now_mono_ns - self._alone_mono_ns > (ALONE_NS if self._had_company else TURN_NS) * PATIENCE[self._turn]:
             self._alone_mono_ns = now_mono_ns
             if not self._had_company:
                 self._turn = (self._turn + 1) % len(PATIENCE)

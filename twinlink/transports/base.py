@@ -80,11 +80,11 @@ class Transport(ABC):
         """
 
     def renew(self, patience: int) -> None:  # noqa: B027  (most transports find out by themselves)
-        """Nobody has been heard for seconds: connect anew, if the old connection may be one in name only.
+        """Nobody has been up for a while: connect anew, if the old connection may be one in name only.
 
-        ``patience`` says how many times longer than by default a connection may take to be made.  It is 1 at first,
-        changes until somebody has been up, and then stays: the path may be long.  Called by the thread that receives,
-        while it is not in `receive`.
+        One that has just been made has until the next call.  ``patience`` says how many times longer than by default a
+        connection may take to be made.  It is 1 at first, changes until somebody has been up, and then stays: the path
+        may be long.  Called by the thread that receives, while it is not in `receive`.
         """
 
     @abstractmethod

@@ -91,6 +91,7 @@ class ZenohTransport(Transport):
         self._waker = session.declare_publisher(
             f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
         )
+        self._connected = False  # when renew was last called
         with self._publishers_lock:
             self._session = session
             self._publishers = {}
@@ -98,13 +99,16 @@ class ZenohTransport(Transport):
     def renew(self, patience: int) -> None:
         # When a connection ends and the next one with the same peer is there at once, Zenoh 1.10 may take the new one's
         # routes away with the old: connected, alive, and nothing gets through.  A session has its own identity.
-        if self.listening or (patience == self._patience and not self._session.info.peers_zid()):
+        if self.listening:
+            return
+        connected, self._connected = self._connected, bool(self._session.info.peers_zid())
+        if patience == self._patience and not (connected and self._connected):
             return
         old, self._patience = self._session, patience
         try:
             self._open_session()
         except zenoh.ZError:
-            return  # asked again in two seconds
+            return  # asked again soon
         threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True).start()
 
     def _tick(self) -> None:
