@@ -207,7 +207,7 @@ class Sender:
             self.handing_over = self.on_ack is not None
             acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
             core.consume(epoch, consumed)
-        if core.backlog and not core.in_bulk(t4_mono_ns):
+        if core.backlog:
             self._link.hand_over_backlog()
         return acks
 
@@ -240,6 +240,7 @@ class Sender:
         return False
 
     def _hand_over_bundle(self) -> None:
+        """For threads that send; where the courier is at it, that will do."""
         if self._core.bundles and self._handing.acquire(False):
             try:
                 self._hand_over_some(alone=False)

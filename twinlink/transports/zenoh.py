@@ -28,6 +28,8 @@ RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_thre
 # all whom it serves, for these 10 s.
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
+_yield = os.sched_yield
+
 TICK_S = 0.05
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
@@ -197,6 +199,7 @@ class ZenohTransport(Transport):
         publisher = self._publishers.get(topic) or self._publisher(topic)
         try:
             publisher.put(frame)
+            _yield()  # to Zenoh's thread, which often waits for this very processor: a tenth of a round trip
         except zenoh.ZError as error:
             if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # else it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
