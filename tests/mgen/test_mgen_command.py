@@ -143,19 +143,22 @@ def test_what_waited_for_a_peer_that_never_came_is_counted(start: Start, send: S
     assert summary["in"]["given_up"] + summary["in"]["dropped"] == 800
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_who_waits_for_a_peer_says_so(start: Start, endpoint: str, transport: str) -> None:
-    port, out_port = free_ports(2)
-    into = start("mgen", "in", "--transport", transport, "--connect", endpoint, "--udp", str(port))
-    out = start("mgen", "out", "--transport", transport, "--listen", free_endpoint(), "--udp", str(out_port))
-    into.wait_for(f"no peer at {endpoint} yet (TCP says: Connection refused)")
-    into.wait_for(f"`twinlink mgen out --transport {transport}` run on the other host?")
-    out.wait_for("no peer has come to tcp/")
-    out.wait_for(f"`twinlink mgen in --transport {transport}`")
-    for run in (into, out):
-        run.interrupt()
-        assert run.code() == 1
-        assert run.err.count("no peer") == 1
+def test_who_waits_for_a_peer_says_so(start: Start, endpoint: str) -> None:
+    runs = {}
+    for transport in TRANSPORTS:  # at the same time, as each waits five seconds before it says so
+        port, out_port = free_ports(2)
+        into = start("mgen", "in", "--transport", transport, "--connect", endpoint, "--udp", str(port))
+        out = start("mgen", "out", "--transport", transport, "--listen", free_endpoint(), "--udp", str(out_port))
+        runs[transport] = into, out
+    for transport, (into, out) in runs.items():
+        into.wait_for(f"no peer at {endpoint} yet (TCP says: Connection refused)")
+        into.wait_for(f"`twinlink mgen out --transport {transport}` run on the other host?")
+        out.wait_for("no peer has come to tcp/")
+        out.wait_for(f"`twinlink mgen in --transport {transport}`")
+        for run in (into, out):
+            run.interrupt()
+            assert run.code() == 1
+            assert run.err.count("no peer") == 1
 
 
 def test_a_port_that_is_in_use(start: Start, endpoint: str) -> None:
