@@ -42,7 +42,7 @@ def test_every_message_of_every_payload(
     expected = []
     for protocol, port, listener in (("UDP", udp, udp_listener), ("TCP", tcp, tcp_listener)):
         for number, octets in enumerate(payloads[protocol]):
-            sender = send(protocol, port, octets, 100, 200 if octets < 10**6 else 40, 10 * octets)
+            sender = send(protocol, port, octets, 100, 200 if octets < 10**6 else 100, 10 * octets)
             sender.wait()
             assert len(sender.log().of("SEND")) == 100
             listener.wait_for(100 * (number + 1))
