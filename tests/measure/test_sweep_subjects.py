@@ -95,15 +95,16 @@ def frozen(folder: Path) -> Ended:
 
 
 def stopped(folder: Path) -> Ended:
-    setting = Watched()
-    begun: list[float] = []
+    setting, asked = Watched(), threading.Event()
 
     def stop() -> bool:
-        return bool(begun) and time.monotonic() > begun[0] + 3
+        pid = setting.pairs[0].digital_twin.pid if setting.pairs else None
+        if pid is not None and waits_of(pid) > 250:  # it has answered some two hundred messages
+            asked.set()
+        return asked.is_set()
 
     plan = Plan(("raw-tcp",), (100,), ("rw-dt",), ("open",), count=100_000, rounds=1, rate_hz=100.0)
-    run = measure(folder, plan, setting, lambda *_: begun.append(time.monotonic()), stop)
-    return Ended(folder, run, setting)
+    return Ended(folder, measure(folder, plan, setting, stopped=stop), setting)
 
 
 @pytest.fixture(scope="module")
