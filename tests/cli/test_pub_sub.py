@@ -55,11 +55,11 @@ def test_files_and_output_directory(start: Start, endpoint: str, tmp_path: Path)
 
 
 def test_hex_and_idle(start: Start, endpoint: str) -> None:
+    """One message, so that no pause between two, on however busy a machine, can be taken for the end."""
     sub = start("sub", "--listen", endpoint, "--print", "hex", "--idle", "0.2")
-    assert start("pub", "--connect", endpoint, "--count", "2", "--size", "4").code() == 0
+    assert start("pub", "--connect", endpoint, "--count", "1", "--size", "4").code() == 0
     assert sub.code() == 0
-    generator = random.Random(0)
-    assert sub.out == [generator.randbytes(4).hex() for _ in range(2)]
+    assert sub.out == [random.Random(0).randbytes(4).hex()]
 
 
 def test_flows_do_not_mix(start: Start, endpoint: str) -> None:

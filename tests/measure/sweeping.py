@@ -2,14 +2,15 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from twinlink.measure import records
 from twinlink.measure.cells import Plan
 from twinlink.measure.run import Run
-from twinlink.measure.setting import Loopback, Pair, Setting
+from twinlink.measure.setting import Loopback, Pair, Setting, Truth
 from twinlink.measure.sweep import Sweep
 
 
@@ -46,6 +47,21 @@ def measure(
     with setting or Loopback() as entered:
         Sweep(plan, entered, Run(folder, content), step, stopped).execute()
     return dict(json.loads((folder / "run.json").read_text()))
+
+
+Measured = tuple[Path, dict[str, Any]]
+Name = TypeVar("Name", bound=Hashable)
+
+
+@contextlib.contextmanager
+def at_the_same_time(folder: Path, sweeps: Mapping[Name, tuple[Plan, Truth]]) -> Iterator[dict[Name, Future[Measured]]]:
+    """Sweeps with a truth, four at a time, as they mostly wait: the folder of each and its run.json."""
+
+    def begin(number: int, plan: Plan, truth: Truth) -> Measured:
+        return folder / str(number), measure(folder / str(number), plan, Loopback(truth))
+
+    with ThreadPoolExecutor(4) as pool:
+        yield {name: pool.submit(begin, number, *sweep) for number, (name, sweep) in enumerate(sweeps.items())}
 
 
 def table(folder: Path, cell: dict[str, Any], side: str) -> records.Table:

@@ -3,13 +3,14 @@
 import gzip
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.cli.running import Start
+from tests.cli.running import PATIENCE_S, Run
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
 from twinlink.measure import records, results
@@ -196,19 +197,32 @@ def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
         results.load(tmp_path / "records")
 
 
-def test_a_sweep_made_again_is_the_sweep(start: Start, tmp_path: Path) -> None:
-    sweep = start(
-        "sweep", "--setting", "loopback", "--subjects", "zeromq,raw-zeromq", "--payloads", "100,10K", "--count", "20",
-        "--rounds", "2", "--out", str(tmp_path / "run"), "--json",
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Run, Path]]]:
+    """Two sweeps at the same time, as they mostly wait; and their folders."""
+    folder = tmp_path_factory.mktemp("begun")
+    common = ("sweep", "--setting", "loopback", "--rounds", "2")
+    links = ("--subjects", "zeromq,raw-zeromq", "--payloads", "100,10K", "--count", "20", "--json")
+    mgen = ("--source", "mgen", "--transports", "zeromq", "--payloads", "100", "--directions", "rw-dt", "--count", "10")
+    options = {"links": links, "mgen": mgen} if shutil.which("mgen") else {"links": links}
+    runs = {name: (Run([*common, *each, "--out", str(folder / name)]), folder / name) for name, each in options.items()}
+    yield runs
+    for run, _ in runs.values():
+        if run.process.poll() is None:
+            run.interrupt()
+        run.process.wait(PATIENCE_S)
+
+
+def test_a_sweep_made_again_is_the_sweep(begun: dict[str, tuple[Run, Path]]) -> None:
+    sweep, folder = begun["links"]
     assert sweep.code() == 0, sweep.err
-    before = files(tmp_path / "run")
+    before = files(folder)
     jsonschema.Draft202012Validator(results.schema()).validate(json.loads(before["results.json"]))
     for name in before:
         if name != "run.json" and not name.startswith("records/"):
-            (tmp_path / "run" / name).unlink()
-    again = results.rebuild(tmp_path / "run")
-    assert files(tmp_path / "run") == before
+            (folder / name).unlink()
+    again = results.rebuild(folder)
+    assert files(folder) == before
     assert json.loads(sweep.out[-1]) == json.loads(json.dumps(again))
     for each in again["cells"]:
         assert each["status"] == "done"
@@ -216,20 +230,17 @@ def test_a_sweep_made_again_is_the_sweep(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("mgen") is None, reason="mgen is not installed")
-def test_what_mgen_measured_itself(start: Start, tmp_path: Path) -> None:
-    sweep = start(
-        "sweep", "--setting", "loopback", "--source", "mgen", "--transports", "zeromq", "--payloads", "100",
-        "--directions", "rw-dt", "--count", "10", "--rounds", "2", "--out", str(tmp_path),
-    )  # fmt: skip
+def test_what_mgen_measured_itself(begun: dict[str, tuple[Run, Path]]) -> None:
+    sweep, folder = begun["mgen"]
     assert sweep.code() == 0, sweep.err
-    found = json.loads((tmp_path / "results.json").read_text())
+    found = json.loads((folder / "results.json").read_text())
     jsonschema.Draft202012Validator(results.schema()).validate(found)
     mgen = found["cells"][0]["mgen"]
     assert (mgen["sent"], mgen["received"], mgen["errors"]) == (10, 10, 0)
     assert mgen["link_delay_ns"]["p50"] < mgen["mgen_delay_ns"]["p50"]
     assert mgen["link_delay_ns"]["n"] == 10
-    assert "10 of 10" in (tmp_path / "table.md").read_text()
-    assert "10 of 10" in (tmp_path / "report.html").read_text()
-    (tmp_path / "mgen" / f"{found['cells'][0]['id']}.rx.drc").unlink()
+    assert "10 of 10" in (folder / "table.md").read_text()
+    assert "10 of 10" in (folder / "report.html").read_text()
+    (folder / "mgen" / f"{found['cells'][0]['id']}.rx.drc").unlink()
     with pytest.raises(results.DamagedRun, match=r"rx\.drc"):
-        results.rebuild(tmp_path)
+        results.rebuild(folder)

@@ -18,11 +18,18 @@ LONG_S = 100 * SCALE  # a sweep starts many processes, and this machine may be b
 ROUNDS, COUNT = 2, 6
 
 
-def sweep(*arguments: str, out: Path, code: int = 0) -> Run:
-    run = Run(["sweep", "--setting", "loopback", "--out", str(out), *arguments])
+def begin(*arguments: str, out: Path) -> Run:
+    return Run(["sweep", "--setting", "loopback", "--out", str(out), *arguments])
+
+
+def finish(run: Run, code: int = 0) -> Run:
     run.process.wait(LONG_S)
     assert run.code() == code, run.err
     return run
+
+
+def sweep(*arguments: str, out: Path, code: int = 0) -> Run:
+    return finish(begin(*arguments, out=out), code)
 
 
 def content(folder: Path) -> dict[str, Any]:
@@ -34,13 +41,43 @@ def tables(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.T
     return sent, received
 
 
+ONE_WAY = ("--payloads", "100", "--directions", "rw-dt")
+SWEEPS = {
+    "everything": (  # one subject of each kind
+        *("--subjects", ",".join(SUBJECTS), "--payloads", "5K"),
+        *("--count", str(COUNT), "--rounds", str(ROUNDS), "--warm-up", "3"),
+    ),
+    "search": (
+        *("--subjects", "zeromq", "--mode", "open,saturation", *ONE_WAY),
+        *("--rounds", "1", "--rate", "200", "--count", "40"),
+    ),
+    "wrong option": (
+        *("--subjects", "zeromq,raw-tcp", "--option", "zeromq.sned_hwm=5", *ONE_WAY),
+        *("--count", "2", "--rounds", "2"),
+    ),
+    "requirement": (
+        *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1"),
+        *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001"),
+    ),
+}
+
+
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One short sweep of one subject of each kind."""
-    folder = tmp_path_factory.mktemp("everything") / "out"
-    options = ("--payloads", "5K", "--count", str(COUNT), "--rounds", str(ROUNDS), "--warm-up", "3")
-    run = sweep("--subjects", ",".join(SUBJECTS), *options, out=folder)
-    assert "zeromq" in "\n".join(run.out).lower()
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Run, Path]]]:
+    """Short sweeps, begun at the same time, as they mostly wait; and their folders."""
+    folder = tmp_path_factory.mktemp("begun")
+    runs = {name: (begin(*arguments, out=folder / name), folder / name) for name, arguments in SWEEPS.items()}
+    yield runs
+    for run, _ in runs.values():
+        if run.process.poll() is None:
+            run.interrupt()
+        run.process.wait(LONG_S)
+
+
+@pytest.fixture(scope="module")
+def everything(begun: dict[str, tuple[Run, Path]]) -> Path:
+    run, folder = begun["everything"]
+    assert "zeromq" in "\n".join(finish(run).out).lower()
     return folder
 
 
@@ -117,10 +154,10 @@ def test_results_are_made_and_hold_to_their_schema(everything: Path) -> None:
     assert (everything / "report.html").stat().st_size > 10_000
 
 
-def test_an_open_loop_keeps_its_schedule_and_a_search_ends(tmp_path: Path) -> None:
-    options = ("--mode", "open,saturation", "--payloads", "100", "--directions", "rw-dt", "--rounds", "1")
-    sweep("--subjects", "zeromq", *options, "--rate", "200", "--count", "40", out=tmp_path / "out")
-    for cell, sent, received in cells(tmp_path / "out"):
+def test_an_open_loop_keeps_its_schedule_and_a_search_ends(begun: dict[str, tuple[Run, Path]]) -> None:
+    run, folder = begun["search"]
+    finish(run)
+    for cell, sent, received in cells(folder):
         assert sorted(received["sequence"]) == list(range(len(sent)))
         if cell["mode"] == "open":
             assert cell["rate_hz"] == 200
@@ -165,20 +202,18 @@ def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_an_option_of_a_subject_reaches_it_and_a_wrong_one_ends_its_cells(tmp_path: Path) -> None:
-    options = ("--payloads", "100", "--directions", "rw-dt", "--count", "2", "--rounds", "2")
-    subjects = ("--subjects", "zeromq,raw-tcp", "--option", "zeromq.sned_hwm=5")
-    run = sweep(*subjects, *options, out=tmp_path / "out", code=1)
-    status = {cell["subject"]: (cell["status"], cell["reason"]) for cell in content(tmp_path / "out")["cells"]}
+def test_an_option_of_a_subject_reaches_it_and_a_wrong_one_ends_its_cells(begun: dict[str, tuple[Run, Path]]) -> None:
+    run, folder = begun["wrong option"]
+    finish(run, 1)
+    status = {cell["subject"]: (cell["status"], cell["reason"]) for cell in content(folder)["cells"]}
     assert status["raw-tcp"] == ("done", None)
     assert status["zeromq"][0] == "skipped"
     assert "sned_hwm" in str(status["zeromq"][1])
     assert "sned_hwm" in run.err
 
 
-def test_a_requirement_that_is_not_met_is_exit_code_1(tmp_path: Path) -> None:
-    options = ("--subjects", "zeromq", "--payloads", "100", "--directions", "rw-dt", "--count", "4", "--rounds", "1")
-    run = sweep(*options, "--require", "loss=0", "--require", "rtt-p50-ms=0.000001", out=tmp_path / "out", code=1)
+def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run, Path]]) -> None:
+    run = finish(begun["requirement"][0], 1)
     assert "rtt-p50-ms" in run.err
     assert "loss" not in run.err
 

@@ -84,66 +84,94 @@ def test_rates_in_the_words_of_tc(text: str, octets: float) -> None:
     assert octets_per_s(text) == octets
 
 
-@pytest.fixture
-def pong() -> Iterator[tuple[Run, str]]:
-    endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
-    run = Run(["pong", "--listen", endpoint])
+class Sweeping:
+    """The command, beside a pong if it is to have one."""
+
+    def __init__(self, folder: Path, *arguments: str, beside_pong: bool = False) -> None:
+        self.folder = folder
+        self.pong: Run | None = None
+        if beside_pong:
+            endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
+            self.pong = Run(["pong", "--listen", endpoint])
+            self.pong.wait_for("answers flow")
+            arguments = ("--peer", endpoint, *arguments)
+        self.run = Run(["sweep", *arguments, "--out", str(folder)])
+
+    def content(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "run.json").read_text()))
+
+    def code(self) -> int:
+        self.run.process.wait(LONG_S)
+        return self.run.code()
+
+    def end(self) -> None:
+        for run in (self.run, self.pong):
+            if run is not None:
+                if run.process.poll() is None:
+                    run.interrupt()
+                run.process.wait(PATIENCE_S)
+
+
+FEW = ("--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", "2")
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweeping]]:
+    """The sweeps that take seconds, begun at the same time: they mostly wait."""
+    folder = tmp_path_factory.mktemp("begun")
+    endless = ("--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000", "--rounds", "1")
+    runs: dict[str, Sweeping] = {}
     try:
-        run.wait_for("answers flow")
-        yield run, endpoint
+        runs["pong goes"] = Sweeping(
+            folder / "goes", "--subjects", "zeromq", *endless, "--timeout", "1", beside_pong=True
+        )
+        runs["pong"] = Sweeping(folder / "pong", "--subjects", "zeromq,raw-tcp", *FEW, beside_pong=True)
+        if shutil.which("mgen"):
+            loopback = ("--source", "mgen", "--setting", "loopback", "--subjects", "zeromq", "--directions", "rw-dt")
+            runs["mgen"] = Sweeping(folder / "mgen", *loopback, *FEW, "--payloads", "100,100K")
+        yield runs
     finally:
-        if run.process.poll() is None:
-            run.interrupt()
-        run.process.wait(PATIENCE_S)
+        for run in runs.values():
+            run.end()
 
 
-def sweep(*arguments: str) -> Run:
-    run = Run(["sweep", "--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", "2", *arguments])
-    run.process.wait(LONG_S)
-    return run
+def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
+    one = begun["pong goes"]
+    assert one.pong
+    one.run.wait_for("round 1 of 1")
+    time.sleep(2)
+    one.pong.process.kill()
+    assert one.code() == 1
+    cells = one.content()["cells"]
+    assert {cell["status"] for cell in cells} == {"peer lost"}, cells
 
 
-def test_the_other_side_may_be_where_a_pong_runs(pong: tuple[Run, str], tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    run = sweep("--peer", pong[1], "--subjects", "zeromq,raw-tcp", "--out", str(folder))
-    assert run.code() == 0, run.err
-    content = json.loads((folder / "run.json").read_text())
+def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> None:
+    one = begun["pong"]
+    assert one.code() == 0, one.run.err
+    content = one.content()
     assert content["setting"] == "hosts"
     assert content["complete"]
     for cell in content["cells"]:
         assert cell["status"] == "done", cell["reason"]
-        assert table(folder, cell, "sent")["acknowledged"].all()
-        assert len(table(folder, cell, "received")) == 4
-    assert children(pong[0].process.pid) == []
-
-
-def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(pong: tuple[Run, str], tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    what = ("--subjects", "zeromq", "--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000")
-    run = Run(["sweep", "--peer", pong[1], *what, "--rounds", "1", "--timeout", "1", "--out", str(folder)])
-    run.wait_for("round 1 of 1")
-    time.sleep(2)
-    pong[0].process.kill()
-    run.process.wait(LONG_S)
-    assert run.code() == 1
-    content = json.loads((folder / "run.json").read_text())
-    assert {cell["status"] for cell in content["cells"]} == {"peer lost"}, content["cells"]
+        assert table(one.folder, cell, "sent")["acknowledged"].all()
+        assert len(table(one.folder, cell, "received")) == 4
+    assert one.pong
+    assert children(one.pong.process.pid) == []
 
 
 def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
-    run = sweep("--peer", f"tcp/127.0.0.1:{free_ports(2)}", "--timeout", "0.5", "--out", str(tmp_path / "out"))
-    assert run.code() == 1
-    assert "no peer within 0.5 s" in run.err
+    one = Sweeping(tmp_path / "out", "--peer", f"tcp/127.0.0.1:{free_ports(2)}", "--timeout", "0.5", *FEW)
+    assert one.code() == 1
+    assert "no peer within 0.5 s" in one.run.err
     assert not (tmp_path / "out" / "run.json").exists()
 
 
 @needs_mgen
-def test_mgen_sends_and_receives_and_its_delay_and_the_links_are_apart(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    arguments = ["--source", "mgen", "--setting", "loopback", "--subjects", "zeromq", "--directions", "rw-dt"]
-    run = sweep(*arguments, "--payloads", "100,100K", "--out", str(folder))
-    assert run.code() == 0, run.err
-    content: dict[str, Any] = json.loads((folder / "run.json").read_text())
+def test_mgen_sends_and_receives_and_its_delay_and_the_links_are_apart(begun: dict[str, Sweeping]) -> None:
+    one = begun["mgen"]
+    assert one.code() == 0, one.run.err
+    folder, content = one.folder, one.content()
     assert content["source"] == "mgen"
     found = {cell["id"]: cell["mgen"] for cell in json.loads((folder / "results.json").read_text())["cells"]}
     for cell in content["cells"]:

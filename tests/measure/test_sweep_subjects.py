@@ -1,10 +1,15 @@
 """Subjects that the command's tests leave out, peers that die, and an end that is asked for."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +31,28 @@ def test_it_carries_every_message_and_answers_it(subject: str, tmp_path: Path) -
     assert (received["octets"] == 100 * 1024).all()
 
 
-@pytest.mark.parametrize("subject", ["zeromq", "zenoh", "raw-zeromq", "raw-tcp"])
-def test_a_reflector_that_is_killed_ends_its_cell_and_not_the_sweep(subject: str, tmp_path: Path) -> None:
+KILLED = ("zeromq", "zenoh", "raw-zeromq", "raw-tcp")
+
+
+@dataclass
+class Ended:
+    """A sweep that something was done to: its folder, its run.json, its stations."""
+
+    folder: Path
+    run: dict[str, Any]
+    setting: Watched
+
+
+def waits_of(pid: int) -> int:
+    """How often the threads of a process have waited for something."""
+    found = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            found += int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return found
+
+
+def killed(folder: Path, subject: str) -> Ended:
     setting = Watched()
 
     def step(what: str, share: float, _left_s: float | None) -> None:
@@ -44,17 +69,11 @@ def test_a_reflector_that_is_killed_ends_its_cell_and_not_the_sweep(subject: str
 
     plan = Plan((subject,), (100, 200), ("rw-dt",), ("open",), count=4000, rounds=1, rate_hz=2.0, timeout_s=PATIENCE_S)
     ends = time.monotonic() + PATIENCE_S
-    run = measure(tmp_path, plan, setting, step, lambda: len(setting.pairs) > 1 or time.monotonic() > ends)
-    lost = [cell for cell in run["cells"] if cell["status"] == "peer lost"]
-    assert len(lost) == 1
-    assert "round 0: the station at the Digital Twin was ended by signal 9" in lost[0]["reason"]
-    others = [cell["status"] for cell in run["cells"] if cell is not lost[0]]
-    assert others == ["interrupted"]  # it was begun, on fresh processes, where this test ends the sweep
-    for entry in lost[0]["rounds"]:
-        assert entry["sent"] == len(table(tmp_path, lost[0], "sent"))
+    run = measure(folder, plan, setting, step, lambda: len(setting.pairs) > 1 or time.monotonic() > ends)
+    return Ended(folder, run, setting)
 
 
-def test_a_reflector_that_stops_answering_is_lost_after_two_messages(tmp_path: Path) -> None:
+def frozen(folder: Path) -> Ended:
     setting = Watched()
 
     def step(_what: str, _share: float, _left_s: float | None) -> None:
@@ -63,38 +82,76 @@ def test_a_reflector_that_stops_answering_is_lost_after_two_messages(tmp_path: P
     def freeze() -> None:
         while not setting.pairs:
             time.sleep(0.01)
-        time.sleep(1.5)
         pid = setting.pairs[0].digital_twin.pid
         assert pid
+        while waits_of(pid) < 10_000:  # it answers thousands of messages: the warm-up is over
+            time.sleep(0.01)
         os.kill(pid, signal.SIGSTOP)
         time.sleep(4)
         os.kill(pid, signal.SIGCONT)
 
     plan = Plan(("raw-zeromq",), (100,), ("rw-dt",), count=300_000, rounds=1, timeout_s=0.3)
-    (cell,) = measure(tmp_path, plan, setting, step)["cells"]
+    return Ended(folder, measure(folder, plan, setting, step), setting)
+
+
+def stopped(folder: Path) -> Ended:
+    setting, asked = Watched(), threading.Event()
+
+    def stop() -> bool:
+        pid = setting.pairs[0].digital_twin.pid if setting.pairs else None
+        if pid is not None and waits_of(pid) > 250:  # it has answered some two hundred messages
+            asked.set()
+        return asked.is_set()
+
+    plan = Plan(("raw-tcp",), (100,), ("rw-dt",), ("open",), count=100_000, rounds=1, rate_hz=100.0)
+    return Ended(folder, measure(folder, plan, setting, stopped=stop), setting)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
+    """All of them at the same time: they mostly wait."""
+    folder = tmp_path_factory.mktemp("ended")
+    with ThreadPoolExecutor(len(KILLED) + 2) as pool:
+        begun = {
+            "frozen": pool.submit(frozen, folder / "frozen"),
+            "stopped": pool.submit(stopped, folder / "stopped"),
+        }
+        yield begun | {subject: pool.submit(killed, folder / subject, subject) for subject in KILLED}
+
+
+@pytest.mark.parametrize("subject", KILLED)
+def test_a_reflector_that_is_killed_ends_its_cell_and_not_the_sweep(
+    subject: str, ended: dict[str, Future[Ended]]
+) -> None:
+    one = ended[subject].result()
+    lost = [cell for cell in one.run["cells"] if cell["status"] == "peer lost"]
+    assert len(lost) == 1
+    assert "round 0: the station at the Digital Twin was ended by signal 9" in lost[0]["reason"]
+    others = [cell["status"] for cell in one.run["cells"] if cell is not lost[0]]
+    assert others == ["interrupted"]  # it was begun, on fresh processes, where this test ends the sweep
+    for entry in lost[0]["rounds"]:
+        assert entry["sent"] == len(table(one.folder, lost[0], "sent"))
+
+
+def test_a_reflector_that_stops_answering_is_lost_after_two_messages(ended: dict[str, Future[Ended]]) -> None:
+    one = ended["frozen"].result()
+    (cell,) = one.run["cells"]
     assert cell["status"] == "peer lost"
     assert "no answer to 2 messages in a row" in cell["reason"]
     (entry,) = cell["rounds"]
-    sent = table(tmp_path, cell, "sent")
+    sent = table(one.folder, cell, "sent")
     assert entry["sent"] == len(sent)
     assert sent["acknowledged"].tolist() == [True] * (len(sent) - 2) + [False] * 2
 
 
-def test_the_end_may_be_asked_for_in_the_midst_of_a_cell(tmp_path: Path) -> None:
-    setting = Watched()
-    begun: list[float] = []
-
-    def stopped() -> bool:
-        return bool(begun) and time.monotonic() > begun[0] + 3
-
-    plan = Plan(("raw-tcp",), (100,), ("rw-dt",), ("open",), count=100_000, rounds=1, rate_hz=100.0)
-    run = measure(tmp_path, plan, setting, lambda *_: begun.append(time.monotonic()), stopped)
-    (cell,) = run["cells"]
-    assert not run["complete"]
+def test_the_end_may_be_asked_for_in_the_midst_of_a_cell(ended: dict[str, Future[Ended]]) -> None:
+    one = ended["stopped"].result()
+    (cell,) = one.run["cells"]
+    assert not one.run["complete"]
     assert cell["status"] == "interrupted"
     (entry,) = cell["rounds"]
-    sent, received = table(tmp_path, cell, "sent"), table(tmp_path, cell, "received")
+    sent, received = table(one.folder, cell, "sent"), table(one.folder, cell, "received")
     assert 0 < entry["sent"] == len(sent) < 100_000
     assert len(received) == sent["acknowledged"].sum()
-    for station in (setting.pairs[0].real_world, setting.pairs[0].digital_twin):
+    for station in (one.setting.pairs[0].real_world, one.setting.pairs[0].digital_twin):
         assert station.lost

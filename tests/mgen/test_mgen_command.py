@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Run, Start
-from tests.mgen.conftest import Listen, Send, free_ports
+from tests.mgen.conftest import Listen, Mgen, Send, free_ports
 from twinlink.mgen import records
 from twinlink.mgen.message import Address, Flag, Packet
 from twinlink.testing.base import free_endpoint
@@ -24,42 +24,63 @@ def finish(run: Run) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_every_message_of_every_payload(
-    start: Start, listen: Listen, send: Send, endpoint: str, transport: str, tmp_path: Path
-) -> None:
-    """The acceptance: 100 of 100 at each payload, no RERR, over one pair of bridges."""
-    udp, tcp, out_udp, out_tcp = free_ports(4)
-    udp_listener, tcp_listener = listen("UDP", out_udp), listen("TCP", out_tcp)
-    link = ("--transport", transport, "--json", "--records")
-    out = start(
-        "mgen", "out", "--listen", endpoint, "--udp", f"{out_udp}", "--tcp", f"{out_tcp}", *link, f"{tmp_path}/o"
-    )
-    into = start("mgen", "in", "--connect", endpoint, "--udp", f"{udp}", "--tcp", f"{tcp}", *link, f"{tmp_path}/i.gz")
-    into.wait_for("is up")
-    out.wait_for("connected to TCP")
-    payloads = {"UDP": (100, 8192), "TCP": (76, 10_240, 102_400, 1_048_576)}
-    expected = []
-    for protocol, port, listener in (("UDP", udp, udp_listener), ("TCP", tcp, tcp_listener)):
-        for number, octets in enumerate(payloads[protocol]):
-            sender = send(protocol, port, octets, 100, 200 if octets < 10**6 else 40, 10 * octets)
-            sender.wait()
-            assert len(sender.log().of("SEND")) == 100
-            listener.wait_for(100 * (number + 1))
-            expected.append((octets, listener, sender))
-    for octets, listener, _ in expected:
-        messages = [one for one in listener.received() if one.flow == 10 * octets]
-        assert [one.sequence for one in messages] == list(range(100))
-        assert all(one.complete and one.octets == octets for one in messages)
-        assert {one.fragments for one in messages} == {-(-octets // 65535)}
-        assert listener.log().of("RERR") == []
-    gave, took = finish(into), finish(out)
+PAYLOADS = {"UDP": (100, 8192), "TCP": (76, 10_240, 102_400, 1_048_576)}
+
+
+class Way:
+    """A pair of bridges over one transport, with a listener for each protocol behind it."""
+
+    def __init__(self, start: Start, listen: Listen, transport: str, folder: Path) -> None:
+        folder.mkdir()
+        udp, tcp, out_udp, out_tcp = free_ports(4)
+        self.ports = {"UDP": udp, "TCP": tcp}
+        self.listeners = {"UDP": listen("UDP", out_udp), "TCP": listen("TCP", out_tcp)}
+        self.into_records, self.out_records = folder / "i.gz", folder / "o"
+        endpoint, link = free_endpoint(), ("--transport", transport, "--json", "--records")
+        out_ports, in_ports = ("--udp", f"{out_udp}", "--tcp", f"{out_tcp}"), ("--udp", f"{udp}", "--tcp", f"{tcp}")
+        self.out = start("mgen", "out", "--listen", endpoint, *out_ports, *link, str(self.out_records))
+        self.into = start("mgen", "in", "--connect", endpoint, *in_ports, *link, str(self.into_records))
+        self.senders: dict[int, Mgen] = {}
+
+    def ready(self) -> None:
+        self.into.wait_for("is up")
+        self.out.wait_for("connected to TCP")
+
+
+def test_every_message_of_every_payload(start: Start, listen: Listen, send: Send, tmp_path: Path) -> None:
+    """The acceptance: 100 of 100 at each payload, no RERR, over one pair of bridges; on both transports at once."""
+    ways = [Way(start, listen, transport, tmp_path / transport) for transport in TRANSPORTS]
+    for way in ways:
+        way.ready()
+    for protocol, payloads in PAYLOADS.items():
+        for number, octets in enumerate(payloads):
+            for way in ways:
+                rate_hz = 200 if octets < 10**6 else 60
+                way.senders[octets] = send(protocol, way.ports[protocol], octets, 100, rate_hz, 10 * octets)
+            for way in ways:
+                way.senders[octets].wait()
+                assert len(way.senders[octets].log().of("SEND")) == 100
+                way.listeners[protocol].wait_for(100 * (number + 1))
+    for way in ways:
+        carried_every_message(way, start)
+
+
+def carried_every_message(way: Way, start: Start) -> None:
+    for protocol, payloads in PAYLOADS.items():
+        received = way.listeners[protocol].received()
+        for octets in payloads:
+            messages = [one for one in received if one.flow == 10 * octets]
+            assert [one.sequence for one in messages] == list(range(100))
+            assert all(one.complete and one.octets == octets for one in messages)
+            assert {one.fragments for one in messages} == {-(-octets // 65535)}
+        assert way.listeners[protocol].log().of("RERR") == []
+    gave, took = finish(way.into), finish(way.out)
     assert (gave["exit"]["code"], took["exit"]["code"]) == (0, 0)
     assert (gave["in"]["udp"], gave["in"]["tcp"], gave["in"]["acknowledged"], gave["in"]["lost"]) == (200, 400, 600, 0)
     assert (took["out"]["forwarded"], took["out"]["missing"]) == (600, 0)
-    assert gave["in"]["octets"] == took["out"]["octets"] == 100 * sum(octets for octets, _, _ in expected)
+    assert gave["in"]["octets"] == took["out"]["octets"] == 100 * sum(sum(each) for each in PAYLOADS.values())
 
-    rows_in, rows_out = records.read(tmp_path / "i.gz"), records.read(tmp_path / "o")
+    rows_in, rows_out = records.read(way.into_records), records.read(way.out_records)
     assert sorted(row.sequence for row in rows_in) == [row.sequence for row in rows_out] == list(range(600))
     by_number = {row.sequence: row for row in rows_out}
     for row in rows_in:
@@ -68,8 +89,8 @@ def test_every_message_of_every_payload(
         assert (row.sent_ns, row.peer_received_ns) == (other.sent_ns, other.peer_received_ns)
         assert None not in (row.taken_ns, row.peer_sent_ns, row.received_ns, row.rtt_ns)
 
-    octets, listener, sender = expected[-1]
-    join = start("mgen", "join", "--tx", str(sender.path), "--rx", str(listener.path), "--records", f"{tmp_path}/i.gz")
+    tx, rx = way.senders[1_048_576].path, way.listeners["TCP"].path
+    join = start("mgen", "join", "--tx", str(tx), "--rx", str(rx), "--records", str(way.into_records))
     assert join.code() == 0
     assert join.out[0].startswith("100 of 100 received, 0 RERR, 0 duplicates")
     assert [line.split("  ")[0] for line in join.out[2:3]] == ["MGEN, SEND to RECV"]
@@ -143,19 +164,22 @@ def test_what_waited_for_a_peer_that_never_came_is_counted(start: Start, send: S
     assert summary["in"]["given_up"] + summary["in"]["dropped"] == 800
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_who_waits_for_a_peer_says_so(start: Start, endpoint: str, transport: str) -> None:
-    port, out_port = free_ports(2)
-    into = start("mgen", "in", "--transport", transport, "--connect", endpoint, "--udp", str(port))
-    out = start("mgen", "out", "--transport", transport, "--listen", free_endpoint(), "--udp", str(out_port))
-    into.wait_for(f"no peer at {endpoint} yet (TCP says: Connection refused)")
-    into.wait_for(f"`twinlink mgen out --transport {transport}` run on the other host?")
-    out.wait_for("no peer has come to tcp/")
-    out.wait_for(f"`twinlink mgen in --transport {transport}`")
-    for run in (into, out):
-        run.interrupt()
-        assert run.code() == 1
-        assert run.err.count("no peer") == 1
+def test_who_waits_for_a_peer_says_so(start: Start, endpoint: str) -> None:
+    runs = {}
+    for transport in TRANSPORTS:  # at the same time, as each waits five seconds before it says so
+        port, out_port = free_ports(2)
+        into = start("mgen", "in", "--transport", transport, "--connect", endpoint, "--udp", str(port))
+        out = start("mgen", "out", "--transport", transport, "--listen", free_endpoint(), "--udp", str(out_port))
+        runs[transport] = into, out
+    for transport, (into, out) in runs.items():
+        into.wait_for(f"no peer at {endpoint} yet (TCP says: Connection refused)")
+        into.wait_for(f"`twinlink mgen out --transport {transport}` run on the other host?")
+        out.wait_for("no peer has come to tcp/")
+        out.wait_for(f"`twinlink mgen in --transport {transport}`")
+        for run in (into, out):
+            run.interrupt()
+            assert run.code() == 1
+            assert run.err.count("no peer") == 1
 
 
 def test_a_port_that_is_in_use(start: Start, endpoint: str) -> None:

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,23 +65,23 @@ class Sweep:
 Run = Callable[..., Sweep]
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    """Starts the script: run("zenoh", scripts=..., before=..., path=...)."""
-    runs: list[Sweep] = []
+def begin(
+    folder: Path,
+    *arguments: str,
+    scripts: Path = SCRIPTS,
+    before: str = "",
+    path: str | None = None,
+    alone: bool = True,
+) -> Sweep:
+    """Starts the script in a new folder: begin(folder, "zenoh", scripts=..., before=..., path=...)."""
+    folder.mkdir()
+    command = [str(scripts / "run"), *arguments]
+    if alone:
+        command = ["unshare", "-n", "bash", "-c", f'ip link set lo up; {before}\nexec "$@"', "bash", *command]
+    return Sweep(folder, command, f"{BIN}:{os.environ['PATH']}" if path is None else path)
 
-    def _run(
-        *arguments: str, scripts: Path = SCRIPTS, before: str = "", path: str | None = None, alone: bool = True
-    ) -> Sweep:
-        folder = tmp_path / f"run-{len(runs)}"
-        folder.mkdir()
-        command = [str(scripts / "run"), *arguments]
-        if alone:
-            command = ["unshare", "-n", "bash", "-c", f'ip link set lo up; {before}\nexec "$@"', "bash", *command]
-        runs.append(Sweep(folder, command, f"{BIN}:{os.environ['PATH']}" if path is None else path))
-        return runs[-1]
 
-    yield _run
+def end(runs: Iterable[Sweep]) -> None:
     for one in runs:
         for pid in one.alive():
             os.kill(pid, signal.SIGKILL)
@@ -88,29 +89,117 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 @pytest.fixture
-def needs(mgens: list[object]) -> None:
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Starts the script as `begin` does, in a folder of this test."""
+    runs: list[Sweep] = []
+
+    def _run(*arguments: str, **kwargs: Any) -> Sweep:
+        runs.append(begin(tmp_path / f"run-{len(runs)}", *arguments, **kwargs))
+        return runs[-1]
+
+    yield _run
+    end(runs)
+
+
+@pytest.fixture(scope="module")
+def needs() -> None:
     """The real mgen, and a namespace."""
+    if shutil.which("mgen") is None:
+        pytest.skip("mgen is not installed (apt install mgen): nothing is tried against the real one")
     if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode:
         pytest.skip("SKIPPED: network namespaces need root")
+
+
+def scripts_of(folder: Path, count: int, rate_hz: int) -> Path:
+    """The scripts, but so many messages each, at this rate."""
+    shutil.copytree(SCRIPTS, folder)
+    for path in folder.glob("*/*.mgn"):
+        path.write_text(re.sub(r"\[20 ", f"[{rate_hz} ", path.read_text().replace("COUNT 100", f"COUNT {count}")))
+    return folder
 
 
 @pytest.fixture
 def short(tmp_path: Path) -> Path:
     """The scripts, but five messages each, fast."""
-    folder = tmp_path / "mgen-scripts"
-    shutil.copytree(SCRIPTS, folder)
-    for path in folder.glob("*/*.mgn"):
-        path.write_text(re.sub(r"\[20 ", "[50 ", path.read_text().replace("COUNT 100", "COUNT 5")))
-    return folder
+    return scripts_of(tmp_path / "mgen-scripts", 5, 50)
+
+
+SWEEPS = [("zeromq", "periodic"), ("zenoh", "poisson"), ("zeromq", "burst")]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+KEPT = "mkdir -p mgen-out/zeromq-periodic; echo kept >mgen-out/zeromq-periodic/report.txt"
+
+
+@pytest.fixture(scope="module")
+def begun(needs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweep]]:
+    """The runs that take seconds, begun at the same time: they mostly wait, each in a network namespace of its own."""
+    folder = tmp_path_factory.mktemp("begun")
+    short = scripts_of(folder / "short", 5, 50)
+    lossy = scripts_of(folder / "lossy", 5, 50)
+    script = lossy / "rw-dt" / "periodic-1KB.mgn"
+    script.write_text(script.read_text().replace("127.0.0.1/5001", "127.0.0.1/5999"))
+    runs = {
+        "bridge dies": begin(folder / "dies", scripts=scripts_of(folder / "medium", 40, 20)),
+        "message lost": begin(folder / "lost", scripts=lossy),
+        "kept": begin(folder / "kept", before=KEPT),
+    }
+    for transport, pattern in SWEEPS:
+        name = f"{transport}-{pattern}"
+        runs[name] = begin(folder / name, transport, pattern, "out dir/of mine", scripts=short)
+    for number in SIGNALS:
+        runs[number.name] = begin(folder / number.name, "zeromq", "periodic", "a/b")
+    yield runs
+    end(runs.values())
 
 
 def fields(line: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+)>(\S+)", line))
 
 
-@pytest.mark.parametrize(("transport", "pattern"), [("zeromq", "periodic"), ("zenoh", "poisson"), ("zeromq", "burst")])
-def test_a_sweep(needs: None, run: Run, short: Path, transport: str, pattern: str) -> None:
-    one = run(transport, pattern, "out dir/of mine", scripts=short)
+# First those that must be met in the middle
+
+
+def test_a_bridge_that_dies(begun: dict[str, Sweep]) -> None:
+    one = begun["bridge dies"]
+    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")), 30)
+    for pid in one.alive():
+        if b"--connect" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    assert one.code() == 2
+    assert "rw-bridge has ended: " in one.said()
+    assert one.alive() == []
+    assert one.left() == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_end_in_the_middle(begun: dict[str, Sweep], number: signal.Signals) -> None:
+    """SIGINT goes to the whole group, as from a terminal; the others to the script."""
+    one = begun[number.name]
+    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")), 30)
+    if number == signal.SIGINT:
+        os.killpg(one.process.pid, number)
+    else:
+        os.kill(one.process.pid, number)
+    assert one.code() == 130
+    assert "interrupted in zeromq, periodic, " in one.said()
+    assert "Traceback" not in one.said()
+    assert one.alive() == []
+    assert one.left() == []
+
+
+def test_what_an_earlier_sweep_left_stays(begun: dict[str, Sweep]) -> None:
+    one = begun["kept"]
+    wait_until(lambda: any(one.folder.rglob("*.tx.drc")), 30)
+    os.killpg(one.process.pid, signal.SIGINT)
+    assert one.code() == 130
+    assert one.left() == ["mgen-out", "mgen-out/zeromq-periodic", "mgen-out/zeromq-periodic/report.txt"]
+
+
+# Then those that come to their end
+
+
+@pytest.mark.parametrize(("transport", "pattern"), SWEEPS)
+def test_a_sweep(begun: dict[str, Sweep], transport: str, pattern: str) -> None:
+    one = begun[f"{transport}-{pattern}"]
     assert one.code() == 0, one.said()
     assert one.alive() == []
     folder = one.folder / "out dir/of mine" / f"{transport}-{pattern}"
@@ -130,10 +219,8 @@ def test_a_sweep(needs: None, run: Run, short: Path, transport: str, pattern: st
         assert not any(" RERR " in line for line in lines)
 
 
-def test_a_message_that_does_not_arrive(needs: None, run: Run, short: Path) -> None:
-    script = short / "rw-dt" / "periodic-1KB.mgn"
-    script.write_text(script.read_text().replace("127.0.0.1/5001", "127.0.0.1/5999"))
-    one = run(scripts=short)
+def test_a_message_that_does_not_arrive(begun: dict[str, Sweep]) -> None:
+    one = begun["message lost"]
     assert one.code() == 1
     assert re.search(r"^rw-dt-1KB +5 +0 +0 +0", one.said(), re.MULTILINE)
     assert re.search(r"^dt-rw-1KB +5 +5 +0 +0", one.said(), re.MULTILINE)
@@ -152,42 +239,6 @@ def test_a_port_that_another_mgen_has(needs: None, run: Run) -> None:
     assert "port 6003 is in use (`ss -lntup sport = :6003` shows by which program)" in one.said()
     assert one.left() == []
     assert len(one.alive()) == 1  # the other
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_end_in_the_middle(needs: None, run: Run, number: int) -> None:
-    """SIGINT goes to the whole group, as from a terminal; the others to the script."""
-    one = run("zeromq", "periodic", "a/b")
-    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")), 30)
-    if number == signal.SIGINT:
-        os.killpg(one.process.pid, number)
-    else:
-        os.kill(one.process.pid, number)
-    assert one.code() == 130
-    assert "interrupted in zeromq, periodic, " in one.said()
-    assert "Traceback" not in one.said()
-    assert one.alive() == []
-    assert one.left() == []
-
-
-def test_what_an_earlier_sweep_left_stays(needs: None, run: Run) -> None:
-    one = run(before="mkdir -p mgen-out/zeromq-periodic; echo kept >mgen-out/zeromq-periodic/report.txt")
-    wait_until(lambda: any(one.folder.rglob("*.tx.drc")), 30)
-    os.killpg(one.process.pid, signal.SIGINT)
-    assert one.code() == 130
-    assert one.left() == ["mgen-out", "mgen-out/zeromq-periodic", "mgen-out/zeromq-periodic/report.txt"]
-
-
-def test_a_bridge_that_dies(needs: None, run: Run) -> None:
-    one = run()
-    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")), 30)
-    for pid in one.alive():
-        if b"--connect" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-    assert one.code() == 2
-    assert "rw-bridge has ended: " in one.said()
-    assert one.alive() == []
-    assert one.left() == []
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import zmq
 PATIENCE_S = 30  # how long a test waits for what must happen; only a failing test waits that long
 
 
-def wait_for(condition: Any, what: str) -> Any:
+def wait_for(condition: Any, what: str, seconds: float = PATIENCE_S) -> Any:
     """Poll until the condition holds and return its value."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
             return value

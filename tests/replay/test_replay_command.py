@@ -59,10 +59,12 @@ def replay(tmp_path: Path) -> Iterator[Any]:
         one.process.communicate()
 
 
-def play(link: twinlink.Link, heard: Heard, slow: Callable[[int], bool] = lambda record: False) -> None:
-    """Send every record; where ``slow`` says so, a fifth of a second after the one before."""
+def play(
+    link: twinlink.Link, heard: Heard, slow: Callable[[int], bool] = lambda record: False, count: int | None = None
+) -> None:
+    """Send every record, or that many; where ``slow`` says so, a fifth of a second after the one before."""
     sender = link.sender("spectrum")
-    for k, samples in enumerate(heard.samples):
+    for k, samples in enumerate(heard.samples[:count]):
         time.sleep(0.2 if slow(k) else 0.002)
         spectrum = Spectrum(samples, 51, 30_000, 3.6192e9, time.time_ns(), e3={"timestamp": k + 1})
         sender.send(spectrum.encode())
@@ -123,7 +125,7 @@ def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, rep
 
 
 def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
-    twin = replay("--listen", endpoint, "--no-control", "--idle", "0.5")
+    twin = replay("--listen", endpoint, "--no-control", "--count", "400")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.receiver("control")
         gnb.wait_ready(30)
@@ -132,6 +134,18 @@ def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
         assert gnb.receiver("control").receive(0) is None
     assert twin.events("interference")
     assert not twin.events("proposed")
+
+
+def test_it_ends_when_nothing_comes_any_more(endpoint: str, replay: Any) -> None:
+    """One record, so that no pause between two, on however busy a machine, can be taken for the end."""
+    twin = replay("--listen", endpoint, "--idle", "0.3")
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(30)
+        time.sleep(0.6)
+        assert twin.process.poll() is None  # nothing has come yet
+        play(gnb, HEARD, count=1)
+        assert twin.end()[0] == 0
+    assert [(event["reason"], event["records"]) for event in twin.events("summary")] == [("idle", 1)]
 
 
 def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: Any) -> None:
