@@ -47,7 +47,8 @@ class Ack(NamedTuple):
     """One message of ours arrived at one peer.
 
     The four timestamps are Unix time in ns: T1 and T4 on our clock, T2 and T3 on the peer's.  ``rtt_ns`` is measured
-    on our monotonic clock and includes the peer's residence time T3 - T2.
+    on our monotonic clock and includes the peer's residence time T3 - T2.  When an ack is lost or late, the peer's
+    answer to what it misses takes its place; it does not know T2, which then equals T3: when it said so.
     """
 
     sequence: int

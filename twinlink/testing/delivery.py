@@ -226,16 +226,18 @@ class Acks(Conformance):
         assert [ack.sequence for ack in acks] == list(range(1000))
         messages = receive_all(inbox, 1000)
         for ack, message in zip(acks, messages, strict=True):
-            assert (ack.sent_ns, ack.peer_received_ns) == (message.sent_ns, message.received_ns)
+            assert ack.sent_ns == message.sent_ns
+            made_up = ack.peer_received_ns == ack.peer_sent_ns  # on a busy machine some are late
+            assert made_up or ack.peer_received_ns == message.received_ns
             assert ack.sent_ns <= ack.peer_received_ns <= ack.peer_sent_ns <= ack.received_ns  # one host, one clock
             assert ack.rtt_ns > 0
             assert (ack.epoch, ack.flow) == (second.epoch, "flow")
         stats = self.plain(first)["sent"]["flow"]
         delays = stats["peers"][f"{second.epoch:016x}"]
         assert (stats["sent"], stats["acknowledged"], stats["lost"]) == (1000, 1000, 0)
-        assert delays["rtt_ns"]["n"] == 1000
-        assert delays["rtt_ns"]["min"] == min(ack.rtt_ns for ack in acks)
-        assert delays["rtt_ns"]["max"] == max(ack.rtt_ns for ack in acks)
+        measured = [ack.rtt_ns for ack in acks if ack.peer_received_ns != ack.peer_sent_ns]
+        found = delays["rtt_ns"]
+        assert (found["n"], found["min"], found["max"]) == (len(measured), min(measured), max(measured))
         assert abs(delays["clock_offset_ns"]["offset"]) <= delays["clock_offset_ns"]["bound"]
 
     def test_one_at_a_time(self, pair: Pair) -> None:
