@@ -39,7 +39,7 @@ def detect(heard: Heard, batch: int = 1) -> Found:
     begin = time.perf_counter()
     answers = []
     for k in range(0, len(settled), batch):
-        part = PrbFeatures(features.power[k : k + batch], features.roughness[k : k + batch])
+        part = PrbFeatures(*(each[k : k + batch] for each in (features.power, features.roughness, features.peak)))
         prompt[k : k + batch] = detector.add(part).interfered
         answers += detector.settled()
     answers += detector.finish()

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-SHARE = 0.25  # of adjacent PRBs that have to show the interferer for the others to have it too
+SHARE = 0.25  # of an interferer's PRBs that have to show the interferer for the others to have it too
 
 Mask = NDArray[np.bool_]
 
@@ -12,7 +12,8 @@ def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
     """Let the neighbours decide for the PRBs that cannot tell.
 
     A PRB that was occupied without a break since (or until) it was seen to be interfered is taken to be interfered
-    whenever enough (`SHARE`) of the adjacent ones are of which the same can be said.
+    whenever enough (`SHARE`) of the adjacent ones are of which the same can be said.  Adjacent PRBs belong together if
+    they were seen to be interfered at one time: those that a sweep has left behind do not.
 
     Args:
         interfered, occupied: what each PRB said for itself, shape ``(records, n_prbs)``.
@@ -21,21 +22,26 @@ def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
     Returns:
         ``interfered`` with that added, and ``carried`` as it stands after each record.
     """
-    since = np.empty_like(interfered)
-    until = np.empty_like(interfered)
-    state = carried
-    for k in range(len(interfered)):
-        state = occupied[k] & (state | interfered[k])
-        since[k] = state
-    state = np.zeros_like(carried)
-    for k in range(len(interfered) - 1, -1, -1):
-        state = occupied[k] & (state | interfered[k])
-        until[k] = state
-    possible = since | until | interfered
+    since = _since(interfered, occupied, carried)
+    possible = since | _until(interfered, occupied) | interfered
+    pair, both = interfered[:, 1:] & interfered[:, :-1], occupied[:, 1:] & occupied[:, :-1]
+    together = _since(pair, both, carried[1:] & carried[:-1]) | _until(pair, both) | pair
     begins = possible.copy()
-    begins[:, 1:] &= ~possible[:, :-1]
-    run = np.cumsum(begins).reshape(begins.shape)[possible]  # of adjacent PRBs, numbered from 1
+    begins[:, 1:] &= ~(possible[:, :-1] & together)
+    run = np.cumsum(begins).reshape(begins.shape)[possible]  # of PRBs that belong together, numbered from 1
     shown = np.bincount(run, weights=interfered[possible]) >= SHARE * np.bincount(run)
     answer = interfered.copy()
     answer[possible] |= shown[run]
     return answer, since
+
+
+def _since(seen: Mask, occupied: Mask, state: Mask) -> Mask:
+    """Where something was seen now or before, and has been occupied since."""
+    since = np.empty_like(seen)
+    for k in range(len(seen)):
+        state = since[k] = occupied[k] & (state | seen[k])
+    return since
+
+
+def _until(seen: Mask, occupied: Mask) -> Mask:
+    return _since(seen[::-1], occupied[::-1], np.zeros_like(seen[0]))[::-1]

@@ -1,6 +1,6 @@
 """Which PRBs carry interference, from two independent signs: `texture` and `stays`.
 
-Where UEs are as rough as noise (transform-precoded ones are), texture says nothing, and only stays count.
+Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture tells tones from them and no more.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.
@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .align import align
-from .evidence import weigh
+from .evidence import Evidence, weigh
 from .floor import NoiseFloor
 from .power import PrbFeatures
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
+from .world import World
 
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
 SETTLED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
@@ -61,8 +62,9 @@ class Detector:
         self.settle_records = settle_records
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
-        self._texture, self._stays = Texture(n_prbs), Stays(n_prbs)
+        self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
         self._waiting = 0  # records not yet settled
+        self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._settled: deque[Settled] = deque()
@@ -80,17 +82,20 @@ class Detector:
         for start in range(0, count, STEP):
             part = slice(start, start + STEP)
             power = features.power[part]
-            evidence = weigh(PrbFeatures(power, features.roughness[part]), self._floor.add(power))
+            evidence = weigh(PrbFeatures(power, features.roughness[part], features.peak[part]), self._floor.add(power))
             for k in range(len(power)):
-                self._texture.add(evidence, k)
+                self._texture.add(evidence, k, self._world.rough)
+                self._recent.append((evidence, k))
                 posterior = self._texture.posterior
                 free = posterior[FREE] > 0.5
-                self._stays.add(evidence.log_power[k], evidence.roughness[k], evidence.structure[k], free)
+                self._world.add(evidence, k, free)
                 p = posterior[ALONE:].sum(axis=0)
                 self._on = np.where(self._on, p > PROMPT_OFF, p > PROMPT_ON)
-                interfered[start + k] = self._on & (not self._stays.rough)
+                interfered[start + k] = self._on
                 occupied[start + k] = ~free
-            interfered[part] |= self._stays.judge(len(power))
+            interfered[part] |= self._stays.add(evidence, interfered[part], self._world.rough)
+            if self._world.judge():
+                self._again()
         self.records += count
         self._waiting += count
         while self._waiting >= self.settle_records + BLOCK:
@@ -109,15 +114,21 @@ class Detector:
             self._settle(self._waiting)
         return self.settled()
 
+    def _again(self) -> None:
+        """Whether UEs are rough was found to be otherwise: texture says something else of all that waits."""
+        self._texture = Texture(self.n_prbs)
+        for evidence, k in self._recent:
+            self._texture.add(evidence, k, self._world.rough)
+
     def _settle(self, count: int) -> None:
         """Look back over all that waits, and let go of the first `count` records."""
         free, chance = self._texture.look_back()
-        if self._stays.rough:
-            chance = np.zeros_like(chance)
-        long = self._stays.look_back()
+        long = self._stays.look_back(self._world.rough)
         interfered, carried = align(long | (chance > SETTLED_AT), free < 0.5, self._carried)
         self._carried = carried[count - 1]
         self._texture.let_go(count)
+        for _ in range(count):
+            self._recent.popleft()
         self._stays.let_go(count)
         self._settled.append(Settled(self.records - self._waiting, interfered[:count], free[:count] < 0.5))
         self._waiting -= count

@@ -36,6 +36,7 @@ SHAPE = 8.0  # of the gamma distribution of free PRBs' power; 12 in theory, less
 LOW = 2.3  # up to this log power (10 dB) ...
 LOW_PENALTY = 0.2  # ... a UE alone is a little less likely, since uplink power control aims higher
 MOST = 4.0  # nats that the roughness of one record may say
+TONE_PRIOR = 6.0  # nats that a peak has to be less likely from Gaussian samples than it is from a tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,10 @@ class Evidence:
         roughness: averaged with similar neighbours.
         weight: how many standard errors that average is worth: ``1 / variance``.
         free: log-likelihood that nobody transmits.
-        ue: that a UE does.
+        ue: that a UE does, from power alone.
         present: that an interferer does, alone or below a UE, from power alone.
-        structure: what roughness says for a UE against noise (part of ``ue``).
+        structure: what roughness says for a UE against noise.
+        even: what the peak says for anything against a tone.
     """
 
     power: Array
@@ -61,6 +63,7 @@ class Evidence:
     ue: Array
     present: Array
     structure: Array
+    even: Array
 
 
 def expected_drop(share: Array) -> Array:
@@ -78,8 +81,18 @@ def weigh(features: PrbFeatures, floor: float) -> Evidence:
     free = np.where(power > 1, SHAPE * (log_power - power + 1), 0) + 0.2
     plain = LEVELS + log_sigmoid((log_power - WEAKEST_UE) / EDGE) - LOW_PENALTY * ((log_power < LOW) & ~shadowed)
     present = LEVELS + log_sigmoid((log_power - WEAKEST_INTERFERER) / EDGE)
-    arrays = (power, log_power, rough, weight, free, plain + structure, present, structure)
+    even = np.clip(TONE_PRIOR + log_chance_of_peak(features.peak), -2 * MOST, MOST)
+    arrays = (power, log_power, rough, weight, free, plain, present, structure, even)
     return Evidence(*(array.astype(np.float32, copy=False) for array in arrays))
+
+
+def log_chance_of_peak(peak: Array) -> Array:
+    """Log of the chance that Gaussian samples have so much of a PRB's power on two neighbouring subcarriers, or more.
+
+    Two of twelve exponentially distributed shares exceed x with ``(1 - x)**11 + 11 * x * (1 - x)**10``; 11 pairs.
+    """
+    rest = np.maximum(1 - peak, np.float32(0.01))
+    return np.asarray(10 * np.log(rest) + np.log(11 * (rest + 11 * peak)), np.float32)
 
 
 def log_sigmoid(values: Array) -> Array:

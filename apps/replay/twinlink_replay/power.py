@@ -29,10 +29,13 @@ class PrbFeatures:
             ``sqrt(sum (p[i] - p[i+1])^2 / sum (p[i] + p[i+1])^2)``: 0 for constant amplitude, 0.05-0.45 for QPSK to
             256QAM through a channel that is smooth from one subcarrier to the next, 0.56 in the mean for Gaussian
             samples (noise), 1 for a tone.  It depends neither on the level nor on the channel's slope.
+        peak: share of the power that the strongest two neighbouring subcarriers have: 1/6 for constant amplitude,
+            0.4 in the mean for Gaussian samples, near 1 for a tone, on a subcarrier or between two.
     """
 
     power: NDArray[np.float32]
     roughness: NDArray[np.float32]
+    peak: NDArray[np.float32]
 
 
 def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
@@ -52,7 +55,9 @@ def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
     comb = (even > COMB_RATIO * odd) | (odd > COMB_RATIO * even)
     if comb.any():
         rough[comb] = _roughness(cells[comb], 2)
-    return PrbFeatures((even + odd) / SUBCARRIERS_PER_PRB, rough)
+    total = even + odd
+    pair = (cells[..., 1:] + cells[..., :-1]).max(axis=-1)
+    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9))
 
 
 def _roughness(cells: NDArray[np.float32], distance: int) -> NDArray[np.float32]:

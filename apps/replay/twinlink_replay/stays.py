@@ -1,12 +1,12 @@
 """Interferers told by their stay: they keep one level for longer than UEs do here, whatever they look like.
 
-A *stay* is a time in which a PRB carries one level of power.  A UE's stay ends when its grant does, or when its fading
-channel leaves the level: after a few records where the UE moves.  How long UEs' stays last is learned from those that
-have ended.  Whatever ends them, their lengths are near exponentially distributed, and one that lasts `UNLIKELY` times
-as long as the mean does not come from a UE.  Where no UE ever leaves or fades no stay ends, and none is too long.
+For each of some levels, a PRB's *stay* is the time since its power was last below the level; its length is the number
+of records that were not far above it either.  A UE's stay ends when its grant does, or when its fading channel leaves
+the level.  How long UEs' stays last is learned from those that have ended; one that goes on for longer than these
+make likely does not come from a UE.  Where no UE ever leaves or fades no stay ends, and none is too long.
 
-Adjacent PRBs are judged together, since a fading channel seldom holds several of them at once.  More power than the
-level does not end a stay: somebody else may transmit on top.  Less power does.
+More power than the level does not end a stay: somebody else may transmit on top.  Adjacent PRBs are judged together,
+since a fading channel seldom holds several of them at once.
 """
 
 import math
@@ -16,202 +16,169 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import Array
+from .evidence import Array, Evidence
 
-WIDTHS = (2, 8)  # adjacent PRBs judged together; powers of 2
-UNLIKELY = 11.5  # times the mean stay; UEs' longest in a recording were 2 to 8 times the mean, seldom 11
-SCATTER, ROUGH_SCATTER = 0.1, 0.35  # of the log power of one level, and how much more per roughness (Gaussian: 0.29)
-DEVIATIONS = 3.5  # of that scatter: still the same level
-LEVEL_RECORDS = 10.0  # the level is averaged over as many
+LEVELS = np.arange(0.7, 9.5, 0.46, np.float32)[:, None]  # log power against the floor: 3 to 41 dB in steps of 2 dB
+BAND = 1.4  # log power above the level that still is the level
+WIDTHS = (1, 4)  # adjacent PRBs judged together; powers of 2
+SEEN = 1 / 3  # of a stay that its level has to be seen: a fading UE comes back to a low level now and then
 SHORTEST = 2  # records: anything less may be a spike of the noise
-PRIOR_STAYS, PRIOR_MEAN = 0.1, 100.0  # as if so many stays a PRB had been of that mean, before any has been seen
-SHORTEST_MEAN = 3.0
-MEMORY = 1000.0  # records
-WEAKEST = 1.2  # log power; less is rather a UE's deep fade than an interferer that is to be found (6 dB: 1.6)
-SMOOTH = 0.47  # mean roughness: what is rougher is left to `texture`, unless UEs are so too
-ROUGHEST = 0.6  # a tone's scatter is no larger than noise's
-CLEAR = 1.0  # nats of `Evidence.structure` over a stay that make it rough or smooth
-CENSUS = 16  # records between counts of rough UEs
-ROUGH_SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
-
-
-class _Level:
-    """A level of power in each PRB, and how long it has been kept.
-
-    Attributes:
-        length: records on it; 0 where there is none.
-        first: number of the first of them.
-    """
-
-    def __init__(self, n_prbs: int) -> None:
-        self.length = np.zeros(n_prbs, np.float32)
-        self.first = np.zeros(n_prbs, np.int64)
-        self.level = np.zeros(n_prbs, np.float32)
-        self.roughness = np.zeros(n_prbs, np.float32)
-
-    def against(self, log_power: Array) -> tuple[Array, Array]:
-        """How far the power is above the level, and what it may be off it."""
-        slack = ROUGH_SCATTER * self.roughness + SCATTER
-        return log_power - self.level, DEVIATIONS * slack * np.sqrt(1 + 1 / np.maximum(self.length, 1))
-
-    def follow(self, on_level: NDArray[np.bool_], log_power: Array, roughness: Array) -> None:
-        """Records on the level."""
-        self.length = self.length + on_level
-        rate = on_level / np.clip(self.length, 1, np.float32(LEVEL_RECORDS))
-        self.level = self.level + rate * (log_power - self.level)
-        self.roughness = self.roughness + rate * (roughness - self.roughness)
-
-    def begin(self, where: NDArray[np.bool_], record: int, log_power: Array, roughness: Array) -> None:
-        """A new level."""
-        np.copyto(self.length, 1, where=where)
-        np.copyto(self.first, record, where=where)
-        np.copyto(self.level, log_power, where=where)
-        np.copyto(self.roughness, roughness, where=where)
-
-    def take(self, where: NDArray[np.bool_], other: "_Level") -> None:
-        """Become the other one."""
-        np.copyto(self.length, other.length, where=where)
-        np.copyto(self.first, other.first, where=where)
-        np.copyto(self.level, other.level, where=where)
-        np.copyto(self.roughness, other.roughness, where=where)
+STAYS = 400  # the last so many tell how long UEs' stays last
+FEWEST = 8  # stays to judge by
+NEAR = 0.8  # of the longest stay: nearly as long
+BODY = 0.5  # share of the stays that says nothing about the longest ones
+CHANCE = 1e-4  # that a UE's stay lasts as long as one that is called interference
+SHORTEST_TAIL = 0.25  # of the body: the same UE may come back at once
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was known of each PRB's stay in a record."""
+    """Of each width and PRB in a record, shape ``(widths, n_prbs)``: the longest stay and its first record.
+
+    ``there``: whether the power was on the level, nobody on top.  ``smooth``: whether the stay looked like a UE's.
+    """
 
     length: Array
-    first: NDArray[np.int64]
-    on_level: NDArray[np.bool_]
-    eligible: NDArray[np.bool_]
+    first: NDArray[np.int32]
+    there: NDArray[np.bool_]
+    smooth: NDArray[np.bool_]
 
 
 class Stays:
-    """Follows the level of each PRB.
+    """Follows the power of each PRB.
 
     Args:
         n_prbs: PRBs in a record.
 
     Attributes:
-        mean: length of UEs' stays here, in records on the level.
-        rough: whether UEs here are as rough as noise.
+        longest: of UEs' stays here, in records, for each of `WIDTHS`.
     """
 
     def __init__(self, n_prbs: int) -> None:
-        self._widths = [width for width in WIDTHS if width <= n_prbs] or [1]
-        self.mean = np.full(len(self._widths), PRIOR_MEAN)
-        self.rough = False
-        self._lower, self._upper = _Level(n_prbs), _Level(n_prbs)
-        self._texture = np.zeros(n_prbs, np.float32)
-        self._rough = np.zeros(n_prbs)
-        self._smooth = np.zeros(n_prbs)
-        self._counts = np.full(len(self._widths), PRIOR_STAYS * n_prbs)
-        self._roots = self._counts * math.sqrt(PRIOR_MEAN * math.pi / 4)
+        self._widths = [width for width in WIDTHS if width <= n_prbs]
+        shape = len(LEVELS), n_prbs
+        self._first = np.zeros(shape, np.int32)
+        self._length = np.zeros(shape, np.float32)
+        self._structure = np.zeros(shape, np.float32)  # summed over the stay
+        self._before = np.zeros(n_prbs, np.float32)
+        self._last = np.zeros((1, len(self._widths), n_prbs), np.float32)
         self._record = 0
+        self._ended: list[deque[float]] = [deque(maxlen=STAYS) for _ in self._widths]
+        self.longest = np.full(len(self._widths), np.inf)
         self._waiting: deque[_Seen] = deque()
 
-    def add(self, log_power: Array, roughness: Array, structure: Array, free: NDArray[np.bool_]) -> None:
-        """Take in a record: `Evidence` of it, and which PRBs are free."""
-        lower, upper = self._lower, self._upper
-        roughness = np.minimum(roughness, np.float32(ROUGHEST))
-        there = lower.length > 0
-        above, slack = lower.against(log_power)
-        ended = there & (free | (above < -slack))
-        self._census(ended)
-        lower.length[ended] = 0
-        on_level = ~free & there & ~ended & (np.abs(above) <= slack)
-        lower.follow(on_level, log_power, roughness)
-        begun = ~free & (ended | ~there)
-        lower.begin(begun, self._record, log_power, roughness)
-        on_level |= begun
-        # Who stays on top for longer than the one below did takes its place.
-        over = there & ~ended & (above > slack)
-        off, slack = upper.against(log_power)
-        same = over & (upper.length > 0) & (np.abs(off) <= slack)
-        upper.follow(same, log_power, roughness)
-        upper.begin(over & ~same, self._record, log_power, roughness)
-        upper.length[free | ended] = 0
-        taken = same & (upper.length > lower.length)
-        if taken.any():
-            self._census(taken)
-            lower.take(taken, upper)
-            upper.length[taken] = 0
-            on_level |= taken
-        self._texture = np.where(begun, 0, self._texture) + structure
-        eligible = (lower.level > WEAKEST) & (self.rough | (lower.roughness < SMOOTH))
-        self._waiting.append(_Seen(lower.length.copy(), lower.first.copy(), on_level, eligible))
-        self._record += 1
+    def add(self, evidence: Evidence, known: NDArray[np.bool_], rough: bool) -> NDArray[np.bool_]:
+        """Take in records; returns where an interferer is, from the past alone.
 
-    def judge(self, count: int) -> NDArray[np.bool_]:
-        """Where an interferer is, from the past alone, in the last ``count`` records; each is to be judged once."""
-        lengths = np.array([self._waiting[k].length for k in range(-min(count + 1, len(self._waiting)), 0)])
-        keep = (1 - 1 / MEMORY) ** count
-        for k, width in enumerate(self._widths):
-            common = in_common(lengths, width)
-            ended = common[:-1][(common[1:] < common[:-1]) & (common[:-1] >= SHORTEST)]
-            # The mean of the root hardly heeds the few long stays of interferers; 4 / pi: if exponentially distributed.
-            self._counts[k] = keep * self._counts[k] + len(ended)
-            self._roots[k] = keep * self._roots[k] + float(np.sqrt(ended).sum())
-        self.mean = np.maximum((self._roots / self._counts) ** 2 * 4 / math.pi, SHORTEST_MEAN)
-        if self._record // CENSUS > (self._record - count) // CENSUS:
-            self._count_rough()
-        return self._too_long(count)
+        Args:
+            evidence: of the records.
+            known: where an interferer is known to be; its stays say nothing about UEs'.
+            rough: whether UEs are.  Where they are not, rough stays are left to `texture`, which puts edges better.
+        """
+        log_power = evidence.log_power
+        count = len(log_power)
+        lengths = np.empty((count, *self._length.shape), np.float32)
+        firsts = np.empty((count, *self._first.shape), np.int32)
+        on_level = (log_power[:, None] < LEVELS + BAND) & (log_power[:, None] > LEVELS)
+        smooth = np.empty(firsts.shape, bool)
+        structure = on_level * evidence.structure[:, None]
+        for k, power in enumerate(log_power):
+            above = np.maximum(power, self._before) > LEVELS  # below once may be a dip of the noise
+            self._before = power
+            self._length = (self._length + on_level[k]) * above
+            self._structure = (self._structure + structure[k]) * above
+            smooth[k] = self._structure > 0
+            began = on_level[k] & (self._length == 1)
+            self._first = firsts[k] = np.where(began, self._record + k, self._first)
+            lengths[k] = self._length * (self._length > SEEN * (self._record + k - self._first))
+        self._record += count
+        seen = self._judge(lengths, firsts, on_level, smooth)
+        self._waiting.extend(seen)
+        long: NDArray[np.bool_] = self._too_long(seen, rough).any(axis=1)
+        self._census(np.array([each.length for each in seen]), known | long)
+        return long
 
-    def look_back(self) -> NDArray[np.bool_]:
+    def look_back(self, rough: bool) -> NDArray[np.bool_]:
         """Where an interferer is, from where its stay began to where it was last seen.
 
         For all records since `let_go`.
         """
-        found = np.zeros((len(self._waiting), len(self._texture)), bool)
-        firsts = np.array([seen.first for seen in self._waiting])
-        on_level = np.array([seen.on_level for seen in self._waiting])
-        starts = np.where(self._too_long(len(found)) & on_level, firsts, self._record)
-        first = np.full(len(self._texture), self._record)
-        record = self._record
-        for k in range(len(found) - 1, -1, -1):
-            record -= 1
-            first = np.minimum(first, starts[k])
-            found[k] = first <= record
-        return found
+        seen = list(self._waiting)
+        long = self._too_long(seen, rough)
+        there = np.array([each.there for each in seen])
+        first = np.array([each.first for each in seen])
+        starts = np.where(long & there, first, self._record).min(axis=1)
+        starts = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
+        return np.asarray(starts <= np.arange(self._record - len(seen), self._record)[:, None])
 
     def let_go(self, count: int) -> None:
         """The first ``count`` records are settled."""
         for _ in range(count):
             self._waiting.popleft()
 
-    def _count_rough(self) -> None:
-        # An interferer is rough on some PRBs, rough UEs are so everywhere: only the less rough half of them counts.
-        half = np.argsort(self._rough / (self._rough + self._smooth + 1))[: (len(self._rough) + 1) // 2]
-        rough, smooth = self._rough[half].sum(), self._smooth[half].sum()
-        self.rough = bool(rough > ROUGH_SHARE * (rough + smooth) and rough + smooth > len(half))
+    def _judge(
+        self, lengths: Array, firsts: NDArray[np.int32], there: NDArray[np.bool_], smooth: NDArray[np.bool_]
+    ) -> list[_Seen]:
+        shape = len(firsts), len(self._widths), firsts.shape[-1]
+        length, first = np.empty(shape, np.float32), np.empty(shape, np.int32)
+        on, even = np.empty(shape, bool), np.empty(shape, bool)
+        for k, width in enumerate(self._widths):
+            spread = somewhere(in_common(lengths, width), width)
+            stays = spread.max(axis=1)
+            length[:, k] = stays
+            # Of levels with nearly as long stays the highest has the least of who was there before.
+            best = len(LEVELS) - 1 - (spread[:, ::-1] >= NEAR * stays[:, None]).argmax(axis=1)[:, None]
+            first[:, k] = np.take_along_axis(firsts, best, 1)[:, 0]
+            on[:, k] = np.take_along_axis(there, best, 1)[:, 0]
+            even[:, k] = np.take_along_axis(smooth, best, 1)[:, 0]
+        return [_Seen(*each) for each in zip(length, first, on, even, strict=True)]
 
-    def _too_long(self, count: int) -> NDArray[np.bool_]:
-        seen = [self._waiting[k] for k in range(-count, 0)]
-        lengths = np.array([each.length * each.eligible for each in seen])
-        long = [
-            somewhere(in_common(lengths, width) > UNLIKELY * mean, width)
-            for width, mean in zip(self._widths, self.mean, strict=True)
-        ]
-        return np.asarray(np.logical_or.reduce(long))
+    def _census(self, lengths: Array, interfered: NDArray[np.bool_]) -> None:
+        lengths = np.concatenate([self._last, lengths * ~interfered[:, None]])
+        self._last = lengths[-1:]
+        whole = lengths.max(axis=1)
+        ended = (whole[1:] < whole[:-1] / 2) & ~interfered
+        if not ended.any():
+            return  # nothing new
+        for k in np.flatnonzero(ended.any(axis=1)):
+            for width, stays in enumerate(lengths[k]):
+                # PRBs whose stays end together are one UE's.
+                self._ended[width].extend(length for length in np.unique(stays[ended[k]]) if length >= SHORTEST)
+        found = [longest(np.array(each)) for each in self._ended]
+        # What several PRBs keep up each of them does.
+        self.longest = np.array([max([each] + [m for m in found[k:] if m < math.inf]) for k, each in enumerate(found)])
 
-    def _census(self, ended: NDArray[np.bool_]) -> None:
-        """Of what texture the stays were that end."""
-        self._rough += ended & (self._texture < -CLEAR)
-        self._smooth += ended & (self._texture > CLEAR)
+    def _too_long(self, seen: list[_Seen], rough: bool) -> NDArray[np.bool_]:
+        return np.array([(each.length > self.longest[:, None]) & (rough | each.smooth) for each in seen])
+
+
+def longest(ended: Array) -> float:
+    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few.
+
+    The longer half of them is taken to go on exponentially.  Its mean, estimated from ``n`` stays, is not certain:
+    that makes the tail of the next one ``(1 + t / (n * mean)) ** -n``.
+    """
+    if len(ended) < FEWEST:
+        return math.inf
+    ended = np.sort(ended)[int(BODY * len(ended)) :]
+    # The mean of the root hardly heeds the few long stays of interferers; 4 / pi: if exponentially distributed.
+    excess = max(float(np.sqrt(ended - ended[0] + 0.5).mean()) ** 2 * 4 / math.pi, SHORTEST_TAIL * ended[0])
+    n = len(ended)
+    return float(ended[0] + n * excess * (CHANCE ** (-1 / n) - 1))
 
 
 def in_common(lengths: Array, width: int) -> Array:
-    """The shortest of ``width`` adjacent PRBs' stays, shape ``(records, n_prbs - width + 1)``."""
+    """The shortest of ``width`` adjacent PRBs' stays, shape ``(..., n_prbs - width + 1)``."""
     while width > 1:
         width //= 2
-        lengths = np.minimum(lengths[:, :-width], lengths[:, width:])
+        lengths = np.minimum(lengths[..., :-width], lengths[..., width:])
     return lengths
 
 
-def somewhere(marked: NDArray[np.bool_], width: int) -> NDArray[np.bool_]:
-    """PRBs that any of the marked runs of ``width`` PRBs contains."""
-    marked = np.pad(marked, ((0, 0), (width - 1, width - 1)))
+def somewhere(common: Array, width: int) -> Array:
+    """For each PRB the longest of the runs of ``width`` PRBs that contain it."""
+    common = np.pad(common, [(0, 0)] * (common.ndim - 1) + [(width - 1, width - 1)])
     while width > 1:
         width //= 2
-        marked = marked[:, :-width] | marked[:, width:]
-    return marked
+        common = np.maximum(common[..., :-width], common[..., width:])
+    return common

@@ -56,15 +56,17 @@ class Texture:
         self._level = _Level(n_prbs)
         self._waiting: deque[_Judged] = deque()
 
-    def add(self, evidence: Evidence, k: int) -> None:
-        """Take in record ``k`` of ``evidence``."""
+    def add(self, evidence: Evidence, k: int, rough: bool) -> None:
+        """Take in record ``k`` of ``evidence``; where UEs are ``rough``, only tones are told from them."""
         log_power, present = evidence.log_power[k], evidence.present[k]
+        even = evidence.even[k]
+        structure = even if rough else evidence.structure[k] + np.minimum(even, 0)
         above, sure = self._level.against(log_power)
         off = np.maximum(np.abs(above) - LEVEL_SLACK, 0)
         off = sure * np.minimum(2 * off * off, LEVEL_COST)
         alone = present + LEVEL_GAIN * sure - off
-        both = present - off * (above < 0) + self._below_ue(evidence, k, above, sure)
-        logs = np.stack([evidence.free[k], evidence.ue[k], alone, both])
+        both = present - off * (above < 0) + self._below_ue(evidence, k, above, sure, structure, rough)
+        logs = np.stack([evidence.free[k], evidence.ue[k] + structure, alone, both])
         likelihood = np.exp(logs - logs.max(axis=0))
         posterior = (TRANSITION.T @ self.posterior) * likelihood
         posterior /= posterior.sum(axis=0)
@@ -97,7 +99,7 @@ class Texture:
         for _ in range(count):
             self._waiting.popleft()
 
-    def _below_ue(self, evidence: Evidence, k: int, above: Array, sure: Array) -> Array:
+    def _below_ue(self, evidence: Evidence, k: int, above: Array, sure: Array, structure: Array, rough: bool) -> Array:
         """How well the roughness fits a UE with an interferer of the learned level below it."""
         share = np.maximum(1 - np.exp(-above), 0)  # of the UE in the power
         drop = expected_drop(share)
@@ -105,7 +107,9 @@ class Texture:
         known = 0.9 * sure * (above > 1.1)
         # With the level unknown the UE may be any part of the power: not below 0, at a price.
         fit = np.clip(fit, -MOST * known, MOST) - COVERED_COST * (1 - known)
-        return np.asarray(np.minimum(fit, np.maximum(evidence.structure[k], 0)), np.float32)
+        if rough:
+            fit = structure - COVERED_COST
+        return np.asarray(np.minimum(fit, np.maximum(structure, 0)), np.float32)
 
 
 def _transition() -> Array:
