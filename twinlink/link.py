@@ -309,7 +309,7 @@ class Link:
             sender.let_send_end(deadline - time.monotonic())
         self._transport.close()
         for sender in senders:
-            sender.log_unacknowledged()
+            sender.end()
 
     def __enter__(self) -> Self:
         return self
