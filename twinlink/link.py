@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, get_args
 from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
+from .heap import trim
 from .inbox import EventStream, Receiver
 from .keeper import Keeper
 from .lead import Lead
@@ -310,6 +311,7 @@ class Link:
         self._transport.close()
         for sender in senders:
             sender.end()
+        trim()
 
     def __enter__(self) -> Self:
         return self
