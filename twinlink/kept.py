@@ -36,6 +36,11 @@ class Kept:
         """Keep it no longer."""
         self.octets -= len(self.entries.pop(sequence)[2]) - HEADER_OCTETS + KEEPING_OCTETS
 
+    def release(self) -> None:
+        """Keep no frames any more, nor who owes an ack: only the sequences."""
+        self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(HEADER_OCTETS)))
+        self.octets = len(self.entries) * KEEPING_OCTETS
+
     def oldest(self) -> int | None:
         """The first that is kept; a dictionary would pass all that have left it each time."""
         if not self.entries:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, get_args
 from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
+from .heap import trim
 from .inbox import EventStream, Receiver
 from .keeper import Keeper
 from .lead import Lead
@@ -309,7 +310,8 @@ class Link:
             sender.let_send_end(deadline - time.monotonic())
         self._transport.close()
         for sender in senders:
-            sender.log_unacknowledged()
+            sender.end()
+        trim()
 
     def __enter__(self) -> Self:
         return self

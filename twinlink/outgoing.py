@@ -462,6 +462,11 @@ class Outgoing:
             ranges.add(first, end)
         return ranges
 
+    def end(self) -> None:
+        """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
+        self.backlog = False
+        self.kept.release()
+
     def look(self) -> None:
         """To be called a few times a second: asks what the peers miss when this flow does not move.
 

@@ -187,9 +187,14 @@ class Sender:
         """What happens when the flow is full."""
         return self._core.overflow
 
-    def log_unacknowledged(self) -> None:
-        """At the end: what is outstanding, or lost and not yet named by a flush."""
+    def end(self) -> None:
+        """Log what is outstanding, or lost and not yet named by a flush.
+
+        Nobody gets it any more, so its frames go now: a link refers to itself, and Python's garbage collection may
+        take long to find a closed one.
+        """
         with self._state:
+            self._core.end()
             missing = self._core.outstanding()
             for first, end in self._core.losses.unflushed:
                 missing.add(first, end)

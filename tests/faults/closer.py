@@ -13,6 +13,7 @@ from pathlib import Path
 
 import twinlink
 
+FLOW = "load"
 LOADS = 50
 
 
@@ -40,7 +41,7 @@ def main() -> int:
 
 def send(link: twinlink.Link, stop: threading.Event, octets: int) -> None:
     """Send until the link is closed."""
-    sender = link.sender("load")
+    sender = link.sender(FLOW)
     payload = bytes(octets)
     while not stop.is_set():
         try:

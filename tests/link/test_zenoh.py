@@ -1,7 +1,12 @@
 """What only the Zenoh transport has."""
 
+import ctypes
 import socket
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
@@ -79,3 +84,36 @@ def test_no_socket_lingers_when_it_is_closed() -> None:
         one.wait_ready()
         other.wait_ready()
         wait_until(lambda: len(lingering()) >= 2 and ZENOHS_LINGER not in lingering())
+
+
+SESSIONS = 40
+OPENS_AND_CLOSES = f"""
+import ctypes
+from twinlink.transports import Endpoint
+from twinlink.transports.zenoh import ZenohOptions, ZenohTransport
+from twinlink.testing import free_endpoint
+
+class Mallinfo2(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Mallinfo2
+endpoint = Endpoint.parse(free_endpoint())
+for number in range({SESSIONS} + 10):
+    if number == 10:  # what Zenoh has once for the whole process is there from now on
+        print(libc.mallinfo2().uordblks)
+    transport = ZenohTransport(endpoint, True, 2**20, ZenohOptions())
+    transport.open()
+    transport.send(b"traffic/flow", bytes(100))
+    transport.close()
+print(libc.mallinfo2().uordblks)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc from 2.33 on says what is in use")
+def test_a_closed_session_leaves_nothing_in_the_heap() -> None:
+    command = [sys.executable, "-c", OPENS_AND_CLOSES]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True).stdout
+    before, after = map(int, printed.split())
+    assert (after - before) / SESSIONS < 5_000

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,30 @@ class Closing(Conformance):
         assert list(link.events()) == []
         with pytest.raises(twinlink.LinkClosed):
             outbox.send(b"")
+
+    def test_a_closed_link_holds_no_payloads_that_nobody_acknowledged(
+        self, opening: Open, foreign: MakeForeign
+    ) -> None:
+        link = opening("listen")
+        peer = foreign()
+        peer.meet(link)
+        outbox = link.sender("flow")
+        gc.disable()  # a link refers to itself: when Python finds a closed one is not known
+        tracemalloc.start()
+        try:
+            for _ in range(10):
+                outbox.send(bytes(1_000_000))
+            self.close_in_time(link)
+            while peer.receive(0.05) is not None:
+                pass  # in memory, what was handed over is in the peer's queue
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+        assert held < 2_000_000
+        with pytest.raises(twinlink.AckTimeout) as raised:
+            outbox.flush(0)
+        assert raised.value.missing == ((0, 10),)
 
     @pytest.mark.parametrize("waiting_in", ["receive", "iteration", "events", "flush", "wait_ready", "send"])
     def test_while_another_thread_waits(self, opening: Open, foreign: MakeForeign, waiting_in: str) -> None:

@@ -196,8 +196,9 @@ class ZenohTransport(Transport):
     def send(self, topic: bytes, frame: bytes) -> None:
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
-        publisher = self._publishers.get(topic) or self._publisher(topic)
+        publisher = None
         try:
+            publisher = self._publishers.get(topic) or self._publisher(topic)
             publisher.put(frame)
             _yield()  # to Zenoh's thread, which often waits for this very processor: a tenth of a round trip
         except zenoh.ZError as error:
@@ -237,9 +238,17 @@ class ZenohTransport(Transport):
     def close(self) -> None:
         self._closing.set()
         self._ticker.join()
-        closer = threading.Thread(target=self._session.close, name="twinlink-zenoh-close", daemon=True)
+        closer = threading.Thread(target=self._leave, name="twinlink-zenoh-close", daemon=True)
         closer.start()
         closer.join(CLOSE_S)
+
+    def _leave(self) -> None:
+        # Zenoh 1.10 keeps 20 KB for good of a session that still has a publisher when it is closed.
+        with self._publishers_lock:
+            publishers, self._publishers = self._publishers, {}
+        publishers.clear()  # outside the lock, for which a thread that sends may wait
+        del self._waker
+        self._session.close()  # type: ignore[no-untyped-call]
 
 
 def clear_linger() -> None:
