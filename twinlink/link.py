@@ -33,7 +33,7 @@ BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and 
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.4  # then this long for the thread that leads
-STOP_S = 0.1  # and this long for a send that is being made: a transport may hold it while a peer is stalled
+STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
 MAX_AGE_S = 1e6
 
@@ -302,10 +302,10 @@ class Link:
         """Called once, by the thread that holds the lead."""
         senders = list(self._company.senders.values())
         self.sending_ends = True
-        self._keeper.stop(STOP_S)
-        self._courier.stop(STOP_S)  # so that the bye is the last word
-        self._company.say(Kind.BYE)
         deadline = time.monotonic() + STOP_S
+        self._keeper.stop(deadline - time.monotonic())
+        self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
+        self._company.say(Kind.BYE)
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())
         self._transport.close()

@@ -344,7 +344,9 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
         high, normal = pool.map(waits_ns, ("high", "normal"))
     for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
-        assert normal_ns > 1.3 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
+        assert normal_ns > 1.3 * high_ns, (
+            f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
+        )
 
 
 @needs_namespaces
