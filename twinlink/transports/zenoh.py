@@ -28,8 +28,6 @@ RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_thre
 # all whom it serves, for these 10 s.
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
-BUSY_NS = 50_000  # puts closer together than this come in bulk
-
 TICK_S = 0.05
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
@@ -40,7 +38,6 @@ SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
-_monotonic_ns = time.monotonic_ns
 CLOSE_S = 0.4  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
@@ -76,7 +73,6 @@ class ZenohTransport(Transport):
         self._preferred: set[bytes] = set()
         self._ticks_left = 0  # until a recv is ended
         self._closing = threading.Event()
-        self._put_ns = 0  # monotonic: the end of the last put
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
             self._open_session()
@@ -202,10 +198,6 @@ class ZenohTransport(Transport):
         try:
             publisher = self._publishers.get(topic) or self._publisher(topic)
             publisher.put(frame)
-            # Zenoh's thread often waits for this very processor: a tenth of a round trip.  In bulk it had better wait.
-            if _monotonic_ns() - self._put_ns > BUSY_NS:
-                os.sched_yield()
-            self._put_ns = _monotonic_ns()
         except zenoh.ZError as error:
             if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # else it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
