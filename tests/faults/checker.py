@@ -100,7 +100,8 @@ def _old_sessions(verdict: Verdict, receiver: Session, sessions: Sequence[Sessio
     """Nothing of a session may come after its successor, on any flow.
 
     The successor is there when `PeerUp` says so: what comes of it before its first hello has no name yet, and what of
-    the old one had waited for something missing is delivered before it is given up.
+    the old one had waited for something missing is delivered before it is given up.  An application that iterates may
+    be late to ask: there, what came first on the flow has to come first.
     """
     by_epoch = {session.epoch: session for session in sessions}
     up_at = {report.fields["epoch"]: report.at_ns for report in reversed(receiver.events) if report.name == "PeerUp"}
@@ -108,7 +109,8 @@ def _old_sessions(verdict: Verdict, receiver: Session, sessions: Sequence[Sessio
     for (flow, epoch), deliveries in receiver.deliveries.items():
         sender = by_epoch.get(epoch)
         if sender is not None and len(deliveries.at_ns):
-            begun = sender.opened_ns, up_at.get(epoch, int(deliveries.at_ns[0]))
+            first_ns = int(deliveries.at_ns[0])
+            begun = sender.opened_ns, first_ns if receiver.iterates else up_at.get(epoch, first_ns)
             newest[flow, sender.node] = max(newest.get((flow, sender.node), begun), begun)
     for (flow, epoch), deliveries in receiver.deliveries.items():
         sender = by_epoch.get(epoch)

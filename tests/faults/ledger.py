@@ -181,6 +181,7 @@ class Session:
     notes: list[Report] = field(default_factory=list)
     last_ns: int = 0
     ended: bool = False
+    iterates: bool = False  # its application asks for messages; what is queued for it meanwhile was delivered earlier
     counters: dict[str, Any] = field(default_factory=dict)
 
 
@@ -196,6 +197,7 @@ def read(path: Path) -> Session | None:
     session = Session(
         opened["node"], opened["role"], int(plain[0]["epoch"]), opened.get("opening_ns", int(plain[0]["at_ns"])),
         opened.get("reliability", "repair"), int(opened.get("retention", 0)), last_ns=int(plain[-1]["at_ns"]),
+        iterates=bool(opened.get("iterates")),
     )  # fmt: skip
     names: dict[int, str] = {}
     for row, said in texts[1:]:

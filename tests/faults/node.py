@@ -125,6 +125,7 @@ class Node:
         self.ledger.open(
             self.link.epoch, node=given.node, role=role, transport=given.transport, reliability=given.reliability,
             retention=options["retention"], opening_ns=opening_ns, wall_ns=time.time_ns(), pid=os.getpid(),
+            iterates=bool(given.iterate),
         )  # fmt: skip
         self.link.events(handler=self.ledger.event)
         self.answers = None

@@ -70,6 +70,30 @@ def test_a_message_of_a_dead_session_after_its_successor() -> None:
     assert [one.fault for one in check(story.sessions()).findings] == [Fault.OLD_SESSION]
 
 
+def test_an_application_that_asks_late_gets_a_dead_session_s_messages_before_those_of_its_successor() -> None:
+    story = plain()
+    sent_ns = story.now_ns
+    story.kill_sender(0, "none")
+    story.pass_on(3)
+    old, new = story.senders
+    first_new_ns = story.receiver.got[new.epoch][0][2]
+    old.sends.append([len(old.sends), 5, sent_ns, sent_ns])
+
+    def faults(taken_ns: int, iterates: bool) -> list[Fault]:
+        story.receiver.got[old.epoch].append([len(old.sends) - 1, 5, taken_ns])
+        sessions = story.sessions()
+        story.receiver.got[old.epoch].pop()
+        for session in sessions:
+            session.iterates = iterates
+        return [one.fault for one in check(sessions).findings]
+
+    up_ns = next(report.at_ns for report in story.receiver.named("PeerUp") if report.fields["epoch"] == new.epoch)
+    assert up_ns < first_new_ns
+    assert faults(first_new_ns - 1, iterates=False) == [Fault.OLD_SESSION]
+    assert faults(first_new_ns - 1, iterates=True) == []
+    assert faults(first_new_ns + 1, iterates=True) == [Fault.OLD_SESSION]
+
+
 def test_no_more_than_the_message_under_way_may_come_from_a_dead_sender() -> None:
     story = plain()
     story.kill_sender(0, "arrived")
