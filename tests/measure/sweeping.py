@@ -54,13 +54,13 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 @contextlib.contextmanager
-def at_the_same_time(folder: Path, sweeps: Mapping[Name, tuple[Plan, Truth]]) -> Iterator[dict[Name, Future[Measured]]]:
-    """Sweeps with a truth, four at a time, as they mostly wait: the folder of each and its run.json."""
+def in_turn(folder: Path, sweeps: Mapping[Name, tuple[Plan, Truth]]) -> Iterator[dict[Name, Future[Measured]]]:
+    """Sweeps with a truth, begun together, one after another: the folder of each and its run.json."""
 
     def begin(number: int, plan: Plan, truth: Truth) -> Measured:
         return folder / str(number), measure(folder / str(number), plan, Loopback(truth))
 
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(1) as pool:
         yield {name: pool.submit(begin, number, *sweep) for number, (name, sweep) in enumerate(sweeps.items())}
 
 

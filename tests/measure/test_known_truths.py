@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.measure.sweeping import at_the_same_time, table
+from tests.measure.sweeping import in_turn, table
 from twinlink.measure import metrics
 from twinlink.measure.cells import Plan
 from twinlink.measure.records import Table
@@ -39,7 +39,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Hashab
     sweeps |= {way: (longer, truth) for way, truth in LATER.items()}
     sweeps |= {"drifts": (drifting, Truth(twin_clock=(0, DRIFT_PPM))), "loses": (losing, Truth(drop_every=20))}
 
-    with at_the_same_time(tmp_path_factory.mktemp("sweeps"), sweeps) as begun:
+    with in_turn(tmp_path_factory.mktemp("sweeps"), sweeps) as begun:
 
         def _swept(name: Hashable) -> Swept:
             folder, run = begun[name].result()

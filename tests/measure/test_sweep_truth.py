@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.measure.sweeping import Measured, at_the_same_time, table
+from tests.measure.sweeping import Measured, in_turn, table
 from twinlink.measure.cells import Plan
 from twinlink.measure.setting import Truth
 
@@ -35,7 +35,7 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
         "drifts": (drifting, Truth(twin_clock=(0, DRIFT_PPM))),
         "repairs": (repairing, Truth(drop_every=10)),
     }
-    with at_the_same_time(tmp_path_factory.mktemp("sweeps"), begun) as running:
+    with in_turn(tmp_path_factory.mktemp("sweeps"), begun) as running:
         yield running
 
 
