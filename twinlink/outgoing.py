@@ -360,7 +360,7 @@ class Outgoing:
         What it went past without an ack is lost, where it cannot ask for it.
         """
         known = self.window.consumed.get(epoch)
-        if known is not None and known < consumed <= self.next:
+        if known is not None and known < consumed <= self.unsent:
             self.window.consumed[epoch] = consumed
             self.window.free()
         elif len(self._up) < 2:
