@@ -76,8 +76,9 @@ class Outgoing:
         self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
         self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
         self._sent_again: set[int] = set()  # and not acknowledged yet
-        self._held_up_by: int | None = None  # what the flow waited for when it was last looked at
         self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
+        self._announced = 0  # no message from this number on has been announced as gone
+        self._waited_for: tuple[int | None, ...] = ()  # when it was last looked at
         self.window = Window(window)
         self._up: frozenset[int] = frozenset()  # the keys of window.consumed
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
@@ -208,6 +209,8 @@ class Outgoing:
                 gone.drop_first_range()
             if not gone:
                 del self._unannounced[why]
+            if ranges:
+                self._announced = max(self._announced, ranges[-1][1])
             return [(Kind.GONE, (why, ranges))]
         room = sys.maxsize if alone and not self.transit else self.transit.room
         return self._take_again(room) if self._again else self._take_unsent(room)
@@ -468,17 +471,23 @@ class Outgoing:
         self.kept.release()
 
     def look(self) -> None:
-        """To be called a few times a second: asks what the peers miss when this flow does not move.
+        """To be called a few times a second: asks what the peers miss when something waits for the same as before.
 
-        What holds it up is then the same as at the last look: a message, its ack or an ask may be lost.
+        That is an ack, room in the window, an answer of who returned, or that all went past what was announced as
+        gone: the message, its ack, the ask, what it consumed or the announcement may have been lost.
         """
-        oldest = self.transit.oldest
-        if oldest is None and self.unsent < self.next:
-            oldest = self.window.oldest
-        if oldest is None and self._returned:
-            oldest = -1
-        before, self._held_up_by = self._held_up_by, oldest
-        if self._repairing and oldest is not None and oldest == before:
+        slowest = min(self.window.consumed.values(), default=self._announced)
+        before, self._waited_for = (
+            self._waited_for,
+            (
+                self.transit.oldest,
+                self.window.oldest if self.unsent < self.next else None,
+                0 if self._returned else None,
+                slowest if slowest < self._announced else None,
+            ),
+        )
+        moved = (now is None or now != then for now, then in zip(self._waited_for, before, strict=False))
+        if self._repairing and not all(moved):
             self._ask_what_is_missing()
 
     def _ask_what_is_missing(self) -> None:

@@ -380,6 +380,27 @@ def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
     assert taken(core)[0] == (Why.EVICTED, [(0, first)])
 
 
+def test_who_has_not_gone_past_what_is_gone_is_asked_though_the_flow_goes_on(core: Outgoing) -> None:
+    send(core, 10)
+    core.peer_down(1, "silent", may_return=True)
+    for _ in range(10):
+        send(core, 100_000)
+    core.peer_up(1, repairs=True)
+    announced, *_ = taken(core)  # and lost on the way
+    assert announced == (Why.EVICTED, [(1, 6)])
+    core.asked(1, 1, [], 3, 4, 5)
+
+    def asked_while_it_goes_on() -> bool:
+        acknowledge(core, 1, list(core.kept.entries))
+        send(core, 10)
+        core.look()
+        return (Why.EVICTED, []) in taken(core)
+
+    assert [asked_while_it_goes_on() for _ in range(3)] == [False, True, True]
+    core.consume(1, 6)
+    assert [asked_while_it_goes_on() for _ in range(3)] == [False, False, False]
+
+
 def test_what_was_handed_over_is_lost_only_when_the_peer_says_so(core: Outgoing) -> None:
     for _ in range(4):
         send(core, 10_000)
