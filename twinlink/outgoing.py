@@ -1,27 +1,21 @@
 """The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
-import sys
-from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, Literal
 
+from .backlog import Backlog
 from .delays import Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
 from .losses import Losses
 from .message import Ack
 from .ranges import RangeSet
-from .transit import FRAMING_OCTETS, Transit
+from .transit import Transit
 from .window import Window
-from .wire import HEADER, HEADER_OCTETS, MAX_RANGES, REFUSED, Kind, Why
+from .wire import HEADER, HEADER_OCTETS, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
-# So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
-BULK_MESSAGES = 32
-BULK_NS = 1_000_000
-BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 REASONS = {
@@ -33,21 +27,13 @@ _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as
 
 
 class Outgoing:
-    """Feed it what is sent, acks, asks and peers that come and go; ask it what to hand to the transport.
+    """Feed it what is sent, acks, asks and peers that come and go; ask its backlog what to hand to the transport.
 
     A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that
     were up when it was sent, and those that had fallen silent and may return (*absent*).  What is kept is bounded by
     ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
     refused it, or it had to give up its place; had it been handed over by then, it is in *doubt* until the peers say
     whether they have it.  A lost message that is acknowledged after all is lost no more.
-
-    Kept messages are handed to the transport in order, as far as two limits allow: ``transit`` octets handed over and
-    not acknowledged by those who are up, and ``window`` octets not consumed by their applications, which bounds the
-    memory of receivers.  What waits for that, or was asked for again, is the *backlog*.
-
-    Attributes:
-        unsent: the first number that has not been handed to the transport.
-        backlog: whether something waits to be handed over, or is being handed over out of the backlog.
     """
 
     def __init__(
@@ -63,23 +49,17 @@ class Outgoing:
         self.flow = flow
         self.repair = repair
         self.overflow = overflow
-        self.next = 0
-        self.unsent = 0
         self.sent_octets = 0
         self.acknowledged = 0
         self.repaired = 0
         self.conflated = 0
-        self.backlog = False
         self.losses = Losses()
         self.delays = Delays()
         self.kept = Kept(retention)
         self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
-        self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
-        self._sent_again: set[int] = set()  # and not acknowledged yet
-        self._unannounced: dict[Why, RangeSet] = {}  # given up, and no peer has been told
-        self._announced = 0  # no message from this number on has been announced as gone
-        self._waited_for: tuple[int | None, ...] = ()  # when it was last looked at
         self.window = Window(window)
+        self.backlog = Backlog(self.kept, self.transit, self.window)
+        self._waited_for: tuple[int | None, ...] = ()  # when it was last looked at
         self._up: frozenset[int] = frozenset()  # the keys of window.consumed
         self._repairing: set[int] = set()  # of them: those that ask for what they miss
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
@@ -94,48 +74,26 @@ class Outgoing:
         return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self._up)
 
     def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool | None:
-        """Take in message number ``next``: True: hand it to the transport now; False: it is backlog; None: no room."""
-        sequence = self.next
+        """Take in the next message: True: hand it to the transport now; False: it is backlog; None: no room."""
+        backlog = self.backlog
+        sequence = backlog.next
         size = len(frame) - HEADER_OCTETS
         full = self.kept.excess(size) > 0
         if full and not self.fits(size):
             return None
         self.sent_octets += payload_octets
         if not self._owing:
-            self.unsent = self.next = sequence + 1
-            self.losses.add(sequence, self.next, "no peer was up")
+            backlog.unsent = backlog.next = sequence + 1
+            self.losses.add(sequence, sequence + 1, "no peer was up")
             return True  # a plain subscriber may listen
-        while self.overflow == "latest" and (waiting := self._first_unsent()) is not None:
+        while self.overflow == "latest" and (waiting := backlog.first_unsent()) is not None:
             self._give_up(waiting, Why.CONFLATED)  # it is old now
-        stays = not full or self._make_room(size)
-        self.next = sequence + 1
-        if not stays:
+        if full and not self._make_room(size):
+            backlog.next = sequence + 1
             self._give_up(sequence, Why.DROPPED)
             return False
         self.kept.add(sequence, (now_mono_ns, self._owing, frame))
-        direct = not self.backlog and self._up and not self.in_bulk(now_mono_ns)
-        if direct and self._may_go(((sequence, size),), size, self.transit.room):
-            self.unsent = self.next
-            return True
-        self.backlog = True
-        return False
-
-    def in_bulk(self, now_mono_ns: int) -> bool:
-        """Whether so many messages are sent now that they better share frames."""
-        before = self.kept.entries.get(self.next - BULK_MESSAGES)
-        return (
-            before is not None
-            and now_mono_ns - before[0] < BULK_NS
-            and len(before[2]) < BUNDLE_OCTETS // BULK_MESSAGES
-            and self.bundles
-        )
-
-    def bundle_waits(self, size: int, now_mono_ns: int) -> bool:
-        """Whether messages of about this size that wait make up a bundle, or the first has waited long enough."""
-        if (self.next - self.unsent) * (size + FRAMING_OCTETS) >= BUNDLE_OCTETS:
-            return True
-        first = self.kept.entries.get(self.unsent)
-        return first is not None and now_mono_ns - first[0] >= BULK_NS
+        return backlog.goes_past(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
@@ -144,23 +102,11 @@ class Outgoing:
                 if self.overflow == "drop-newest":
                     return False
                 if self.overflow != "block":
-                    waiting = self._first_unsent()
+                    waiting = self.backlog.first_unsent()
                     self._give_up(oldest if waiting is None else waiting, Why.DROPPED)
                     continue
             self._give_up(oldest, Why.EVICTED)
         return True
-
-    def _first_unsent(self) -> int | None:
-        """The first that waits to be handed over.
-
-        Passes what was given up, and, when others are up, what only absent peers owe: they ask for it when they return.
-        """
-        while self.unsent < self.next:
-            entry = self.kept.entries.get(self.unsent)
-            if entry is not None and (entry[1] & self._up or not self._up):
-                break
-            self.unsent += 1
-        return self.unsent if self.unsent < self.next else None
 
     def _give_up(self, sequence: int, why: Why) -> None:
         waiting: frozenset[int] = frozenset()
@@ -169,103 +115,18 @@ class Outgoing:
             self._settle(sequence)
         if why is Why.CONFLATED:
             self.conflated += 1
-        elif why is Why.EVICTED and sequence < self.unsent:
+        elif why is Why.EVICTED and sequence < self.backlog.unsent:
             self._doubt.add(waiting, sequence)
             return  # it is announced as gone when somebody misses it
         else:
             self.losses.add(sequence, sequence + 1, REASONS[why])
-        self._unannounced.setdefault(why, RangeSet()).add(sequence, sequence + 1)
-        self.backlog = True
+        self.backlog.announce(why, sequence, sequence + 1)
 
-    def _settle(self, sequence: int) -> None:
-        """Nobody is waited for any more."""
+    def _settle(self, sequence: int) -> bool:
+        """Nobody is waited for any more; whether it was sent again."""
         self.kept.remove(sequence)
         self.transit.remove(sequence)
-        self._again.pop(sequence, None)
-        self._sent_again.discard(sequence)
-
-    # Handing over
-
-    def _may_go(self, messages: Sequence[tuple[int, int]], octets: int, room: int) -> bool:
-        """Whether the limits allow these to be handed over (sequence, octets); then they count as handed over."""
-        if octets + FRAMING_OCTETS * len(messages) <= room and self.window.admit(messages, octets):
-            self.transit.add(messages, octets)
-            return True
-        return False
-
-    def take(self, alone: bool = True) -> list[tuple[Kind, Any]]:
-        """What to hand to the transport next out of the backlog; empty: nothing, or nothing may go now.
-
-        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
-        one bundle: ``(DATA, frame)`` to send, ``(AGAIN, frame)`` the same as it was sent before.  To be called again
-        when it has been handed over: until then the backlog is not empty.  One message may go ``alone`` however large
-        it is, but not from the thread that sends: the transport may make it wait.
-        """
-        if not self._up:
-            return []
-        for why, gone in self._unannounced.items():
-            ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
-            for _ in ranges:
-                gone.drop_first_range()
-            if not gone:
-                del self._unannounced[why]
-            if ranges:
-                self._announced = max(self._announced, ranges[-1][1])
-            return [(Kind.GONE, (why, ranges))]
-        room = sys.maxsize if alone and not self.transit else self.transit.room
-        return self._take_again(room) if self._again else self._take_unsent(room)
-
-    def _take_again(self, room: int) -> list[tuple[Kind, Any]]:
-        taken: list[tuple[Kind, Any]] = []
-        most = BUNDLE_OCTETS if self.bundles else 0
-        while self._again:
-            sequence, epoch = next(iter(self._again.items()))
-            _, waiting, frame = self.kept.entries[sequence]
-            if epoch in self._up:
-                size = len(frame) - HEADER_OCTETS
-                most -= size + FRAMING_OCTETS
-                if taken and most < 0:
-                    break
-                if sequence not in self.transit and waiting & self._up:
-                    room -= size + FRAMING_OCTETS
-                    if room < 0:
-                        break
-                    self.transit.add([(sequence, size)], size)
-                self._sent_again.add(sequence)
-                taken.append((Kind.AGAIN, frame))
-            del self._again[sequence]
-        return taken
-
-    def _take_unsent(self, room: int) -> list[tuple[Kind, Any]]:
-        taken: list[tuple[Kind, Any]] = []
-        messages: list[tuple[int, int]] = []
-        octets = 0  # of payloads
-        sequence = self._first_unsent()
-        if sequence is None:
-            self.backlog = False
-            return taken
-        entries, up = self.kept.entries, self._up
-        most = min(room, BUNDLE_OCTETS) if self.bundles else 0
-        while sequence < self.next:
-            entry = entries.get(sequence)
-            if entry is not None and (entry[1] is up or entry[1] & up):
-                size = len(entry[2]) - HEADER_OCTETS
-                most -= size + FRAMING_OCTETS
-                if messages and most < 0:
-                    break
-                octets += size
-                messages.append((sequence, size))
-                taken.append((Kind.DATA, entry[2]))
-            sequence += 1
-        if not self._may_go(messages, octets, room):
-            return []
-        self.unsent = sequence
-        return taken
-
-    @property
-    def bundles(self) -> bool:
-        """Whether everybody who is up reads bundles, and asks again for what was in one that is lost."""
-        return len(self._repairing) == len(self._up)
+        return self.backlog.settle(sequence)
 
     # What comes back
 
@@ -306,14 +167,8 @@ class Outgoing:
             if not waiting & self._up:
                 self.transit.remove(sequence)
             return
-        self.kept.remove(sequence)
-        self.transit.remove(sequence)
         self.acknowledged += 1
-        if self._sent_again or self._again:
-            self._again.pop(sequence, None)
-            if sequence in self._sent_again:
-                self._sent_again.remove(sequence)
-                self.repaired += 1
+        self.repaired += self._settle(sequence)
 
     def _refused(self, sequence: int) -> None:
         self._settle(sequence)
@@ -341,21 +196,10 @@ class Outgoing:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
-            low, high = first, min(end, self.unsent)
-            for sequence in self.kept.between(low, high):
-                self._will_not_come(low, sequence)
-                low = sequence + 1
-                self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
-                self.transit.remove(sequence)  # it is not on its way: it is missing
-            self._will_not_come(low, high)
-        self.backlog = self.backlog or bool(self._again or self._unannounced)
+            self.backlog.send_again(first, end, epoch)
         if known >= self._returned.get(epoch, 0):
             self._returned.pop(epoch, None)
         return acks
-
-    def _will_not_come(self, first: int, end: int) -> None:
-        if first < end:
-            self._unannounced.setdefault(Why.EVICTED, RangeSet()).add(first, end)
 
     def consume(self, epoch: int, consumed: int) -> None:
         """Peer ``epoch`` is done with every sequence below ``consumed``.
@@ -363,7 +207,7 @@ class Outgoing:
         What it went past without an ack is lost, where it cannot ask for it.
         """
         known = self.window.consumed.get(epoch)
-        if known is not None and known < consumed <= self.unsent:
+        if known is not None and known < consumed <= self.backlog.unsent:
             self.window.consumed[epoch] = consumed
             self.window.free()
         elif len(self._up) < 2:
@@ -384,17 +228,18 @@ class Outgoing:
 
     def peer_up(self, epoch: int, repairs: bool = False) -> None:
         """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes."""
+        backlog = self.backlog
         returns = epoch in self._absent
-        self._joined.setdefault(epoch, self.next)
-        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, self.next))
+        self._joined.setdefault(epoch, backlog.next)
+        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, backlog.next))
         if repairs and self.repair:
             self._repairing.add(epoch)
         self._peers_changed()
         self.window.free()
         if returns:
-            self._returned[epoch] = self.unsent
-            self._ask_what_is_missing()
-        self.backlog = self.backlog or self.unsent < self.next
+            self._returned[epoch] = backlog.unsent
+            backlog.ask()
+        backlog.waits = backlog.waits or backlog.unsent < backlog.next
         self.delays.join(epoch, self._owing)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
@@ -424,7 +269,8 @@ class Outgoing:
         self._absent.pop(epoch, None)
         self._joined.pop(epoch, None)
         self._peers_changed()
-        taken_over = self._joined.get(successor, self.next) if successor is not None else self.next
+        end = self.backlog.next
+        taken_over = end if successor is None else self._joined.get(successor, end)
         for sequence, (sent_mono_ns, waiting, frame) in list(self.kept.entries.items()):
             if epoch not in waiting:
                 continue
@@ -444,18 +290,15 @@ class Outgoing:
             self.window.free()
         elif not self._owing:
             self.window.clear()
-            self._unannounced.clear()
-            self._again.clear()
-            self._sent_again.clear()
-            self.unsent = self.next
-            self.backlog = False
+            self.backlog.clear()
 
     def path_ns(self) -> int:
         """The round trip of the path to those who are up; 0 without acks."""
         return self.delays.path_ns(self._up)
 
     def _peers_changed(self) -> None:
-        self._up = frozenset(self.window.consumed)
+        self._up = self.backlog.up = frozenset(self.window.consumed)
+        self.backlog.bundles = len(self._repairing) == len(self._up)
         self._owing = self._up | frozenset(self._absent) if self._absent else self._up
 
     def outstanding(self) -> RangeSet:
@@ -467,32 +310,27 @@ class Outgoing:
 
     def end(self) -> None:
         """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
-        self.backlog = False
+        self.backlog.waits = False
         self.kept.release()
 
     def look(self) -> None:
         """To be called a few times a second: asks what the peers miss when something waits for the same as before.
 
         That is an ack, room in the window, an answer of who returned, or that all went past what was announced as
-        gone: the message, its ack, the ask, what it consumed or the announcement may have been lost.
+        gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
         """
-        slowest = min(self.window.consumed.values(), default=self._announced)
-        before, self._waited_for = (
-            self._waited_for,
-            (
-                self.transit.oldest,
-                self.window.oldest if self.unsent < self.next else None,
-                0 if self._returned else None,
-                slowest if slowest < self._announced else None,
-            ),
+        backlog, before = self.backlog, self._waited_for
+        slowest = min(self.window.consumed.values(), default=backlog.announced)
+        self._waited_for = (
+            self.transit.oldest,
+            self.window.oldest if backlog.unsent < backlog.next else None,
+            0 if self._returned else None,
+            slowest if slowest < backlog.announced else None,
         )
         moved = (now is None or now != then for now, then in zip(self._waited_for, before, strict=False))
         if self._repairing and not all(moved):
-            self._ask_what_is_missing()
-
-    def _ask_what_is_missing(self) -> None:
-        self._unannounced.setdefault(Why.EVICTED, RangeSet())
-        self.backlog = True
+            backlog.ask()
+        backlog.forget_below(min([slowest, *self._absent.values()]))
 
     def waits_for_somebody_up(self) -> bool:
         """Whether an ack may come without anybody returning."""
@@ -501,7 +339,7 @@ class Outgoing:
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 2,048 acks of each peer."""
         return {
-            "sent": self.next,
+            "sent": self.backlog.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
             "outstanding": len(self.kept.entries) + self._doubt.all().count(),

@@ -46,8 +46,9 @@ class Sender:
         self._transport = transport
         self._join = transport.join
         self._core = core
+        self._backlog = core.backlog
         self._topic = f"traffic/{core.flow}".encode()
-        self._looked_at = 0  # core.next when the keeper last looked
+        self._looked_at = 0  # number of the next message when the keeper last looked
         self._seen = 0  # and the courier
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
@@ -83,18 +84,18 @@ class Sender:
             with self._order:
                 if link.sending_ends:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
-                sequence = core.next
+                sequence = self._backlog.next
                 frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
                 now = _monotonic_ns()
                 with self._state:
-                    waited = core.backlog
+                    waited = self._backlog.waits
                     direct = core.send(frame, size, now)
                 if direct:
                     self._transport.send(self._topic, frame)
                 elif direct is not None:
                     if not waited:
                         link.hand_over_backlog()
-                    elif core.bundle_waits(size, now):
+                    elif self._backlog.bundle_waits(size, now):
                         self._hand_over_bundle()
                 if direct is not None:
                     return sequence
@@ -125,7 +126,7 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core = self._core
-        if core.backlog:
+        if self._backlog.waits:
             self._hand_over_bundle()
         if core.kept.entries or self.handing_over:
             self._link.wait(self._is_settled, timeout)
@@ -175,7 +176,7 @@ class Sender:
     @property
     def next_sequence(self) -> int:
         """The number the next message will get."""
-        return self._core.next
+        return self._backlog.next
 
     @property
     def reliability(self) -> str:
@@ -212,7 +213,7 @@ class Sender:
             self.handing_over = self.on_ack is not None
             acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
             core.consume(epoch, consumed)
-        if core.backlog:
+        if self._backlog.waits:
             self._link.hand_over_backlog()
         return acks
 
@@ -224,7 +225,7 @@ class Sender:
         with self._state:
             self.handing_over = self.on_ack is not None
             acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
-        if core.backlog:
+        if self._backlog.waits:
             self._link.hand_over_backlog()
         return acks
 
@@ -234,10 +235,9 @@ class Sender:
         Whether to be called again soon: in bulk, the thread that sends hands over what makes up a bundle, and the
         courier only what is left in the end.
         """
-        core = self._core
-        while core.backlog and not stops():
-            if core.next != self._seen and core.in_bulk(_monotonic_ns()):
-                self._seen = core.next
+        while self._backlog.waits and not stops():
+            if self._backlog.next != self._seen and self._backlog.in_bulk(_monotonic_ns()):
+                self._seen = self._backlog.next
                 return True
             with self._handing:
                 if not self._hand_over_some(alone=True):
@@ -246,7 +246,7 @@ class Sender:
 
     def _hand_over_bundle(self) -> None:
         """For threads that send; where the courier is at it, that will do."""
-        if self._core.bundles and self._handing.acquire(False):
+        if self._backlog.bundles and self._handing.acquire(False):
             try:
                 self._hand_over_some(alone=False)
             finally:
@@ -254,7 +254,7 @@ class Sender:
 
     def _hand_over_some(self, alone: bool) -> bool:
         with self._state:
-            taken = self._core.take(alone)
+            taken = self._backlog.take(alone)
         if not taken:
             return False
         kind, what = taken[0]
@@ -277,7 +277,7 @@ class Sender:
     @property
     def in_use(self) -> bool:
         """Whether something is on its way, or was sent since `look_after` was last called."""
-        return bool(self._core.transit) or self._core.next != self._looked_at
+        return bool(self._core.transit) or self._backlog.next != self._looked_at
 
     def limit_transit(self, sharing: int, most_octets: int | None) -> None:
         """So many flows share what the transport takes without making its senders wait; ``most_octets``: no more."""
@@ -291,19 +291,21 @@ class Sender:
         core = self._core
         with self._state:
             core.look()
-            self._looked_at = core.next
-        if core.backlog:
+            self._looked_at = self._backlog.next
+        if self._backlog.waits:
             self._link.hand_over_backlog()
 
     def _announce(self, why: Why, ranges: list[tuple[int, int]]) -> None:
         body = gone_body(why, ranges)
-        self._transport.send(self._topic, make_frame(Kind.GONE, self._link.epoch, self._core.unsent, _time_ns(), body))
+        self._transport.send(
+            self._topic, make_frame(Kind.GONE, self._link.epoch, self._backlog.unsent, _time_ns(), body)
+        )
 
     def peer_up(self, epoch: int, repairs: bool) -> None:
         """A peer came, or came back."""
         with self._state:
             self._core.peer_up(epoch, repairs)
-        if self._core.backlog:
+        if self._backlog.waits:
             self._link.hand_over_backlog()
 
     def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:

@@ -1,0 +1,48 @@
+"""A sender's core, fed by hand."""
+
+from typing import Any
+
+from twinlink.backlog import BUNDLE_OCTETS
+from twinlink.outgoing import Outgoing
+from twinlink.ranges import RangeSet
+from twinlink.transit import FRAMING_OCTETS
+from twinlink.wire import Kind, Why, frame
+
+WINDOW = 300_000
+RETENTION = 2 * WINDOW
+TRANSIT = 50_000
+FULL = TRANSIT - FRAMING_OCTETS  # of payload
+
+
+def numbers(ranges: RangeSet | None) -> set[int]:
+    return {sequence for first, end in ranges or () for sequence in range(first, end)}
+
+
+def send(core: Outgoing, size: int, now: int = 1) -> bool | None:
+    return core.send(frame(Kind.DATA, 7, core.backlog.next, now, bytes(size)), size, now)
+
+
+def acknowledge(core: Outgoing, epoch: int, sequences: list[int], now: int = 10) -> list[int]:
+    acks = core.acknowledge(epoch, [(sequence, 1, 2) for sequence in sequences], 3, 4, now)
+    return [ack.sequence for ack in acks]
+
+
+def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
+    """All of the backlog that may go now: numbers of messages, announcements of what is gone."""
+    out: list[int | tuple[Why, list[tuple[int, int]]]] = []
+    while several := core.backlog.take():
+        assert_is_one_frame(several)
+        out += [what if kind is Kind.GONE else number(what) for kind, what in several]
+    return out
+
+
+def number(octets: bytes) -> int:
+    return int.from_bytes(octets[16:24])
+
+
+def assert_is_one_frame(several: list[tuple[Kind, Any]]) -> None:
+    """One announcement, one message of any size, or a bundle of messages of the same kind."""
+    assert len({kind for kind, _ in several}) == 1
+    if len(several) > 1:
+        assert several[0][0] is not Kind.GONE
+        assert sum(len(octets) for _, octets in several) <= BUNDLE_OCTETS

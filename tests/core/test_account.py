@@ -1,0 +1,231 @@
+"""Outgoing, whatever happens to it: sent = acknowledged + outstanding + lost + conflated at any time."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.core.sending import RETENTION, TRANSIT, WINDOW, acknowledge, assert_is_one_frame, number, numbers, send
+from twinlink.kept import KEEPING_OCTETS
+from twinlink.outgoing import Outgoing
+from twinlink.ranges import RangeSet
+from twinlink.window import SLACK_OCTETS
+from twinlink.wire import Kind
+
+PEERS = st.integers(1, 3)
+
+
+class Sending(RuleBasedStateMachine):
+    """Every message's fate is followed one by one: who still owes an ack for it, and whether it was handed over."""
+
+    overflow = "block"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Outgoing("flow", WINDOW, RETENTION, TRANSIT, overflow=self.overflow)  # type: ignore[arg-type]
+        self.up: set[int] = set()
+        self.absent: set[int] = set()
+        self.sizes: list[int] = []
+        self.owed: dict[int, set[int]] = {}
+        self.acknowledged: set[int] = set()
+        self.reported: set[int] = set()
+        self.handed_over: list[int] = []  # first transmissions
+        self.doubt: dict[int, set[int]] = {}  # evicted, but handed over to this absent peer
+
+    def note_losses(self) -> set[int]:
+        lost = set()
+        for ranges in self.core.losses.report().values():
+            lost |= numbers(ranges)
+        assert not lost & (self.reported - self.acknowledged)
+        self.reported |= lost
+        for sequence in lost:
+            self.owed.pop(sequence, None)
+        return lost
+
+    @rule(size=st.sampled_from([0, 1, 1000, 40_000, 40_000, WINDOW, 3 * WINDOW]))
+    def send(self, size: int) -> None:
+        if not self.core.fits(size):
+            assert self.overflow == "block"
+            assert self.core.kept.octets + size + KEEPING_OCTETS > RETENTION
+            return
+        sequence, everybody = self.core.backlog.next, self.up | self.absent
+        direct = send(self.core, size)
+        self.sizes.append(size)
+        self.note_losses()
+        if everybody and sequence in self.core.kept.entries:
+            self.owed[sequence] = set(everybody)
+        if direct and everybody:
+            self.handed_over.append(sequence)
+        outstanding = numbers(self.core.outstanding())
+        for gone in set(self.owed) - self.core.kept.entries.keys():
+            waiting = self.owed.pop(gone)
+            if gone in outstanding:
+                for epoch in waiting:
+                    self.doubt.setdefault(epoch, set()).add(gone)
+            else:
+                assert self.overflow == "latest"  # conflated
+
+    @rule(count=st.integers(1, 60))
+    def send_in_bulk(self, count: int) -> None:
+        for _ in range(count):
+            self.send(100)
+
+    @rule(alone=st.booleans())
+    def hand_over_some(self, alone: bool) -> None:
+        if several := self.core.backlog.take(alone):
+            self.went(several)
+
+    @rule()
+    def hand_over(self) -> None:
+        while several := self.core.backlog.take():
+            self.went(several)
+
+    def went(self, several: list[tuple[Kind, Any]]) -> None:
+        assert_is_one_frame(several)
+        self.handed_over += [number(octets) for kind, octets in several if kind is Kind.DATA]
+
+    @precondition(lambda self: self.sizes)
+    @rule(epoch=st.integers(1, 5), data=st.data())
+    def ack(self, epoch: int, data: st.DataObject) -> None:
+        sequences = data.draw(st.lists(st.integers(0, len(self.sizes) + 3), max_size=10))
+        expected, was_lost = [], numbers(self.core.losses.all)
+        for sequence in sequences:
+            if sequence in was_lost - self.acknowledged:
+                self.acknowledged.add(sequence)  # after all
+            elif epoch in self.owed.get(sequence, set()):
+                expected.append(sequence)
+                self.settle(epoch, sequence)
+        assert acknowledge(self.core, epoch, sequences) == expected
+
+    def settle(self, epoch: int, sequence: int) -> None:
+        self.owed[sequence].discard(epoch)
+        if not self.owed[sequence]:
+            del self.owed[sequence]
+            self.acknowledged.add(sequence)
+
+    @precondition(lambda self: self.up)
+    @rule(data=st.data())
+    def ask(self, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.up)))
+        known = data.draw(st.integers(0, self.core.backlog.unsent))
+        missing = data.draw(st.sets(st.integers(0, self.core.backlog.unsent + 2), max_size=8))
+        ranges = list(RangeSet((number, number + 1) for number in missing))
+        there = set(range(known)) - missing
+        expected = [sequence for sequence in sorted(self.owed) if sequence in there and epoch in self.owed[sequence]]
+        acks = self.core.asked(epoch, known, ranges, 3, 4, 5)
+        assert [ack.sequence for ack in acks] == expected
+        for sequence in expected:
+            self.settle(epoch, sequence)
+        doubt = self.doubt.pop(epoch, set())
+        self.doubt_is_over(doubt & missing)
+        assert self.note_losses() == doubt & missing
+        if left := doubt - missing - there:
+            self.doubt[epoch] = left
+        others = set().union(*self.doubt.values())
+        self.acknowledged |= (doubt & there) - others - self.reported
+
+    def doubt_is_over(self, lost: set[int]) -> None:
+        for epoch in self.doubt:
+            self.doubt[epoch] -= lost
+
+    @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
+    def consume(self, epoch: int, consumed: int) -> None:
+        self.core.consume(epoch, consumed)
+        assert self.note_losses() == set()  # who asks for what is missing loses nothing by going on
+
+    @rule(epoch=PEERS)
+    def peer_up(self, epoch: int) -> None:
+        self.core.peer_up(epoch, repairs=True)
+        self.absent.discard(epoch)
+        self.up.add(epoch)
+
+    @precondition(lambda self: self.up)
+    @rule(data=st.data(), may_return=st.booleans())
+    def peer_down(self, data: st.DataObject, may_return: bool) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.up)))
+        self.up.discard(epoch)
+        self.core.peer_down(epoch, "went", may_return)
+        if may_return:
+            self.absent.add(epoch)
+            assert self.note_losses() == set()
+        else:
+            self.lose_all_of(epoch)
+
+    @precondition(lambda self: self.absent)
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.absent)))
+        self.absent.discard(epoch)
+        self.core.forget(epoch, "gone for good")
+        self.lose_all_of(epoch)
+
+    def lose_all_of(self, epoch: int) -> None:
+        expected = {sequence for sequence, waiting in self.owed.items() if waiting == {epoch}}
+        for waiting in self.owed.values():
+            waiting.discard(epoch)
+        doubt = self.doubt.pop(epoch, set())
+        self.doubt_is_over(doubt)
+        assert self.note_losses() == expected | doubt
+
+    @rule()
+    def everybody_catches_up(self) -> None:
+        """With patience everything kept for those who are up gets through, whatever was asked for before."""
+        while self.up:
+            before = self.core.stats() | {"unsent": self.core.backlog.unsent, "backlog": self.core.backlog.waits}
+            self.hand_over()
+            for epoch in self.up:
+                there = [sequence for sequence in self.owed if sequence < self.core.backlog.unsent]
+                acknowledge(self.core, epoch, there)
+                for sequence in there:
+                    self.settle(epoch, sequence) if epoch in self.owed[sequence] else None
+                self.core.consume(epoch, self.core.backlog.unsent)
+            if before == self.core.stats() | {"unsent": self.core.backlog.unsent, "backlog": self.core.backlog.waits}:
+                break
+        if self.up:
+            assert self.core.backlog.unsent == self.core.backlog.next
+            assert not self.core.backlog.waits
+            assert self.core.window.octets == 0
+            assert not any(waiting & self.up for waiting in self.owed.values())
+        self.note_losses()
+
+    @invariant()
+    def the_account_is_right(self) -> None:
+        stats = self.core.stats()
+        accounted = stats["acknowledged"] + stats["outstanding"] + stats["lost"] + stats["conflated"]
+        assert stats["sent"] == accounted == len(self.sizes)
+        assert stats["outstanding"] == len(numbers(self.core.outstanding()))
+        assert stats["sent_octets"] == sum(self.sizes)
+        assert stats["acknowledged"] == len(self.acknowledged)
+        assert set(self.core.kept.entries) == set(self.owed)
+        assert list(self.core.kept.entries) == sorted(self.core.kept.entries)
+        assert numbers(self.core.losses.all) == self.reported - self.acknowledged
+        kept = sum(self.sizes[sequence] + KEEPING_OCTETS for sequence in self.owed)
+        assert stats["kept_octets"] == kept
+        assert kept <= RETENTION or len(self.owed) == 1
+        assert self.handed_over == sorted(self.handed_over)  # in order, and
+        assert len(self.handed_over) == len(set(self.handed_over))  # once
+        biggest = max(self.sizes, default=0)
+        assert 0 <= stats["in_flight_octets"] <= max(WINDOW, SLACK_OCTETS) + biggest
+        assert self.up or self.absent or not self.owed
+        assert numbers(self.core.outstanding()) == set(self.owed).union(*self.doubt.values())
+
+
+class DroppingOldest(Sending):
+    overflow = "drop-oldest"
+
+
+class DroppingNewest(Sending):
+    overflow = "drop-newest"
+
+
+class KeepingTheLatest(Sending):
+    overflow = "latest"
+
+
+TestSending, TestDroppingOldest = Sending.TestCase, DroppingOldest.TestCase
+TestDroppingNewest, TestKeepingTheLatest = DroppingNewest.TestCase, KeepingTheLatest.TestCase
+TestSending.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest.settings = settings(
+    max_examples=30, stateful_step_count=30, deadline=None
+)

@@ -1,0 +1,232 @@
+"""What of a flow waits to be handed to the transport: new messages, those asked for again, what is gone.  No I/O."""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from .kept import Kept
+from .ranges import RangeSet
+from .transit import FRAMING_OCTETS, Transit
+from .window import Window
+from .wire import HEADER_OCTETS, MAX_RANGES, Kind, Why
+
+# So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
+BULK_MESSAGES = 32
+BULK_NS = 1_000_000
+BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
+
+
+class Backlog:
+    """Kept messages leave in order, as far as two limits allow.
+
+    That is ``transit`` octets handed over and not acknowledged by those who are up, and ``window`` octets not consumed
+    by their applications, which bounds the memory of receivers.
+
+    Attributes:
+        next: the number of the next message.
+        unsent: the first number that has not been handed to the transport.
+        waits: whether something waits to be handed over, or is being handed over after it has waited.
+        up: the peers that are there now.
+        bundles: whether all of them read bundles, and ask again for what was in one that is lost.
+        announced: no message from this number on has been announced as gone.
+    """
+
+    def __init__(self, kept: Kept, transit: Transit, window: Window) -> None:
+        self.next = 0
+        self.unsent = 0
+        self.waits = False
+        self.up: frozenset[int] = frozenset()
+        self.bundles = False
+        self.announced = 0
+        self._kept = kept
+        self._transit = transit
+        self._window = window
+        self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
+        self._sent_again: set[int] = set()  # and not acknowledged yet
+        self._gone: dict[Why, RangeSet] = {}  # to be announced; an empty set: ask what is missing
+        self._conflated = RangeSet()  # of what will not come, beyond what everybody has consumed
+
+    # What comes in
+
+    def in_bulk(self, now_mono_ns: int) -> bool:
+        """Whether so many messages are sent now that they better share frames."""
+        before = self._kept.entries.get(self.next - BULK_MESSAGES)
+        return (
+            before is not None
+            and now_mono_ns - before[0] < BULK_NS
+            and len(before[2]) < BUNDLE_OCTETS // BULK_MESSAGES
+            and self.bundles
+        )
+
+    def goes_past(self, size: int, now_mono_ns: int) -> bool:
+        """Whether message number ``next``, of ``size`` octets and kept already, is to be handed over by who sends it.
+
+        Either way it has been taken in.
+        """
+        sequence = self.next
+        self.next = sequence + 1
+        if (
+            not self.waits
+            and self.up
+            and not self.in_bulk(now_mono_ns)
+            and self._may_go(((sequence, size),), size, self._transit.room)
+        ):
+            self.unsent = self.next
+            return True
+        self.waits = True
+        return False
+
+    def announce(self, why: Why, first: int, end: int) -> None:
+        """What from ``first`` to below ``end`` was sent will not come."""
+        if first < end:
+            if why is Why.CONFLATED:
+                self._conflated.add(first, end)
+            self._gone.setdefault(why, RangeSet()).add(first, end)
+            self.waits = True
+
+    def ask(self) -> None:
+        """Have the peers say what they miss."""
+        self._gone.setdefault(Why.EVICTED, RangeSet())
+        self.waits = True
+
+    def send_again(self, first: int, end: int, epoch: int) -> None:
+        """Peer ``epoch`` misses these; what of them is not kept will not come."""
+        end = min(end, self.unsent)
+        for sequence in self._kept.between(first, end):
+            self._will_not_come(first, sequence)
+            first = sequence + 1
+            self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
+            self._transit.remove(sequence)  # it is not on its way: it is missing
+            self.waits = True
+        self._will_not_come(first, end)
+
+    def _will_not_come(self, first: int, end: int) -> None:
+        """Announced before, perhaps, and that was lost."""
+        for replaced, newer in self._conflated.take(first, end):
+            self.announce(Why.EVICTED, first, replaced)
+            self.announce(Why.CONFLATED, replaced, newer)
+            first = newer
+        self.announce(Why.EVICTED, first, end)
+
+    # What leaves
+
+    def bundle_waits(self, size: int, now_mono_ns: int) -> bool:
+        """Whether messages of about this size that wait make up a bundle, or the first has waited long enough."""
+        if (self.next - self.unsent) * (size + FRAMING_OCTETS) >= BUNDLE_OCTETS:
+            return True
+        first = self._kept.entries.get(self.unsent)
+        return first is not None and now_mono_ns - first[0] >= BULK_NS
+
+    def first_unsent(self) -> int | None:
+        """The first that waits to be handed over.
+
+        Passes what was given up, and, when others are up, what only absent peers owe: they ask for it when they return.
+        """
+        while self.unsent < self.next:
+            entry = self._kept.entries.get(self.unsent)
+            if entry is not None and (entry[1] & self.up or not self.up):
+                break
+            self.unsent += 1
+        return self.unsent if self.unsent < self.next else None
+
+    def _may_go(self, messages: Sequence[tuple[int, int]], octets: int, room: int) -> bool:
+        """Whether the limits allow these to be handed over (sequence, octets); then they count as handed over."""
+        if octets + FRAMING_OCTETS * len(messages) <= room and self._window.admit(messages, octets):
+            self._transit.add(messages, octets)
+            return True
+        return False
+
+    def take(self, alone: bool = True) -> list[tuple[Kind, Any]]:
+        """What to hand to the transport next; empty: nothing, or nothing may go now.
+
+        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
+        one bundle: ``(DATA, frame)`` to send, ``(AGAIN, frame)`` the same as it was sent before.  To be called again
+        when it has been handed over: until then something ``waits``.  One message may go ``alone`` however large
+        it is, but not from the thread that sends: the transport may make it wait.
+        """
+        if not self.up:
+            return []
+        for why, gone in self._gone.items():
+            ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
+            for _ in ranges:
+                _, end = gone.drop_first_range()
+                self.announced = max(self.announced, end)
+            if not gone:
+                del self._gone[why]
+            return [(Kind.GONE, (why, ranges))]
+        room = sys.maxsize if alone and not self._transit else self._transit.room
+        return self._take_again(room) if self._again else self._take_unsent(room)
+
+    def _take_again(self, room: int) -> list[tuple[Kind, Any]]:
+        taken: list[tuple[Kind, Any]] = []
+        most = BUNDLE_OCTETS if self.bundles else 0
+        while self._again:
+            sequence, epoch = next(iter(self._again.items()))
+            _, waiting, frame = self._kept.entries[sequence]
+            if epoch in self.up:
+                size = len(frame) - HEADER_OCTETS
+                most -= size + FRAMING_OCTETS
+                if taken and most < 0:
+                    break
+                if sequence not in self._transit and waiting & self.up:
+                    room -= size + FRAMING_OCTETS
+                    if room < 0:
+                        break
+                    self._transit.add([(sequence, size)], size)
+                self._sent_again.add(sequence)
+                taken.append((Kind.AGAIN, frame))
+            del self._again[sequence]
+        return taken
+
+    def _take_unsent(self, room: int) -> list[tuple[Kind, Any]]:
+        taken: list[tuple[Kind, Any]] = []
+        messages: list[tuple[int, int]] = []
+        octets = 0  # of payloads
+        sequence = self.first_unsent()
+        if sequence is None:
+            self.waits = False
+            return taken
+        entries, up = self._kept.entries, self.up
+        most = min(room, BUNDLE_OCTETS) if self.bundles else 0
+        while sequence < self.next:
+            entry = entries.get(sequence)
+            if entry is not None and (entry[1] is up or entry[1] & up):
+                size = len(entry[2]) - HEADER_OCTETS
+                most -= size + FRAMING_OCTETS
+                if messages and most < 0:
+                    break
+                octets += size
+                messages.append((sequence, size))
+                taken.append((Kind.DATA, entry[2]))
+            sequence += 1
+        if not self._may_go(messages, octets, room):
+            return []
+        self.unsent = sequence
+        return taken
+
+    # What is done with
+
+    def settle(self, sequence: int) -> bool:
+        """Nobody is waited for any more, so it need not be sent again; whether it was."""
+        if not self._sent_again and not self._again:
+            return False
+        self._again.pop(sequence, None)
+        if sequence not in self._sent_again:
+            return False
+        self._sent_again.remove(sequence)
+        return True
+
+    def forget_below(self, consumed: int) -> None:
+        """Nobody will miss anything below."""
+        self._conflated.take(0, consumed)
+
+    def clear(self) -> None:
+        """Nobody is left to hand anything to."""
+        self._gone.clear()
+        self._conflated.clear()
+        self._again.clear()
+        self._sent_again.clear()
+        self.unsent = self.next
+        self.waits = False
