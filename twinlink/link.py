@@ -32,7 +32,7 @@ from .wire import FLOW_NAME, Kind
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
-CLOSE_S = 0.4  # then this long for the thread that leads
+CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
 MAX_AGE_S = 1e6

@@ -109,17 +109,14 @@ class Reception:
                 check(frame)
             if epoch in self._heard:
                 self._heard[epoch] = mono_ns
-            if word == DATA_WORD:
+            again = word == AGAIN_WORD
+            if word == DATA_WORD or again:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
-                payload = memoryview(frame)[HEADER_OCTETS:]
-                self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, _time_ns(), at_once, False)
+                if not again or epoch in incoming.streams:  # else it is for another peer
+                    payload = memoryview(frame)[HEADER_OCTETS:]
+                    self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, _time_ns(), at_once, again)
             elif word == ACK_WORD:
                 self._ack(topic, frame, epoch, sent_ns, mono_ns)
-            elif word == AGAIN_WORD:
-                incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
-                if epoch in incoming.streams:  # else it is for another peer
-                    payload = memoryview(frame)[HEADER_OCTETS:]
-                    self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, _time_ns(), at_once, True)
             elif word == BUNDLE_WORD:
                 self._bundle(topic, frame, epoch, at_once)
             else:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -236,55 +236,20 @@ def both(run: "list[Schedule]", tmp_path: Path) -> dict[str, Outcome]:
 
 
 FLOWS = (Flow("traffic", "rw", 300.0, (100, 2000)), Flow("control", "dt", 100.0, (100,)))
-BULK = Flow("bulk", "dt", 30.0, (100_000,))
-MUCH = (Flow("traffic", "rw", 300.0, (10_000,)), Flow("control", "dt", 300.0, (10_000,)))
-CUT_S = base.patience(2.5)
-Outcomes = dict[str, Future[dict[str, Outcome]]]
-SCHEDULES = {
-    "all kinds": Schedule(
-        0,
-        FLOWS,
-        (
-            Step(0.5, faults.Partition(), 0.8),
-            Step(0.5, faults.KillSockets("rw")),
-            Step(0.5, faults.Kill("dt"), 0.2),
-            Step(1.0, faults.OneWay("dt-rw"), 0.6),
-            Step(0.5, faults.HandlerRaises("dt", 3)),
-            Step(0.5, faults.Kill("rw"), 0.2),
-            Step(1.0, faults.Stop("dt"), 0.5),
-        ),
-        calm_s=3.0,
-    ),
-    "silent": Schedule(
-        0,
-        (*FLOWS, BULK),
-        (Step(0.5, faults.PmtuHole(), 1.8), Step(0.7, faults.Partition(), 1.8), Step(0.7, faults.Stop("rw"), 1.8)),
-        calm_s=2.0,
-    ),
-    "cut": Schedule(
-        0,
-        FLOWS,
-        (Step(0.5, faults.OneWay("rw-dt"), CUT_S), Step(1.0, faults.OneWay("dt-rw"), CUT_S)),
-        calm_s=1.0,
-    ),
-    "retention": Schedule(
-        0, MUCH, (Step(0.5, faults.Partition(), 2.5),), calm_s=2.0, options={"retention": 2 * 1024 * 1024}
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
-    """What came of each schedule, on each transport."""
-    with ThreadPoolExecutor(1) as pool:
-        yield {
-            name: pool.submit(both, [schedule], tmp_path_factory.mktemp("lab")) for name, schedule in SCHEDULES.items()
-        }
 
 
 @needs_namespaces
-def test_nothing_is_lost_in_silence(outcomes: Outcomes) -> None:
-    for name, outcome in outcomes["all kinds"].result().items():
+def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
+    steps = (
+        Step(0.5, faults.Partition(), 0.8),
+        Step(0.5, faults.KillSockets("rw")),
+        Step(0.5, faults.Kill("dt"), 0.2),
+        Step(1.0, faults.OneWay("dt-rw"), 0.6),
+        Step(0.5, faults.HandlerRaises("dt", 3)),
+        Step(0.5, faults.Kill("rw"), 0.2),
+        Step(1.0, faults.Stop("dt"), 0.5),
+    )
+    for name, outcome in both([Schedule(0, FLOWS, steps, calm_s=3.0)], tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         assert len(outcome.sessions) == 4, name
@@ -293,8 +258,10 @@ def test_nothing_is_lost_in_silence(outcomes: Outcomes) -> None:
 
 
 @needs_namespaces
-def test_who_falls_silent_and_returns_has_lost_nothing(outcomes: Outcomes) -> None:
-    for name, outcome in outcomes["silent"].result().items():
+def test_who_falls_silent_and_returns_has_lost_nothing(tmp_path: Path) -> None:
+    flows = (*FLOWS, Flow("bulk", "dt", 30.0, (100_000,)))
+    steps = (Step(0.5, faults.PmtuHole(), 1.8), Step(0.7, faults.Partition(), 1.8), Step(0.7, faults.Stop("rw"), 1.8))
+    for name, outcome in both([Schedule(0, flows, steps, calm_s=2.0)], tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         assert outcome.verdict.reported == 0, name
@@ -305,8 +272,10 @@ def test_who_falls_silent_and_returns_has_lost_nothing(outcomes: Outcomes) -> No
 
 
 @needs_namespaces
-def test_a_cut_of_one_way_is_noticed_by_both_and_is_over_when_healed(outcomes: Outcomes) -> None:
-    for name, outcome in outcomes["cut"].result().items():
+def test_a_cut_of_one_way_is_noticed_by_both_and_is_over_when_healed(tmp_path: Path) -> None:
+    lasts_s = base.patience(2.5)
+    steps = (Step(0.5, faults.OneWay("rw-dt"), lasts_s), Step(1.0, faults.OneWay("dt-rw"), lasts_s))
+    for name, outcome in both([Schedule(0, FLOWS, steps, calm_s=1.0)], tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         for session in outcome.sessions:
@@ -318,8 +287,11 @@ def test_a_cut_of_one_way_is_noticed_by_both_and_is_over_when_healed(outcomes: O
 
 
 @needs_namespaces
-def test_what_retention_cannot_hold_is_named_by_both(outcomes: Outcomes) -> None:
-    for name, outcome in outcomes["retention"].result().items():
+def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
+    flows = (Flow("traffic", "rw", 300.0, (10_000,)), Flow("control", "dt", 300.0, (10_000,)))
+    options = {"retention": 2 * 1024 * 1024}
+    schedule = Schedule(0, flows, (Step(0.5, faults.Partition(), 2.5),), calm_s=2.0, options=options)
+    for name, outcome in both([schedule], tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         assert outcome.verdict.reported > 0, name
@@ -333,7 +305,7 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     def waits_ns(priority: Priority) -> list[int]:
         urgent = Flow("urgent", "rw", 100.0, (100,), priority)
         schedule = Schedule(
-            0, (urgent, *bulk), (), (faults.RateLimit(50),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
+            0, (urgent, *bulk), (), (faults.RateLimit(30),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
         )
         outcomes = both([schedule], tmp_path / priority)
         for name, outcome in outcomes.items():
@@ -344,9 +316,7 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
         high, normal = pool.map(waits_ns, ("high", "normal"))
     for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
-        assert normal_ns > 1.3 * high_ns, (
-            f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
-        )
+        assert normal_ns > 2 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, at normal priority {normal_ns / 1e6:.0f}"
 
 
 @needs_namespaces

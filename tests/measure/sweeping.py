@@ -2,15 +2,14 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from twinlink.measure import records
 from twinlink.measure.cells import Plan
 from twinlink.measure.run import Run
-from twinlink.measure.setting import Loopback, Pair, Setting, Truth
+from twinlink.measure.setting import Loopback, Pair, Setting
 from twinlink.measure.sweep import Sweep
 
 
@@ -47,21 +46,6 @@ def measure(
     with setting or Loopback() as entered:
         Sweep(plan, entered, Run(folder, content), step, stopped).execute()
     return dict(json.loads((folder / "run.json").read_text()))
-
-
-Measured = tuple[Path, dict[str, Any]]
-Name = TypeVar("Name", bound=Hashable)
-
-
-@contextlib.contextmanager
-def in_turn(folder: Path, sweeps: Mapping[Name, tuple[Plan, Truth]]) -> Iterator[dict[Name, Future[Measured]]]:
-    """Sweeps with a truth, begun together, one after another: the folder of each and its run.json."""
-
-    def begin(number: int, plan: Plan, truth: Truth) -> Measured:
-        return folder / str(number), measure(folder / str(number), plan, Loopback(truth))
-
-    with ThreadPoolExecutor(1) as pool:
-        yield {name: pool.submit(begin, number, *sweep) for number, (name, sweep) in enumerate(sweeps.items())}
 
 
 def table(folder: Path, cell: dict[str, Any], side: str) -> records.Table:

@@ -38,7 +38,7 @@ SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
-CLOSE_S = 0.4  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
+CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
 @dataclass(frozen=True)
