@@ -65,14 +65,16 @@ class Backlog:
 
         Either way it has been taken in.
         """
-        sequence = self.next
-        self.next = sequence + 1
+        messages = ((self.next, size),)
+        self.next += 1
         if (
             not self.waits
             and self.up
             and not self.in_bulk(now_mono_ns)
-            and self._may_go(((sequence, size),), size, self._transit.room)
+            and size + FRAMING_OCTETS <= self._transit.room
+            and self._window.admit(messages, size)
         ):
+            self._transit.add(messages, size)
             self.unsent = self.next
             return True
         self.waits = True
@@ -98,7 +100,7 @@ class Backlog:
             self._will_not_come(first, sequence)
             first = sequence + 1
             self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
-            self._transit.remove(sequence)  # it is not on its way: it is missing
+            self._transit.remove((sequence,))  # it is not on its way: it is missing
             self.waits = True
         self._will_not_come(first, end)
 
@@ -131,23 +133,16 @@ class Backlog:
             self.unsent += 1
         return self.unsent if self.unsent < self.next else None
 
-    def _may_go(self, messages: Sequence[tuple[int, int]], octets: int, room: int) -> bool:
-        """Whether the limits allow these to be handed over (sequence, octets); then they count as handed over."""
-        if octets + FRAMING_OCTETS * len(messages) <= room and self._window.admit(messages, octets):
-            self._transit.add(messages, octets)
-            return True
-        return False
-
-    def take(self, alone: bool = True) -> list[tuple[Kind, Any]]:
-        """What to hand to the transport next; empty: nothing, or nothing may go now.
+    def take(self, alone: bool = True) -> tuple[Kind, Any] | None:
+        """What to hand to the transport next; None: nothing, or nothing may go now.
 
         ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
-        one bundle: ``(DATA, frame)`` to send, ``(AGAIN, frame)`` the same as it was sent before.  To be called again
-        when it has been handed over: until then something ``waits``.  One message may go ``alone`` however large
+        one bundle: ``(DATA, frames)`` to send, ``(AGAIN, frames)`` the same as they were sent before.  To be called
+        again when it has been handed over: until then something ``waits``.  One message may go ``alone`` however large
         it is, but not from the thread that sends: the transport may make it wait.
         """
         if not self.up:
-            return []
+            return None
         for why, gone in self._gone.items():
             ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
             for _ in ranges:
@@ -155,12 +150,16 @@ class Backlog:
                 self.announced = max(self.announced, end)
             if not gone:
                 del self._gone[why]
-            return [(Kind.GONE, (why, ranges))]
+            return Kind.GONE, (why, ranges)
         room = sys.maxsize if alone and not self._transit else self._transit.room
-        return self._take_again(room) if self._again else self._take_unsent(room)
+        if self._again and (frames := self._take_again(room)):
+            return Kind.AGAIN, frames
+        if not self._again and (frames := self._take_unsent(room)):
+            return Kind.DATA, frames
+        return None
 
-    def _take_again(self, room: int) -> list[tuple[Kind, Any]]:
-        taken: list[tuple[Kind, Any]] = []
+    def _take_again(self, room: int) -> list[bytes]:
+        taken: list[bytes] = []
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
@@ -176,12 +175,12 @@ class Backlog:
                         break
                     self._transit.add([(sequence, size)], size)
                 self._sent_again.add(sequence)
-                taken.append((Kind.AGAIN, frame))
+                taken.append(frame)
             del self._again[sequence]
         return taken
 
-    def _take_unsent(self, room: int) -> list[tuple[Kind, Any]]:
-        taken: list[tuple[Kind, Any]] = []
+    def _take_unsent(self, room: int) -> list[bytes]:
+        taken: list[bytes] = []
         messages: list[tuple[int, int]] = []
         octets = 0  # of payloads
         sequence = self.first_unsent()
@@ -193,30 +192,33 @@ class Backlog:
         while sequence < self.next:
             entry = entries.get(sequence)
             if entry is not None and (entry[1] is up or entry[1] & up):
-                size = len(entry[2]) - HEADER_OCTETS
+                frame = entry[2]
+                size = len(frame) - HEADER_OCTETS
                 most -= size + FRAMING_OCTETS
-                if messages and most < 0:
+                if most < 0 and taken:
                     break
                 octets += size
                 messages.append((sequence, size))
-                taken.append((Kind.DATA, entry[2]))
+                taken.append(frame)
             sequence += 1
-        if not self._may_go(messages, octets, room):
+        if octets + FRAMING_OCTETS * len(messages) > room or not self._window.admit(messages, octets):
             return []
+        self._transit.add(messages, octets)
         self.unsent = sequence
         return taken
 
     # What is done with
 
-    def settle(self, sequence: int) -> bool:
-        """Nobody is waited for any more, so it need not be sent again; whether it was."""
+    def settle(self, sequences: Sequence[int]) -> int:
+        """For these nobody is waited for any more, so they need not be sent again; how many were."""
+        self._transit.remove(sequences)
         if not self._sent_again and not self._again:
-            return False
-        self._again.pop(sequence, None)
-        if sequence not in self._sent_again:
-            return False
-        self._sent_again.remove(sequence)
-        return True
+            return 0
+        for sequence in sequences:
+            self._again.pop(sequence, None)
+        repaired = self._sent_again.intersection(sequences)
+        self._sent_again -= repaired
+        return len(repaired)
 
     def forget_below(self, consumed: int) -> None:
         """Nobody will miss anything below."""

@@ -12,34 +12,35 @@ class Kept:
 
     Attributes:
         entries: by sequence; of one that is kept, the peers may be replaced here.
-        octets: with what Python needs beside the payloads.
+        room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
 
     def __init__(self, limit_octets: int) -> None:
         self.entries: dict[int, Entry] = {}
-        self.octets = 0
-        self._limit = limit_octets
+        self.room = limit_octets - KEEPING_OCTETS
+        self._all_room = self.room
         self._first = 0  # nothing below is kept
         self._end = 0  # nor from here on
 
-    def excess(self, size: int) -> int:
-        """By how much a further payload of ``size`` octets would go beyond the limit."""
-        return self.octets + size + KEEPING_OCTETS - self._limit
+    @property
+    def octets(self) -> int:
+        """Of all, with what Python needs beside the payloads."""
+        return self._all_room - self.room
 
-    def add(self, sequence: int, entry: Entry) -> None:
-        """Keep a message."""
+    def add(self, sequence: int, size: int, entry: Entry) -> None:
+        """Keep a message with a payload of ``size`` octets."""
         self.entries[sequence] = entry
         self._end = sequence + 1
-        self.octets += len(entry[2]) - HEADER_OCTETS + KEEPING_OCTETS
+        self.room -= size + KEEPING_OCTETS
 
     def remove(self, sequence: int) -> None:
         """Keep it no longer."""
-        self.octets -= len(self.entries.pop(sequence)[2]) - HEADER_OCTETS + KEEPING_OCTETS
+        self.room += len(self.entries.pop(sequence)[2]) - HEADER_OCTETS + KEEPING_OCTETS
 
     def release(self) -> None:
         """Keep no frames any more, nor who owes an ack: only the sequences."""
         self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(HEADER_OCTETS)))
-        self.octets = len(self.entries) * KEEPING_OCTETS
+        self.room = self._all_room - len(self.entries) * KEEPING_OCTETS
 
     def oldest(self) -> int | None:
         """The first that is kept; a dictionary would pass all that have left it each time."""

@@ -70,15 +70,15 @@ class Outgoing:
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now; who is not there holds nobody up."""
-        excess = self.kept.excess(size)
+        excess = size - self.kept.room
         return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self._up)
 
     def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool | None:
         """Take in the next message: True: hand it to the transport now; False: it is backlog; None: no room."""
-        backlog = self.backlog
+        backlog, kept = self.backlog, self.kept
         sequence = backlog.next
         size = len(frame) - HEADER_OCTETS
-        full = self.kept.excess(size) > 0
+        full = size > kept.room
         if full and not self.fits(size):
             return None
         self.sent_octets += payload_octets
@@ -92,12 +92,12 @@ class Outgoing:
             backlog.next = sequence + 1
             self._give_up(sequence, Why.DROPPED)
             return False
-        self.kept.add(sequence, (now_mono_ns, self._owing, frame))
+        kept.add(sequence, size, (now_mono_ns, self._owing, frame))
         return backlog.goes_past(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
-        while (oldest := self.kept.oldest()) is not None and self.kept.excess(size) > 0:
+        while (oldest := self.kept.oldest()) is not None and size > self.kept.room:
             if self.kept.entries[oldest][1] & self._up:
                 if self.overflow == "drop-newest":
                     return False
@@ -112,7 +112,7 @@ class Outgoing:
         waiting: frozenset[int] = frozenset()
         if sequence in self.kept.entries:
             waiting = self.kept.entries[sequence][1]
-            self._settle(sequence)
+            self._let_go(sequence)
         if why is Why.CONFLATED:
             self.conflated += 1
         elif why is Why.EVICTED and sequence < self.backlog.unsent:
@@ -122,11 +122,10 @@ class Outgoing:
             self.losses.add(sequence, sequence + 1, REASONS[why])
         self.backlog.announce(why, sequence, sequence + 1)
 
-    def _settle(self, sequence: int) -> bool:
-        """Nobody is waited for any more; whether it was sent again."""
+    def _let_go(self, sequence: int) -> None:
+        """Nobody is waited for any more."""
         self.kept.remove(sequence)
-        self.transit.remove(sequence)
-        return self.backlog.settle(sequence)
+        self.backlog.settle((sequence,))
 
     # What comes back
 
@@ -139,10 +138,10 @@ class Outgoing:
         t4_mono_ns: int,
     ) -> list[Ack]:
         """Peer ``epoch`` has these messages (sequence, T1, T2); returns acks for those that were awaited."""
-        awaited = self.kept.entries
-        acks = []
+        kept = self.kept
+        acks, had_by_all = [], []
         for sequence, t1_ns, t2_ns in records:
-            entry = awaited.get(sequence)
+            entry = kept.entries.get(sequence)
             if entry is None:
                 if t2_ns != REFUSED and self.losses.found(sequence):
                     self.acknowledged += 1
@@ -152,26 +151,33 @@ class Outgoing:
             if t2_ns == REFUSED:
                 self._refused(sequence)
                 continue
-            self._acknowledged_by(epoch, sequence, entry)
+            if len(entry[1]) > 1:
+                self._owed_by_others(epoch, sequence, entry)
+            else:
+                kept.remove(sequence)
+                had_by_all.append(sequence)
             fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
             acks.append(_new_ack(Ack, fields))
         if acks:
+            self._count(had_by_all)
             self.delays.add(epoch, acks)
         return acks
 
-    def _acknowledged_by(self, epoch: int, sequence: int, entry: Entry) -> None:
+    def _owed_by_others(self, epoch: int, sequence: int, entry: Entry) -> None:
+        """Not by this peer any more."""
         sent_mono_ns, waiting, frame = entry
-        if len(waiting) > 1:
-            waiting -= {epoch}
-            self.kept.entries[sequence] = (sent_mono_ns, waiting, frame)
-            if not waiting & self._up:
-                self.transit.remove(sequence)
-            return
-        self.acknowledged += 1
-        self.repaired += self._settle(sequence)
+        waiting -= {epoch}
+        self.kept.entries[sequence] = (sent_mono_ns, waiting, frame)
+        if not waiting & self._up:
+            self.transit.remove((sequence,))
+
+    def _count(self, had_by_all: list[int]) -> None:
+        """These are kept no longer, as everybody has them."""
+        self.acknowledged += len(had_by_all)
+        self.repaired += self.backlog.settle(had_by_all)
 
     def _refused(self, sequence: int) -> None:
-        self._settle(sequence)
+        self._let_go(sequence)
         self.losses.add(sequence, sequence + 1, "the peer's application takes nothing on this flow")
 
     def asked(
@@ -182,15 +188,20 @@ class Outgoing:
         Returns acks for those whose own ack did not come: how long they took is not known, only that they were there
         when the peer asked (T2 = T3), so they do not count for the delays.
         """
-        acks = []
+        acks, had_by_all = [], []
         absent_there = RangeSet(missing)
         for sequence in self.kept.between(0, known):
             entry = self.kept.entries[sequence]
             if epoch in entry[1] and sequence not in absent_there:
                 t1_ns = HEADER.unpack_from(entry[2])[4]
-                self._acknowledged_by(epoch, sequence, entry)
+                if len(entry[1]) > 1:
+                    self._owed_by_others(epoch, sequence, entry)
+                else:
+                    self.kept.remove(sequence)
+                    had_by_all.append(sequence)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
+        self._count(had_by_all)
         lost, there = self._doubt.answer(epoch, known, missing)
         for first, end in lost:
             self.losses.add(first, end, REASONS[Why.EVICTED])
@@ -221,7 +232,7 @@ class Outgoing:
         while (sequence := self.kept.oldest()) is not None:
             if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
                 return
-            self._settle(sequence)
+            self._let_go(sequence)
             self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it")
 
     # Peers
@@ -258,9 +269,8 @@ class Outgoing:
             self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
         self._absent[epoch] = consumed
         self._peers_changed()
-        for sequence in self.transit.sequences():
-            if not self.kept.entries[sequence][1] & self._up:
-                self.transit.remove(sequence)
+        entries = self.kept.entries
+        self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & self._up])
         if self.window.consumed:
             self.window.free()
 
@@ -271,15 +281,13 @@ class Outgoing:
         self._peers_changed()
         end = self.backlog.next
         taken_over = end if successor is None else self._joined.get(successor, end)
-        for sequence, (sent_mono_ns, waiting, frame) in list(self.kept.entries.items()):
-            if epoch not in waiting:
+        for sequence, entry in list(self.kept.entries.items()):
+            if epoch not in entry[1]:
                 continue
-            if len(waiting) > 1:
-                self.kept.entries[sequence] = (sent_mono_ns, waiting - {epoch}, frame)
-                if not (waiting - {epoch}) & self._up:
-                    self.transit.remove(sequence)
+            if len(entry[1]) > 1:
+                self._owed_by_others(epoch, sequence, entry)
                 continue
-            self._settle(sequence)
+            self._let_go(sequence)
             if sequence >= taken_over:
                 self.acknowledged += 1
             else:

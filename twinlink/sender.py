@@ -24,6 +24,8 @@ Priority = Literal["high", "normal"]
 NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full,
 MOST_ON_THE_WAY_OCTETS = 4 * 1024 * 1024  # but no more than TCP keeps by default
 
+LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
+
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
 logger = logging.getLogger("twinlink")
@@ -95,7 +97,7 @@ class Sender:
                 elif direct is not None:
                     if not waited:
                         link.hand_over_backlog()
-                    elif self._backlog.bundle_waits(size, now):
+                    elif not sequence % LOOK_MESSAGES and self._backlog.bundle_waits(size, now):
                         self._hand_over_bundle()
                 if direct is not None:
                     return sequence
@@ -255,24 +257,20 @@ class Sender:
     def _hand_over_some(self, alone: bool) -> bool:
         with self._state:
             taken = self._backlog.take(alone)
-        if not taken:
+        if taken is None:
             return False
-        kind, what = taken[0]
+        kind, what = taken
         if kind is Kind.GONE:
             self._announce(*what)
-        elif len(taken) > 1:
-            body = b"".join([self._plain(kind, frame) for kind, frame in taken])
+            return True
+        frames = [_again(frame) for frame in what] if kind is Kind.AGAIN else what
+        if len(frames) > 1:
+            added = self._transport.added_octets
+            body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
             self._transport.send(self._topic, make_frame(Kind.BUNDLE, self._link.epoch, 0, _time_ns(), body))
         else:
-            self._transport.send(self._topic, what if kind is Kind.DATA else self._plain(kind, what))
+            self._transport.send(self._topic, frames[0])
         return True
-
-    def _plain(self, kind: Kind, frame: bytes) -> bytes:
-        """The frame as it is before the transport adds to it; marked when it is sent again."""
-        if kind is Kind.AGAIN:
-            _, size, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
-            return HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns) + frame[HEADER_OCTETS : HEADER_OCTETS + size]
-        return frame[: len(frame) - self._transport.added_octets]
 
     @property
     def in_use(self) -> bool:
@@ -327,6 +325,12 @@ class Sender:
         """What was lost since the last call, by reason."""
         with self._state:
             return self._core.losses.report()
+
+
+def _again(frame: bytes) -> bytes:
+    """Marked as sent again, without what the transport had added."""
+    _, size, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
+    return HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns) + frame[HEADER_OCTETS : HEADER_OCTETS + size]
 
 
 def _octets(payload: Payload) -> memoryview:

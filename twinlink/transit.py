@@ -30,9 +30,11 @@ class Transit:
         self._of.update(messages)
         self._octets += octets
 
-    def remove(self, sequence: int) -> None:
-        """It is not on its way, or not any more."""
-        self._octets -= self._of.pop(sequence, 0)
+    def remove(self, sequences: Iterable[int]) -> None:
+        """They are not on their way, or not any more."""
+        of = self._of
+        for sequence in sequences:
+            self._octets -= of.pop(sequence, 0)
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of

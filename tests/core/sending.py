@@ -31,8 +31,9 @@ def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
     """All of the backlog that may go now: numbers of messages, announcements of what is gone."""
     out: list[int | tuple[Why, list[tuple[int, int]]]] = []
     while several := core.backlog.take():
-        assert_is_one_frame(several)
-        out += [what if kind is Kind.GONE else number(what) for kind, what in several]
+        assert_is_one_frame(*several)
+        kind, what = several
+        out += [what] if kind is Kind.GONE else map(number, what)
     return out
 
 
@@ -40,9 +41,7 @@ def number(octets: bytes) -> int:
     return int.from_bytes(octets[16:24])
 
 
-def assert_is_one_frame(several: list[tuple[Kind, Any]]) -> None:
-    """One announcement, one message of any size, or a bundle of messages of the same kind."""
-    assert len({kind for kind, _ in several}) == 1
-    if len(several) > 1:
-        assert several[0][0] is not Kind.GONE
-        assert sum(len(octets) for _, octets in several) <= BUNDLE_OCTETS
+def assert_is_one_frame(kind: Kind, what: Any) -> None:
+    """One announcement, one message of any size, or a bundle."""
+    if kind is not Kind.GONE and len(what) > 1:
+        assert sum(map(len, what)) <= BUNDLE_OCTETS

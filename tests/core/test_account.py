@@ -81,9 +81,9 @@ class Sending(RuleBasedStateMachine):
         while several := self.core.backlog.take():
             self.went(several)
 
-    def went(self, several: list[tuple[Kind, Any]]) -> None:
-        assert_is_one_frame(several)
-        self.handed_over += [number(octets) for kind, octets in several if kind is Kind.DATA]
+    def went(self, several: tuple[Kind, Any]) -> None:
+        assert_is_one_frame(*several)
+        self.handed_over += map(number, several[1]) if several[0] is Kind.DATA else []
 
     @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())

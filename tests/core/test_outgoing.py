@@ -194,11 +194,12 @@ def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: li
     for _ in range(12):
         send(core, FULL)
     acknowledge(core, 1, [0])
-    seen = []
+    seen: list[int] = []
     while several := core.backlog.take():
-        if several[0][0] is Kind.DATA:
-            seen += [number(octets) for _, octets in several]
-            acknowledge(core, 1, seen[-len(several) :])
+        kind, what = several
+        if kind is Kind.DATA:
+            seen += map(number, what)
+            acknowledge(core, 1, seen[-len(what) :])
     assert seen == left
 
 
