@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import chain, count
 from pathlib import Path
 
@@ -77,11 +77,13 @@ def main(arguments: list[str] | None = None) -> int:
     deadline = time.monotonic() + (given.minutes * 60 or float("inf"))
     jobs = ((seed, transport) for seed in given.seeds for transport in given.transport.split(","))
     turn = threading.Lock()
+    interrupted = threading.Event()
 
     def work() -> None:
         while True:
             with turn:
-                enough = time.monotonic() > deadline or (given.messages and tally.sent >= given.messages)
+                late = interrupted.is_set() or time.monotonic() > deadline
+                enough = late or (given.messages and tally.sent >= given.messages)
                 job = None if enough else next(jobs, None)
             if job is None:
                 return
@@ -92,6 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
                 outcome = run_seed(folder, transport, schedule, given.reliability)
             except (CannotBuild, Broken) as error:
                 outcome = Outcome(Verdict(), [], [], f"could not be run: {error}")
+            if interrupted.is_set():
+                return  # so were its nodes, perhaps
             with turn:
                 tally.add(schedule, transport, outcome)
                 _row(schedule, transport, outcome, given)
@@ -100,6 +104,11 @@ def main(arguments: list[str] | None = None) -> int:
 
     with ThreadPoolExecutor(given.jobs) as pool:
         workers = [pool.submit(work) for _ in range(given.jobs)]
+        try:
+            wait(workers)
+        except KeyboardInterrupt:
+            interrupted.set()
+            print("interrupted: the runs under way are ended, and not counted", file=sys.stderr)
     print(tally)
     if tally.failed:
         print(f"ledgers of failed runs in {out}")
