@@ -7,7 +7,7 @@ from .backlog import Backlog
 from .delays import Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
-from .losses import Losses
+from .losses import ANYBODY, Losses
 from .message import Ack
 from .ranges import RangeSet
 from .transit import Transit
@@ -22,6 +22,8 @@ REASONS = {
     Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
     Why.DROPPED: "the flow was full, and its overflow policy dropped it",
 }
+
+TAKES_NOTHING = "the peer's application takes nothing on this flow"
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
@@ -65,6 +67,7 @@ class Outgoing:
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._doubt = Doubt()
+        self._refused = RangeSet()  # by somebody, and owed by others
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
         self._owing: frozenset[int] = frozenset()  # up and absent
 
@@ -84,7 +87,7 @@ class Outgoing:
         self.sent_octets += payload_octets
         if not self._owing:
             backlog.unsent = backlog.next = sequence + 1
-            self.losses.add(sequence, sequence + 1, "no peer was up")
+            self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
             return True  # a plain subscriber may listen
         while self.overflow == "latest" and (waiting := backlog.first_unsent()) is not None:
             self._give_up(waiting, Why.CONFLATED)  # it is old now
@@ -119,12 +122,13 @@ class Outgoing:
             self._doubt.add(waiting, sequence)
             return  # it is announced as gone when somebody misses it
         else:
-            self.losses.add(sequence, sequence + 1, REASONS[why])
+            self.losses.add(sequence, sequence + 1, REASONS[why], waiting)
         self.backlog.announce(why, sequence, sequence + 1)
 
     def _let_go(self, sequence: int) -> None:
         """Nobody is waited for any more."""
         self.kept.remove(sequence)
+        self._refused.remove(sequence)
         self.backlog.settle((sequence,))
 
     # What comes back
@@ -143,13 +147,13 @@ class Outgoing:
         for sequence, t1_ns, t2_ns in records:
             entry = kept.entries.get(sequence)
             if entry is None:
-                if t2_ns != REFUSED and self.losses.found(sequence):
+                if t2_ns != REFUSED and self.losses.found(sequence, epoch):
                     self.acknowledged += 1
                 continue
             if epoch not in entry[1]:
                 continue
             if t2_ns == REFUSED:
-                self._refused(sequence)
+                self._refused_by(epoch, sequence, entry)
                 continue
             if len(entry[1]) > 1:
                 self._owed_by_others(epoch, sequence, entry)
@@ -172,13 +176,23 @@ class Outgoing:
             self.transit.remove((sequence,))
 
     def _count(self, had_by_all: list[int]) -> None:
-        """These are kept no longer, as everybody has them."""
+        """These are kept no longer, as everybody has them, or does not want them."""
         self.acknowledged += len(had_by_all)
+        if self._refused:
+            for sequence in had_by_all:
+                if self._refused.remove(sequence):
+                    self.acknowledged -= 1
+                    self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
         self.repaired += self.backlog.settle(had_by_all)
 
-    def _refused(self, sequence: int) -> None:
+    def _refused_by(self, epoch: int, sequence: int, entry: Entry) -> None:
+        """It is lost, but kept as long as others may ask for it."""
+        if len(entry[1]) > 1:
+            self._refused.add(sequence, sequence + 1)
+            self._owed_by_others(epoch, sequence, entry)
+            return
         self._let_go(sequence)
-        self.losses.add(sequence, sequence + 1, "the peer's application takes nothing on this flow")
+        self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
 
     def asked(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -232,8 +246,9 @@ class Outgoing:
         while (sequence := self.kept.oldest()) is not None:
             if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
                 return
+            waiting = awaited[sequence][1]
             self._let_go(sequence)
-            self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it")
+            self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", waiting)
 
     # Peers
 
@@ -291,7 +306,7 @@ class Outgoing:
             if sequence >= taken_over:
                 self.acknowledged += 1
             else:
-                self.losses.add(sequence, sequence + 1, reason)
+                self.losses.add(sequence, sequence + 1, reason, (epoch,))
         for first, end in self._doubt.forget(epoch):
             self.losses.add(first, end, REASONS[Why.EVICTED])
         if self.window.consumed:

@@ -11,7 +11,7 @@ from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing
 from twinlink.ranges import RangeSet
 from twinlink.window import SLACK_OCTETS
-from twinlink.wire import Kind
+from twinlink.wire import REFUSED, Kind
 
 PEERS = st.integers(1, 3)
 
@@ -30,6 +30,9 @@ class Sending(RuleBasedStateMachine):
         self.owed: dict[int, set[int]] = {}
         self.acknowledged: set[int] = set()
         self.reported: set[int] = set()
+        self.owed_when_lost: dict[int, set[int]] = {}
+        self.refused: set[int] = set()
+        self.due: set[int] = set()  # refused by somebody, and owed by nobody any more: now it is lost
         self.handed_over: list[int] = []  # first transmissions
         self.doubt: dict[int, set[int]] = {}  # evicted, but handed over to this absent peer
 
@@ -40,7 +43,7 @@ class Sending(RuleBasedStateMachine):
         assert not lost & (self.reported - self.acknowledged)
         self.reported |= lost
         for sequence in lost:
-            self.owed.pop(sequence, None)
+            self.owed_when_lost[sequence] = self.owed.pop(sequence, set())
         return lost
 
     @rule(size=st.sampled_from([0, 1, 1000, 40_000, 40_000, WINDOW, 3 * WINDOW]))
@@ -57,6 +60,8 @@ class Sending(RuleBasedStateMachine):
             self.owed[sequence] = set(everybody)
         if direct and everybody:
             self.handed_over.append(sequence)
+        if not everybody:
+            self.owed_when_lost[sequence] = set(range(10))
         outstanding = numbers(self.core.outstanding())
         for gone in set(self.owed) - self.core.kept.entries.keys():
             waiting = self.owed.pop(gone)
@@ -92,17 +97,33 @@ class Sending(RuleBasedStateMachine):
         expected, was_lost = [], numbers(self.core.losses.all)
         for sequence in sequences:
             if sequence in was_lost - self.acknowledged:
-                self.acknowledged.add(sequence)  # after all
+                if self.owed_when_lost[sequence] in ({epoch}, set(range(10))):
+                    self.acknowledged.add(sequence)  # after all
             elif epoch in self.owed.get(sequence, set()):
                 expected.append(sequence)
                 self.settle(epoch, sequence)
         assert acknowledge(self.core, epoch, sequences) == expected
+        self.losses_are(set())
 
     def settle(self, epoch: int, sequence: int) -> None:
         self.owed[sequence].discard(epoch)
         if not self.owed[sequence]:
             del self.owed[sequence]
-            self.acknowledged.add(sequence)
+            (self.due if sequence in self.refused else self.acknowledged).add(sequence)
+
+    def losses_are(self, expected: set[int]) -> None:
+        assert self.note_losses() == expected | self.due
+        self.due.clear()
+
+    @precondition(lambda self: self.owed)
+    @rule(data=st.data())
+    def refuse(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.sampled_from(sorted(self.owed)))
+        epoch = data.draw(st.sampled_from(sorted(self.owed[sequence])))
+        self.core.acknowledge(epoch, [(sequence, 1, REFUSED)], 3, 4, 5)
+        self.refused.add(sequence)
+        self.settle(epoch, sequence)
+        self.losses_are(set())
 
     @precondition(lambda self: self.up)
     @rule(data=st.data())
@@ -119,7 +140,7 @@ class Sending(RuleBasedStateMachine):
             self.settle(epoch, sequence)
         doubt = self.doubt.pop(epoch, set())
         self.doubt_is_over(doubt & missing)
-        assert self.note_losses() == doubt & missing
+        self.losses_are(doubt & missing)
         if left := doubt - missing - there:
             self.doubt[epoch] = left
         others = set().union(*self.doubt.values())
@@ -167,6 +188,7 @@ class Sending(RuleBasedStateMachine):
         doubt = self.doubt.pop(epoch, set())
         self.doubt_is_over(doubt)
         assert self.note_losses() == expected | doubt
+        self.owed_when_lost |= {sequence: {epoch} for sequence in expected}
 
     @rule()
     def everybody_catches_up(self) -> None:
@@ -187,7 +209,7 @@ class Sending(RuleBasedStateMachine):
             assert not self.core.backlog.waits
             assert self.core.window.octets == 0
             assert not any(waiting & self.up for waiting in self.owed.values())
-        self.note_losses()
+        self.losses_are(set())
 
     @invariant()
     def the_account_is_right(self) -> None:

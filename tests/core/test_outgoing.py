@@ -209,6 +209,28 @@ def test_what_is_refused_is_lost(core: Outgoing) -> None:
     assert numbers(core.losses.all) == {0}
 
 
+def test_what_one_refuses_is_lost_and_still_kept_for_the_other(core: Outgoing) -> None:
+    core.peer_up(2, repairs=True)
+    send(core, 10)
+    core.acknowledge(1, [(0, 1, REFUSED)], 3, 4, 5)
+    core.asked(2, 0, [(0, 1)], 3, 4, 5)
+    assert taken(core) == [0]
+    acknowledge(core, 2, [0])
+    assert numbers(core.losses.all) == {0}
+
+
+def test_an_ack_of_one_peer_does_not_find_what_another_misses(core: Outgoing) -> None:
+    core.peer_up(2, repairs=True)
+    send(core, 10)
+    acknowledge(core, 2, [0])
+    core.peer_down(1, "closed")
+    assert numbers(core.losses.all) == {0}
+    acknowledge(core, 2, [0])  # again: it came twice
+    assert numbers(core.losses.all) == {0}
+    acknowledge(core, 1, [0])  # on its way when the peer closed
+    assert numbers(core.losses.all) == set()
+
+
 def test_an_ask_for_everything_there_is_is_bounded(core: Outgoing) -> None:
     for _ in range(3):
         send(core, 10)
