@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 TOGETHER = 0.6  # of the records in which either of two adjacent PRBs is interfered, for them to be one emitter's
 FEWEST = 20  # records that have to show an emitter's level
 NEAR = 0.8  # log power within which a record may show the level; what is farther off has a UE on top
-LEAST_SCATTER, MOST_SCATTER = 0.3, 0.5  # of the log power about the level; with more there is no level
+LEAST_SCATTER, MOST_SCATTER = 0.3, 0.42  # of the log power about the level; with more there is no level
 KEPT = 16  # emitters; the oldest are forgotten first
 SAME = 0.7  # of the PRBs of two emitters are common if they are one, and ...
 SAME_LEVEL = 1.0  # ... their mean log powers differ by less
@@ -124,6 +124,8 @@ def _find(interfered: Mask, seen: _Seen) -> list[Emitter]:
             continue
         rough = bool(np.median(seen.structure[:, where][shown]) < ROUGH)
         tone = bool(np.median(seen.even[:, where][shown]) < TONE)
+        if end - first == 1 and not rough and not tone:
+            continue  # nothing but its level would tell it from a UE
         scatter = max(scatter, LEAST_SCATTER)
         emitters.append(Emitter(int(first), int(end), level.astype(np.float32), scatter, rough, tone))
     return emitters
