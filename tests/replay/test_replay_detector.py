@@ -64,6 +64,21 @@ def test_an_interferer_that_looks_like_a_ue_is_known_by_staying() -> None:
     assert score.recall >= 0.95
 
 
+def test_an_interferer_that_is_known_is_known_again_when_it_comes_for_a_short_time() -> None:
+    again = tuple(Interferer(k, end, 60, 68, 12, "qpsk") for k, end in ((60, 95), (150, 400), (450, 480)))
+    heard = hear(Scene(coherence=5, interferers=again), 4)
+    found = detect(heard).settled
+    assert found[60:95, 60:68].mean() >= 0.9
+    assert found[450:480, 60:68].mean() >= 0.9
+    assert scores(heard, found).precision >= 0.95
+
+
+def test_a_tone_that_sweeps_below_a_ue_is_not_put_on_all_of_its_prbs() -> None:
+    sweep = tuple(Interferer(100 + 10 * k, 110 + 10 * k, 10 + k, 11 + k, 15, "tone") for k in range(30))
+    heard = hear(Scene(n_prbs=51, interferers=sweep), 7)
+    assert scores(heard, detect(heard).settled).precision >= 0.75  # of 30 PRBs one at a time, 4 UEs on top
+
+
 def test_where_ues_do_not_fade_it_is_known_by_staying_longer() -> None:
     scene = Scene(n_ues=3, dwell=8, pause=5, flat=True, coherence=1e9)
     heard = hear(replace(scene, interferers=(Interferer(100, 500, 60, 68, 12, "qpsk"),)), 3)
@@ -79,7 +94,7 @@ def test_a_lone_ue_that_stays_put_and_fades_is_not_interference(seed: int) -> No
     samples, where = heard.samples.copy(), lone.ue[0]
     bins = np.repeat(where, 12)
     samples[:, bins] = lone.samples[:, bins]
-    assert detect(replace(heard, samples=samples)).settled[:, where].mean() < 0.05
+    assert detect(replace(heard, samples=samples)).settled[:, where].mean() < 0.02
 
 
 def test_a_structured_interferer_does_not_make_gaussian_ues_look_structured() -> None:
@@ -91,8 +106,10 @@ def test_a_structured_interferer_does_not_make_gaussian_ues_look_structured() ->
 def test_gaussian_ues_are_not_interference() -> None:
     heard = hear(Scene(n_prbs=51, modulations=(0,), interferers=(Interferer(150, 450, 30, 38, 10),)), 5)
     found = detect(heard).settled
-    assert scores(heard, found).recall >= 0.95
-    assert found[:, ~heard.interfered.any(axis=0)].mean() < 0.001  # edges suffer: see docs/gnuradio.md
+    score = scores(heard, found)
+    assert score.precision >= 0.95
+    assert score.recall >= 0.95
+    assert found[:, ~heard.interfered.any(axis=0)].mean() < 0.001
 
 
 def test_a_tone_is_told_from_gaussian_ues() -> None:

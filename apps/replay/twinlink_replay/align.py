@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHARE = 0.25  # of an interferer's PRBs that have to show the interferer for the others to have it too
+TOGETHER = 0.3  # of the records that show it in either of two PRBs show it in both, or it moves from one to the other
 
 Mask = NDArray[np.bool_]
 
@@ -13,7 +14,7 @@ def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
 
     A PRB that was occupied without a break since (or until) it was seen to be interfered is taken to be interfered
     whenever enough (`SHARE`) of the adjacent ones are of which the same can be said.  Adjacent PRBs belong together if
-    they were seen to be interfered at one time: those that a sweep has left behind do not.
+    they were seen to be interfered at one time, and mostly so: those that a sweep passes one after the other do not.
 
     Args:
         interfered, occupied: what each PRB said for itself, shape ``(records, n_prbs)``.
@@ -26,6 +27,8 @@ def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
     possible = since | _until(interfered, occupied) | interfered
     pair, both = interfered[:, 1:] & interfered[:, :-1], occupied[:, 1:] & occupied[:, :-1]
     together = _since(pair, both, carried[1:] & carried[:-1]) | _until(pair, both) | pair
+    either = (interfered[:, 1:] | interfered[:, :-1]).sum(axis=0)
+    together &= pair.sum(axis=0) >= TOGETHER * either
     begins = possible.copy()
     begins[:, 1:] &= ~(possible[:, :-1] & together)
     run = np.cumsum(begins).reshape(begins.shape)[possible]  # of PRBs that belong together, numbered from 1

@@ -1,4 +1,4 @@
-"""Which PRBs carry interference, from two independent signs: `texture` and `stays`.
+"""Which PRBs carry interference, from two independent signs: `texture` and `stays`; then what is like it: `emitters`.
 
 Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture tells tones from them and no more.
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .align import align
+from .emitters import Emitters
 from .evidence import Evidence, weigh
 from .floor import NoiseFloor
 from .power import PrbFeatures
@@ -63,6 +64,7 @@ class Detector:
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
+        self._emitters = Emitters()
         self._waiting = 0  # records not yet settled
         self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
@@ -126,6 +128,7 @@ class Detector:
         long = self._stays.look_back(self._world.rough)
         interfered, carried = align(long | (chance > SETTLED_AT), free < 0.5, self._carried)
         self._carried = carried[count - 1]
+        interfered = self._emitters.complete(interfered, list(self._recent), self._world.rough)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()

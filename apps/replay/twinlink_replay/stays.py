@@ -22,6 +22,7 @@ LEVELS = np.arange(0.7, 9.5, 0.46, np.float32)[:, None]  # log power against the
 BAND = 1.4  # log power above the level that still is the level
 WIDTHS = (1, 4)  # adjacent PRBs judged together; powers of 2
 SEEN = 1 / 3  # of a stay that its level has to be seen: a fading UE comes back to a low level now and then
+STEADY = 6  # records on the level in a row: a fading UE passes it, but does not dwell on it
 SHORTEST = 2  # records: anything less may be a spike of the noise
 STAYS = 400  # the last so many tell how long UEs' stays last
 FEWEST = 8  # stays to judge by
@@ -105,7 +106,7 @@ class Stays:
         """
         seen = list(self._waiting)
         long = self._too_long(seen, rough)
-        there = np.array([each.there for each in seen])
+        there = in_a_row(np.array([each.there for each in seen]), STEADY)
         first = np.array([each.first for each in seen])
         starts = np.where(long & there, first, self._record).min(axis=1)
         starts = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
@@ -165,6 +166,14 @@ def longest(ended: Array) -> float:
     excess = max(float(np.sqrt(ended - ended[0] + 0.5).mean()) ** 2 * 4 / math.pi, SHORTEST_TAIL * ended[0])
     n = len(ended)
     return float(ended[0] + n * excess * (CHANCE ** (-1 / n) - 1))
+
+
+def in_a_row(there: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    """Where it was so in each of the last ``count`` records."""
+    answer = there.copy()
+    for past in range(1, count):
+        answer[past:] &= there[:-past]
+    return answer
 
 
 def in_common(lengths: Array, width: int) -> Array:
