@@ -182,8 +182,10 @@ def down(job: Job) -> list[str]:
     return [*lines, _verdict(outcome)]
 
 
-# 0 to 200 ms, 0 to 400 ms: each packet for itself, so that they overtake each other; with a rate they keep their order.
-JITTER = ("delay 100ms 100ms", "delay 200ms 200ms", "delay 200ms 200ms rate 1gbit")
+# 0 to 200 ms and 0 to 400 ms, each packet for itself, so that they overtake each other; with a rate they keep their
+# order.
+DELAYS = ("delay 100ms 100ms", "delay 200ms 200ms")
+JITTER = [f"{delay}{order}" for delay in DELAYS for order in (" rate 1gbit", "")]
 BURST_S = 2.0
 KILLS = 5
 
