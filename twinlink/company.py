@@ -19,10 +19,13 @@ MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is dow
 MAX_JOINED = 2048
 # A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.
 # On a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns
-# long enough for TCP's handshake, the transport's own and the hellos.
+# long enough for TCP's handshake, the transport's own and the hellos.  What worked is kept, or less where the round
+# trip shows that less will do.  But a path can become a longer one: who has been alone for LOST_NS takes turns again.
 PATIENCE = (1, 4, 10)
 TURN_NS = 1_000_000_000  # times the patience
 ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
+LOST_NS = 10_000_000_000  # for so long, and in each round again, what worked is tried
+SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
@@ -58,8 +61,9 @@ class Company:
         self._kept_mono_ns = 0
         self._emptied_mono_ns = _monotonic_ns()
         self._alone_mono_ns = _monotonic_ns()  # since when
-        self._had_company = False
         self._turn = 0
+        self._turned_mono_ns = 0
+        self._worked: int | None = None  # the turn in which somebody was last up
         self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
@@ -121,12 +125,15 @@ class Company:
 
     def _look_whether_alone(self, now_mono_ns: int) -> None:
         if self.up:
-            self._had_company = True
+            self._worked = self._turn
+            self._alone_mono_ns = self._turned_mono_ns = now_mono_ns
+            return
+        keeping = self._turn == self._worked
+        if now_mono_ns - self._alone_mono_ns > (ALONE_NS if keeping else TURN_NS) * PATIENCE[self._turn]:
             self._alone_mono_ns = now_mono_ns
-        elif now_mono_ns - self._alone_mono_ns > (ALONE_NS if self._had_company else TURN_NS) * PATIENCE[self._turn]:
-            self._alone_mono_ns = now_mono_ns
-            if not self._had_company:
+            if not keeping or now_mono_ns - self._turned_mono_ns > LOST_NS:
                 self._turn = (self._turn + 1) % len(PATIENCE)
+                self._turned_mono_ns = now_mono_ns
             self._transport.renew(PATIENCE[self._turn])
 
     def _changed(self, changes: list[Change]) -> None:
@@ -134,6 +141,8 @@ class Company:
             peer, reason = change.peer, change.reason
             if reason is None:
                 self._absent.pop(peer.epoch, None)
+                while self._turn and peer.trip_ns <= SHORT_TRIP_NS * PATIENCE[self._turn - 1]:
+                    self._turn -= 1
             elif reason in MAY_RETURN:
                 self._absent[peer.epoch] = (self._kept_mono_ns, peer.node)
             else:

@@ -35,7 +35,8 @@ MAX_PEERS = 1024
 class Peer:
     """One session at the other end.
 
-    ``number`` is that of its last hello; what it says of ours is news when it is above ``known``.
+    ``number`` is that of its last hello; what it says of ours is news when it is above ``known``.  ``trip_ns`` is how
+    old the last news was: at least a round trip.
     """
 
     node: str
@@ -45,6 +46,7 @@ class Peer:
     detect: frozenset[str]
     known: int
     number: int = 0
+    trip_ns: int = 0
     up: bool = False
 
 
@@ -102,7 +104,7 @@ class PeerTable:
                 peer.up, peer.known = False, now_mono_ns
                 changes.append(Change(peer, "deaf"))
         elif peer.known < confirmed <= now_mono_ns:
-            peer.known = confirmed
+            peer.known, peer.trip_ns = confirmed, now_mono_ns - confirmed
             # On a long path, or behind data, a hello is old by the time it is confirmed; that it is confirmed is news.
             self.hears[epoch] = max(self.hears[epoch], confirmed, now_mono_ns - HELLO_NS)
             if not peer.up:

@@ -223,11 +223,22 @@ def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
     assert alone(start + 10**9, 0.9) == [4]
     assert alone(start + 2 * 10**9, 33) == [10, 1, 4, 10, 1, 4]
     met = start + 35 * 10**9
-    reception.handle(
-        HELLO_TOPIC, frame(Kind.HELLO, THEIRS, met, 1, Hello("theirs", {OURS: met - 1}, {}).encode()), met, True
-    )
+    meet(reception, met, trip_ns=100_000_000)
+    assert set(alone(met, 11)) == {4}  # what was in force when somebody came
+    assert list(dict.fromkeys(alone(met + 11 * 10**9, 30))) == [4, 10, 1]  # the path may have become another one
+    assert alone(met + 41 * 10**9, 9)[-1] == 4
+    assert set(alone(met + 50 * 10**9, 2)) == {4}  # and again as long as at first
+    met += 52 * 10**9
+    meet(reception, met, trip_ns=10_000_000)
+    assert set(alone(met, 11)) == {1}  # as much as the path needs: a try that takes long finds late who is back
+
+
+def meet(reception: Reception, now: int, trip_ns: int) -> None:
+    """Somebody confirms a hello that left so long ago."""
+    reception.keep_time(now, now)
+    hello = Hello("theirs", {OURS: now - trip_ns}, {})
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, now, 1, hello.encode()), now, True)
     assert reception.company.up
-    assert set(alone(met, 20)) == {4}  # what was in force when somebody came
 
 
 def test_what_was_refused_before_the_first_hello_is_no_gap(reception: Reception, transport: Kept) -> None:

@@ -124,7 +124,12 @@ def measure(given: argparse.Namespace, out: Path) -> int:
         for transport in given.transport.split(","):
             folder = _folder(out, f"{name}-{transport}")
             job = Job(folder, transport, given.count, given.length, given.rate, given.reliability)
-            for line in MEASURES[name](job):
+            try:
+                lines = MEASURES[name](job)
+            except CannotBuild as error:
+                print(f"{name} cannot be measured here: {error}", file=sys.stderr)
+                return EXIT_CANNOT
+            for line in lines:
                 print(f"{transport:7} {line}", flush=True)
                 failed = failed or "FINDINGS" in line or "BROKEN" in line
     return 1 if failed else 0

@@ -14,9 +14,9 @@ import numpy as np
 from . import faults
 from .closer import FLOW as CLOSERS_FLOW
 from .faults import Fault
-from .ledger import Session
+from .ledger import Numbers, Session
 from .schedule import Flow, draw
-from .trial import PORT, Moment, Outcome, Trial
+from .trial import OTHER, PORT, Moment, Outcome, Trial
 
 SMALL = (Flow("traffic", "rw", 200.0, (100,)), Flow("control", "dt", 200.0, (100,)))
 SETTLE_S = 2.0
@@ -182,6 +182,78 @@ def down(job: Job) -> list[str]:
     return [*lines, _verdict(outcome)]
 
 
+# 0 to 200 ms and 0 to 400 ms, each packet for itself, so that they overtake each other; with a rate they keep their
+# order.
+DELAYS = ("delay 100ms 100ms", "delay 200ms 200ms")
+JITTER = [f"{delay}{order}" for delay in DELAYS for order in (" rate 1gbit", "")]
+BURST_S = 2.0
+KILLS = 5
+
+
+def jitter(job: Job) -> list[str]:
+    """Bursts of 5 % loss where the delay varies (it needs netem): PeerDown without a reason, and after a kill."""
+    lines = []
+    for number, what in enumerate(JITTER):
+        path = faults.Netem(what)
+        with Trial(job.folder / f"{number}", job.transport, job.flows(), reliability=job.reliability) as trial:
+            path.begin(trial)
+            began_ns = time.monotonic_ns()
+            time.sleep(SETTLE_S)
+            for _ in range(job.count):
+                _during(trial, faults.Drop(50), BURST_S)
+                time.sleep(job.seconds)
+            ended_ns = time.monotonic_ns()
+            path.end(trial)
+            outcome = trial.finish()
+        if not outcome.broken:
+            lines.append(f"{what}, {job.count} bursts of {BURST_S:g} s with 5 % loss at {job.rate_hz:g} msg/s each way")
+            lines += false_alarms(outcome, began_ns, ended_ns)
+        lines.append(_verdict(outcome))
+        with Trial(job.folder / f"{number}-kill", job.transport, job.flows(), reliability=job.reliability) as trial:
+            path.begin(trial)
+            for _ in range(KILLS):
+                time.sleep(SETTLE_S * 2)  # until it is up again
+                _during(trial, faults.Kill("rw"), 3.0)
+            time.sleep(SETTLE_S * 2)
+            path.end(trial)
+            outcome = trial.finish()
+        taken = []
+        for moment in outcome.moments:
+            downs = [at for at in _event_times(outcome, "dt", "PeerDown") if moment.began_ns < at < moment.ended_ns]
+            taken += [(downs[0] - moment.began_ns) / 1e9] if downs else []
+        lines += [f"{what}, killed, PeerDown at dt: {figures(taken)} of {KILLS}", _verdict(outcome)]
+    return lines
+
+
+def false_alarms(outcome: Outcome, began_ns: int, ended_ns: int) -> list[str]:
+    """How often PeerDown came although nobody was gone, with what could explain it; and how near it was."""
+    sent = {flow.sender: _times(outcome, flow, "sends") for flow in SMALL}
+    got = {OTHER[flow.sender]: _times(outcome, flow, "deliveries") for flow in SMALL}
+    found = sorted(
+        (report.at_ns, session.node, report.fields["reason"])
+        for session in outcome.sessions
+        for report in session.events
+        if report.name == "PeerDown" and began_ns < report.at_ns < ended_ns
+    )
+    silence = ", ".join(f"{side} {pause_s(at_ns, began_ns, ended_ns):.2f} s" for side, at_ns in got.items())
+    trips = [round_trips(outcome, flow) for flow in SMALL]
+    lines = [
+        f"  {len(found)} times PeerDown in {(ended_ns - began_ns) / 1e9:.0f} s; longest without a message: {silence}; "
+        f"round trips: p50 {max(one['p50'] for one in trips) / 1e6:.0f}, "
+        f"p99 {max(one['p99'] for one in trips) / 1e6:.0f} ms"
+    ]
+    for at_ns, side, reason in found:
+        since_ns = at_ns - 2_000_000_000
+        burst = any(one.began_ns < at_ns < one.ended_ns + 1_000_000_000 for one in outcome.moments)
+        pauses = ", ".join(f"{one} {pause_s(times, since_ns, at_ns):.2f} s" for one, times in sent.items())
+        lines.append(
+            f"  PeerDown at {side} ({reason}) after {(at_ns - began_ns) / 1e9:.1f} s, {'' if burst else 'not '}in a "
+            f"burst; in the 2 s before, longest without a message: {pause_s(got[side], since_ns, at_ns):.2f} s; "
+            f"without sending one: {pauses}"
+        )
+    return lines
+
+
 def stalled(job: Job) -> list[str]:
     """A peer stopped under 1 MB messages: memory, send, PeerDown, and what is accounted for afterwards."""
     flows = (Flow("bulk", "rw", 40.0, (1_000_000,)),)
@@ -325,7 +397,7 @@ def round_trips(outcome: Outcome, flow: Flow) -> dict[str, int]:
 
 
 MEASURES: dict[str, Callable[[Job], list[str]]] = {
-    measure.__name__: measure for measure in (heal, beyond, restart, down, stalled, close, soak, urgent)
+    measure.__name__: measure for measure in (heal, beyond, restart, down, jitter, stalled, close, soak, urgent)
 }
 
 
@@ -384,6 +456,23 @@ def _deliveries(outcome: Outcome) -> Iterator[tuple[np.ndarray, np.ndarray]]:  #
                 if got is not None:
                     order = np.argsort(got.sequence, kind="stable")
                     yield sends.begun_ns[got.sequence[order]], got.at_ns[order]
+
+
+def _times(outcome: Outcome, flow: Flow, what: str) -> Numbers:
+    """When the messages of a flow were sent, or delivered; in order."""
+    found = []
+    for one in outcome.sessions:
+        if what == "sends":
+            found += [sends.begun_ns for name, sends in one.sends.items() if name == flow.name]
+        else:
+            found += [got.at_ns for (name, _), got in one.deliveries.items() if name == flow.name]
+    return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+
+def pause_s(times_ns: Numbers, began_ns: float, ended_ns: float) -> float:
+    """The longest time without one of them."""
+    inside = times_ns[(times_ns > began_ns) & (times_ns < ended_ns)]
+    return float(np.diff(np.concatenate(([began_ns], inside, [ended_ns]))).max()) / 1e9
 
 
 def _event_times(outcome: Outcome, side: str, name: str) -> list[int]:

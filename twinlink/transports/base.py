@@ -83,8 +83,9 @@ class Transport(ABC):
         """Nobody has been up for a while: connect anew, if the old connection may be one in name only.
 
         One that has just been made has until the next call.  ``patience`` says how many times longer than by default a
-        connection may take to be made.  It is 1 at first, changes until somebody has been up, and then stays: the path
-        may be long.  Called by the thread that receives, while it is not in `receive`.
+        connection may take to be made.  It is 1 at first and changes until somebody is up: the path may be long.  Then
+        it stays, or becomes less where the path is short, until nobody has been up for ten seconds.  Called by the
+        thread that receives, while it is not in `receive`.
         """
 
     @abstractmethod

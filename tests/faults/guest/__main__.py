@@ -100,10 +100,13 @@ def machine(kernel: Path, folder: Path, command: str) -> list[str]:
     script = folder / "command.sh"
     script.write_text(f"cd {shlex.quote(str(ROOT))}\nexport PATH={os.environ['PATH']} HOME=/tmp {MARK}=1\n{command}\n")
     initramfs = folder / "initramfs"
-    write(kernel, MODULES, initramfs)
+    write(kernel, MODULES, ROOT, initramfs)
     (image,) = (kernel / "boot").glob("vmlinuz-*")
     shares = []
-    for tag, path, options in (("root", Path("/"), ",readonly=on"), ("out", folder.resolve(), "")):
+    read_only = ",readonly=on"
+    for tag, path, options in (
+        ("root", Path("/"), read_only), ("sources", ROOT, read_only), ("out", folder.resolve(), "")
+    ):  # fmt: skip
         shares += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap{options}"]
         shares += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return [

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ for module in {modules}; do /bin/busybox insmod /modules/$module || echo "no $mo
 share=trans=virtio,version=9p2000.L,msize=512000
 /bin/busybox mount -t 9p -o $share,ro,cache=loose root /new
 for folder in tmp run var/tmp mnt; do /bin/busybox mount -t tmpfs tmp /new/$folder; done
+/bin/busybox mkdir -p /new{sources}
+/bin/busybox mount -t 9p -o $share,ro,cache=loose sources /new{sources}
 /bin/busybox mount -t proc proc /new/proc
 /bin/busybox mount -t sysfs sys /new/sys
 /bin/busybox mount -t devtmpfs dev /new/dev
@@ -28,12 +31,16 @@ echo $? > /new/mnt/code
 """
 
 
-def write(kernel: Path, wanted: Sequence[str], path: Path) -> None:
-    """Make the archive for an unpacked kernel package."""
+def write(kernel: Path, wanted: Sequence[str], sources: Path, path: Path) -> None:
+    """Make the archive for an unpacked kernel package.
+
+    The share "sources" goes where the host has it, also below /tmp, which is the machine's own.
+    """
     modules = list(_in_order(kernel, wanted))
+    init = INIT.format(modules=" ".join(module.name for module in modules), sources=shlex.quote(str(sources)))
     files = {
         "bin/busybox": (0o755, (kernel / "bin/busybox").read_bytes()),
-        "init": (0o755, INIT.format(modules=" ".join(module.name for module in modules)).encode()),
+        "init": (0o755, init.encode()),
         **{f"modules/{module.name}": (0o644, module.read_bytes()) for module in modules},
     }
     with gzip.open(path, "wb", compresslevel=1) as archive:
