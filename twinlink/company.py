@@ -24,7 +24,7 @@ MAX_JOINED = 2048
 PATIENCE = (1, 4, 10)
 TURN_NS = 1_000_000_000  # times the patience
 ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
-LOST_NS = 10_000_000_000  # for so long, and in each round again, what worked is tried
+LOST_NS = 60_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
 SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns

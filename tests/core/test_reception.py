@@ -224,13 +224,13 @@ def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
     assert alone(start + 2 * 10**9, 33) == [10, 1, 4, 10, 1, 4]
     met = start + 35 * 10**9
     meet(reception, met, trip_ns=100_000_000)
-    assert set(alone(met, 11)) == {4}  # what was in force when somebody came
-    assert list(dict.fromkeys(alone(met + 11 * 10**9, 30))) == [4, 10, 1]  # the path may have become another one
-    assert alone(met + 41 * 10**9, 9)[-1] == 4
-    assert set(alone(met + 50 * 10**9, 2)) == {4}  # and again as long as at first
-    met += 52 * 10**9
+    assert set(alone(met, 60)) == {4}  # what was in force when somebody came
+    assert list(dict.fromkeys(alone(met + 60 * 10**9, 30))) == [4, 10, 1]  # the path may have become another one
+    assert alone(met + 90 * 10**9, 10)[-1] == 4
+    assert set(alone(met + 100 * 10**9, 30)) == {4}  # and again as long as at first
+    met += 200 * 10**9
     meet(reception, met, trip_ns=10_000_000)
-    assert set(alone(met, 11)) == {1}  # as much as the path needs: a try that takes long finds late who is back
+    assert set(alone(met, 60)) == {1}  # as much as the path needs: a try that takes long finds late who is back
 
 
 def meet(reception: Reception, now: int, trip_ns: int) -> None:

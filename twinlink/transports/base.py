@@ -84,7 +84,7 @@ class Transport(ABC):
 
         One that has just been made has until the next call.  ``patience`` says how many times longer than by default a
         connection may take to be made.  It is 1 at first and changes until somebody is up: the path may be long.  Then
-        it stays, or becomes less where the path is short, until nobody has been up for ten seconds.  Called by the
+        it stays, or becomes less where the path is short, until nobody has been up for a minute.  Called by the
         thread that receives, while it is not in `receive`.
         """
 
