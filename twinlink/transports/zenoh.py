@@ -50,9 +50,9 @@ class ZenohOptions(Options):
     lease_ms: int = 2000  # silence after which Zenoh gives a connection up
     block_before_close_ms: int = 700  # a peer that takes nothing for this long is disconnected, and returns if it can
     drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
-    reconnect_ms: int = 50
-    reconnect_max_ms: int = 50  # always the same
-    open_timeout_ms: int = 150  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
+    reconnect_ms: int = 30
+    reconnect_max_ms: int = 30  # always the same
+    open_timeout_ms: int = 120  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
     accept_timeout_ms: int = 4000  # two round trips
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
     os_receive_buffer: int = 0

@@ -40,9 +40,9 @@ class ZeromqOptions(Options):
     os_receive_buffer: int = 0
     heartbeat_ms: int = 300  # finds half-open TCP, and peers that are stopped
     heartbeat_timeout_ms: int = 1500
-    reconnect_ms: int = 50
+    reconnect_ms: int = 30  # and up to as much again, by chance
     reconnect_max_ms: int = 0  # always the same
-    connect_timeout_ms: int = 150  # at first, see renew; TCP itself would try again after 1, 3, 7 s
+    connect_timeout_ms: int = 100  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     io_threads: int = 1
 
 
