@@ -18,7 +18,8 @@ from itertools import chain, count
 from pathlib import Path
 
 from .faults import MARK
-from .measures import MEASURES, Job
+from .measures import MEASURES
+from .measuring import Job
 from .schedule import Schedule, draw, netem
 from .tally import Tally
 from .trial import Broken, Outcome, run_seed

@@ -109,7 +109,7 @@ class Node:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
-        self.ledger = Writer(given.ledger)
+        self.ledger = Writer(given.ledger, given.buffered)
         self.pool = random.Random(given.seed).randbytes(POOL_OCTETS)
         self.acks: list[Acks] = []
         self.to_raise = self.to_answer = 0
@@ -311,6 +311,7 @@ def parse_flow(text: str) -> tuple[str, float, list[int], Priority | None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ledger", type=Path, required=True)
+    parser.add_argument("--buffered", action="store_true", help="the ledger; for runs in which nobody is killed")
     parser.add_argument("--transport", required=True)
     parser.add_argument("--listen")
     parser.add_argument("--connect")

@@ -22,7 +22,7 @@ from twinlink.testing import base
 from . import faults
 from .faults import FAULTS
 from .lab import seeds
-from .measures import round_trips
+from .measuring import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not

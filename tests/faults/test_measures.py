@@ -3,7 +3,8 @@
 import numpy as np
 
 from .ledger import Deliveries, Numbers, Report, Sends, Session
-from .measures import false_alarms, pause_s
+from .measuring import pause_s
+from .silence import false_alarms
 from .trial import Moment, Outcome
 from .verdict import Verdict
 

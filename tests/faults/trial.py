@@ -117,6 +117,7 @@ class Trial:
         iterating: frozenset[str] = frozenset(),
         reliability: str = "repair",
         options: dict[str, Any] | None = None,
+        buffered: bool = False,
     ) -> None:
         self.folder = folder
         self.transport = transport
@@ -126,6 +127,7 @@ class Trial:
         self.iterating = iterating
         self.reliability = reliability
         self.options = options or {}
+        self.buffered = buffered
         self.world = World(f"{seed}-{transport}-{threading.get_ident() % 10_000}")
         self.nodes: dict[str, Process] = {}
         self.moments: list[Moment] = []
@@ -173,7 +175,8 @@ class Trial:
             "--ledger", str(ledger), "--transport", self.transport, "--node", side, "--seed", str(self.seed),
             "--listen" if side == "dt" else "--connect", f"tcp/{host}:{PORT}",
             "--reliability", self.reliability, "--options", json.dumps(self.options), "--answers",
-            *(["--iterate"] if side in self.iterating else []), "--receive", "answers",
+            *(["--iterate"] if side in self.iterating else []), *(["--buffered"] if self.buffered else []),
+            "--receive", "answers",
         ]  # fmt: skip
         for flow in self.flows:
             arguments += ["--send", str(flow)] if flow.sender == side else ["--receive", flow.name]
