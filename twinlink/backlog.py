@@ -10,7 +10,7 @@ from .kept import Kept
 from .ranges import RangeSet
 from .transit import FRAMING_OCTETS, Transit
 from .window import Window
-from .wire import HEADER_OCTETS, MAX_RANGES, Kind, Why
+from .wire import MAX_RANGES, Kind, Why
 
 # So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
 BULK_MESSAGES = 32
@@ -60,11 +60,8 @@ class Backlog:
             and self.bundles
         )
 
-    def goes_past(self, size: int, now_mono_ns: int) -> bool:
-        """Whether message number ``next``, of ``size`` octets and kept already, is to be handed over by who sends it.
-
-        Either way it has been taken in.
-        """
+    def take_in(self, size: int, now_mono_ns: int) -> bool:
+        """Take in message number ``next``, of ``size`` octets and kept already; whether who sends it hands it over."""
         messages = ((self.next, size),)
         self.next += 1
         if (
@@ -165,7 +162,7 @@ class Backlog:
             sequence, epoch = next(iter(self._again.items()))
             _, waiting, frame = self._kept.entries[sequence]
             if epoch in self.up:
-                size = len(frame) - HEADER_OCTETS
+                size = len(frame) - self._kept.framing_octets
                 most -= size + FRAMING_OCTETS
                 if taken and most < 0:
                     break
@@ -193,7 +190,7 @@ class Backlog:
             entry = entries.get(sequence)
             if entry is not None and (entry[1] is up or entry[1] & up):
                 frame = entry[2]
-                size = len(frame) - HEADER_OCTETS
+                size = len(frame) - self._kept.framing_octets
                 most -= size + FRAMING_OCTETS
                 if most < 0 and taken:
                     break

@@ -1,7 +1,5 @@
 """Messages that somebody still owes an ack for, bounded by octets."""
 
-from .wire import HEADER_OCTETS
-
 KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
 Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, peers that owe an ack, frame
@@ -12,13 +10,15 @@ class Kept:
 
     Attributes:
         entries: by sequence; of one that is kept, the peers may be replaced here.
+        framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
 
-    def __init__(self, limit_octets: int) -> None:
+    def __init__(self, limit_octets: int, framing_octets: int) -> None:
         self.entries: dict[int, Entry] = {}
         self.room = limit_octets - KEEPING_OCTETS
         self._all_room = self.room
+        self.framing_octets = framing_octets
         self._first = 0  # nothing below is kept
         self._end = 0  # nor from here on
 
@@ -35,11 +35,11 @@ class Kept:
 
     def remove(self, sequence: int) -> None:
         """Keep it no longer."""
-        self.room += len(self.entries.pop(sequence)[2]) - HEADER_OCTETS + KEEPING_OCTETS
+        self.room += len(self.entries.pop(sequence)[2]) - self.framing_octets + KEEPING_OCTETS
 
     def release(self) -> None:
         """Keep no frames any more, nor who owes an ack: only the sequences."""
-        self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(HEADER_OCTETS)))
+        self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(self.framing_octets)))
         self.room = self._all_room - len(self.entries) * KEEPING_OCTETS
 
     def oldest(self) -> int | None:
@@ -59,7 +59,7 @@ class Kept:
                 continue
             if entry[1] & up:
                 return False
-            excess -= len(entry[2]) - HEADER_OCTETS + KEEPING_OCTETS
+            excess -= len(entry[2]) - self.framing_octets + KEEPING_OCTETS
             if excess <= 0:
                 break
         return True  # a single message may always be kept

@@ -27,7 +27,7 @@ from .reception import MAX_FLOWS, Reception
 from .sender import Priority, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
-from .wire import FLOW_NAME, Kind
+from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
@@ -143,6 +143,7 @@ class Link:
                     self._transport.direct_octets,
                     repair=reliability != "detect",
                     overflow=overflow or "block",
+                    framing_octets=HEADER_OCTETS + self._transport.added_octets,
                 )
                 sender = Sender(self, self._transport, core, priority or ("high" if flow == "control" else "normal"))
                 if sender.priority == "high":

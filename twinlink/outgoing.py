@@ -47,7 +47,9 @@ class Outgoing:
         *,
         repair: bool = True,
         overflow: Overflow = "block",
+        framing_octets: int = HEADER_OCTETS,
     ) -> None:
+        """``framing_octets``: of a frame, beside its payload."""
         self.flow = flow
         self.repair = repair
         self.overflow = overflow
@@ -57,34 +59,35 @@ class Outgoing:
         self.conflated = 0
         self.losses = Losses()
         self.delays = Delays()
-        self.kept = Kept(retention)
+        self.kept = Kept(retention, framing_octets)
         self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # when it was last looked at
-        self._up: frozenset[int] = frozenset()  # the keys of window.consumed
-        self._repairing: set[int] = set()  # of them: those that ask for what they miss
+        self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._doubt = Doubt()
-        self._refused = RangeSet()  # by somebody, and owed by others
+        self._refused: set[int] = set()  # by somebody, and owed by others
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
         self._owing: frozenset[int] = frozenset()  # up and absent
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now; who is not there holds nobody up."""
         excess = size - self.kept.room
-        return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self._up)
+        return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self.backlog.up)
 
-    def send(self, frame: bytes, payload_octets: int, now_mono_ns: int) -> bool | None:
-        """Take in the next message: True: hand it to the transport now; False: it is backlog; None: no room."""
+    def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
+        """Take in the next message: True: hand it to the transport now; False: it is backlog; None: no room.
+
+        Its payload has ``size`` octets.
+        """
         backlog, kept = self.backlog, self.kept
         sequence = backlog.next
-        size = len(frame) - HEADER_OCTETS
         full = size > kept.room
         if full and not self.fits(size):
             return None
-        self.sent_octets += payload_octets
+        self.sent_octets += size
         if not self._owing:
             backlog.unsent = backlog.next = sequence + 1
             self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
@@ -96,12 +99,12 @@ class Outgoing:
             self._give_up(sequence, Why.DROPPED)
             return False
         kept.add(sequence, size, (now_mono_ns, self._owing, frame))
-        return backlog.goes_past(size, now_mono_ns)
+        return backlog.take_in(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:
         """Give up what must make room; False: the new message itself."""
         while (oldest := self.kept.oldest()) is not None and size > self.kept.room:
-            if self.kept.entries[oldest][1] & self._up:
+            if self.kept.entries[oldest][1] & self.backlog.up:
                 if self.overflow == "drop-newest":
                     return False
                 if self.overflow != "block":
@@ -128,7 +131,7 @@ class Outgoing:
     def _let_go(self, sequence: int) -> None:
         """Nobody is waited for any more."""
         self.kept.remove(sequence)
-        self._refused.remove(sequence)
+        self._refused.discard(sequence)
         self.backlog.settle((sequence,))
 
     # What comes back
@@ -172,23 +175,23 @@ class Outgoing:
         sent_mono_ns, waiting, frame = entry
         waiting -= {epoch}
         self.kept.entries[sequence] = (sent_mono_ns, waiting, frame)
-        if not waiting & self._up:
+        if not waiting & self.backlog.up:
             self.transit.remove((sequence,))
 
     def _count(self, had_by_all: list[int]) -> None:
         """These are kept no longer, as everybody has them, or does not want them."""
         self.acknowledged += len(had_by_all)
         if self._refused:
-            for sequence in had_by_all:
-                if self._refused.remove(sequence):
-                    self.acknowledged -= 1
-                    self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
+            for sequence in self._refused.intersection(had_by_all):
+                self._refused.remove(sequence)
+                self.acknowledged -= 1
+                self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
         self.repaired += self.backlog.settle(had_by_all)
 
     def _refused_by(self, epoch: int, sequence: int, entry: Entry) -> None:
         """It is lost, but kept as long as others may ask for it."""
         if len(entry[1]) > 1:
-            self._refused.add(sequence, sequence + 1)
+            self._refused.add(sequence)
             self._owed_by_others(epoch, sequence, entry)
             return
         self._let_go(sequence)
@@ -235,7 +238,7 @@ class Outgoing:
         if known is not None and known < consumed <= self.backlog.unsent:
             self.window.consumed[epoch] = consumed
             self.window.free()
-        elif len(self._up) < 2:
+        elif len(self.backlog.up) < 2:
             return
         if self.kept.entries and not self._repairing:
             self._lose_skipped()
@@ -285,7 +288,7 @@ class Outgoing:
         self._absent[epoch] = consumed
         self._peers_changed()
         entries = self.kept.entries
-        self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & self._up])
+        self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & self.backlog.up])
         if self.window.consumed:
             self.window.free()
 
@@ -317,12 +320,12 @@ class Outgoing:
 
     def path_ns(self) -> int:
         """The round trip of the path to those who are up; 0 without acks."""
-        return self.delays.path_ns(self._up)
+        return self.delays.path_ns(self.backlog.up)
 
     def _peers_changed(self) -> None:
-        self._up = self.backlog.up = frozenset(self.window.consumed)
-        self.backlog.bundles = len(self._repairing) == len(self._up)
-        self._owing = self._up | frozenset(self._absent) if self._absent else self._up
+        up = self.backlog.up = frozenset(self.window.consumed)
+        self.backlog.bundles = len(self._repairing) == len(up)
+        self._owing = up | frozenset(self._absent) if self._absent else up
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
@@ -357,7 +360,7 @@ class Outgoing:
 
     def waits_for_somebody_up(self) -> bool:
         """Whether an ack may come without anybody returning."""
-        return any(waiting & self._up for _, waiting, _ in self.kept.entries.values())
+        return any(waiting & self.backlog.up for _, waiting, _ in self.kept.entries.values())
 
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 2,048 acks of each peer."""

@@ -14,6 +14,7 @@ from twinlink.window import SLACK_OCTETS
 from twinlink.wire import REFUSED, Kind
 
 PEERS = st.integers(1, 3)
+ANYBODY = set(range(10))
 
 
 class Sending(RuleBasedStateMachine):
@@ -61,7 +62,7 @@ class Sending(RuleBasedStateMachine):
         if direct and everybody:
             self.handed_over.append(sequence)
         if not everybody:
-            self.owed_when_lost[sequence] = set(range(10))
+            self.owed_when_lost[sequence] = ANYBODY
         outstanding = numbers(self.core.outstanding())
         for gone in set(self.owed) - self.core.kept.entries.keys():
             waiting = self.owed.pop(gone)
@@ -97,7 +98,7 @@ class Sending(RuleBasedStateMachine):
         expected, was_lost = [], numbers(self.core.losses.all)
         for sequence in sequences:
             if sequence in was_lost - self.acknowledged:
-                if self.owed_when_lost[sequence] in ({epoch}, set(range(10))):
+                if self.owed_when_lost[sequence] in ({epoch}, ANYBODY):
                     self.acknowledged.add(sequence)  # after all
             elif epoch in self.owed.get(sequence, set()):
                 expected.append(sequence)

@@ -7,7 +7,7 @@ from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing, Overflow
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT
-from twinlink.wire import REFUSED, Kind, Why
+from twinlink.wire import HEADER_OCTETS, REFUSED, Kind, Why, frame
 
 
 @pytest.fixture
@@ -34,6 +34,15 @@ def test_a_message_bigger_than_everything_goes_alone(core: Outgoing) -> None:
     assert not core.fits(1)
     acknowledge(core, 1, [0])
     assert core.fits(1)
+
+
+def test_what_a_transport_adds_to_a_frame_takes_no_room() -> None:
+    core = Outgoing("flow", WINDOW, RETENTION, TRANSIT, framing_octets=HEADER_OCTETS + 8)
+    core.peer_up(1, repairs=True)
+    core.send(frame(Kind.DATA, 7, 0, 1, bytes(1000)) + bytes(8), 1000, 1)
+    assert (core.kept.octets, core.window.octets) == (1000 + KEEPING_OCTETS, 1000)
+    acknowledge(core, 1, [0])
+    assert core.kept.octets == 0
 
 
 def test_the_slowest_peer_holds_up_what_is_handed_over_until_it_goes(core: Outgoing) -> None:

@@ -26,10 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.kept import KEEPING_OCTETS
-
 BUFFER_OCTETS = 1024 * 1024
-SEAL_OCTETS = 8  # behind every frame on Zenoh (docs/wire-format.md)
 ROW = Struct("=BBHIQQQQQ")
 DTYPE = np.dtype(
     [
@@ -167,7 +164,6 @@ class Session:
     Attributes:
         opened_ns: when it began to open its link.
         retention: octets that its link keeps of each flow; 0 when the ledger does not say.
-        keeping: octets that a message takes of it beside its payload: what Python needs, and what the transport adds.
         acked: flow, peer epoch -> ranges.
         unsettled: flow -> ranges that flush named.
         ended: whether the process closed its link and said so; otherwise it was killed.
@@ -189,7 +185,6 @@ class Session:
     notes: list[Report] = field(default_factory=list)
     last_ns: int = 0
     ended: bool = False
-    keeping: int = KEEPING_OCTETS
     iterates: bool = False  # its application asks for messages; what is queued for it meanwhile was delivered earlier
     counters: dict[str, Any] = field(default_factory=dict)
 
@@ -206,7 +201,6 @@ def read(path: Path) -> Session | None:
     session = Session(
         opened["node"], opened["role"], int(plain[0]["epoch"]), opened.get("opening_ns", int(plain[0]["at_ns"])),
         opened.get("reliability", "repair"), int(opened.get("retention", 0)), last_ns=int(plain[-1]["at_ns"]),
-        keeping=KEEPING_OCTETS + (SEAL_OCTETS if opened.get("transport") == "zenoh" else 0),
         iterates=bool(opened.get("iterates")),
     )  # fmt: skip
     names: dict[int, str] = {}

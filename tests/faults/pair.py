@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from twinlink.kept import KEEPING_OCTETS
+
 from .ledger import Deliveries, Numbers, Report, Sends, Session
 from .verdict import Fault, Finding, Verdict
 
@@ -111,7 +113,7 @@ class Pair:
         retention, sends = self.sender.retention, self.sends
         if not retention or not gaps.any():
             return
-        kept = np.concatenate(([0], np.cumsum(sends.octets + self.sender.keeping)))
+        kept = np.concatenate(([0], np.cumsum(sends.octets + KEEPING_OCTETS)))
         wrong = np.zeros(self.sendable, bool)
         for report in self._reports(receiver, "Gap"):
             until = int(np.searchsorted(sends.begun_ns, report.at_ns))

@@ -96,7 +96,7 @@ class Emitters:
                 self._known = [*others[1 - KEPT :], new]
         if not self._known:
             return interfered
-        on = smooth(np.stack([_says(each, seen) for each in self._known], axis=1)) > 0
+        on = _smooth(np.stack([_says(each, seen) for each in self._known], axis=1)) > 0
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
@@ -154,7 +154,7 @@ def _says(emitter: Emitter, seen: _Seen) -> Array:
     return np.asarray(says, np.float32)
 
 
-def smooth(says: Array) -> Array:
+def _smooth(says: Array) -> Array:
     """Log-odds of on against off, given all records, from those of each; shape ``(records, emitters)``."""
     prior = np.float32(np.log(COMES / GOES))
     return np.asarray(_before(says, prior) + says + _before(says[::-1], prior)[::-1] - prior, np.float32)
