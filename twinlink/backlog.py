@@ -130,6 +130,14 @@ class Backlog:
             self.unsent += 1
         return self.unsent if self.unsent < self.next else None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether something that waits may leave now; of many not each as soon as there is room for it."""
+        if not self.waits or not self.up:
+            return False
+        many = self.next - self.unsent + len(self._again) >= BULK_MESSAGES
+        return not many or bool(self._gone) or self._transit.room >= min(BUNDLE_OCTETS, self._transit.limit // 2)
+
     def take(self, alone: bool = True) -> tuple[Kind, Any] | None:
         """What to hand to the transport next; None: nothing, or nothing may go now.
 
@@ -138,7 +146,7 @@ class Backlog:
         again when it has been handed over: until then something ``waits``.  One message may go ``alone`` however large
         it is, but not from the thread that sends: the transport may make it wait.
         """
-        if not self.up:
+        if not self.goes_on:
             return None
         for why, gone in self._gone.items():
             ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses

@@ -1,7 +1,7 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .message import Message
@@ -11,7 +11,7 @@ from .sequence import SequenceTracker
 from .sync import Sync
 
 ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (window.py)
-ANNOUNCE_MESSAGES = 32
+WEIGHT_OCTETS = 512  # of a message in that, beside its payload
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
@@ -23,7 +23,7 @@ class Stream:
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
         repairs: whether this sender sends again what it is asked for.
         pending: what is held until what is missing has come; None while nothing is.
-        unannounced_octets, unannounced: consumed since the sender was last told.
+        unannounced: octets consumed since the sender was last told, WEIGHT_OCTETS for each message among them.
     """
 
     __slots__ = (
@@ -41,7 +41,6 @@ class Stream:
         "stale",
         "tracker",
         "unannounced",
-        "unannounced_octets",
     )  # fmt: skip
 
     def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
@@ -54,16 +53,11 @@ class Stream:
         self.consumed = first or 0
         self.acked = self.consumed
         self.unannounced = 0
-        self.unannounced_octets = 0
         self.refused = 0
         self.repaired = 0  # came when asked for
         self.repeated = 0  # came again, and was here already
         self.conflated = 0
         self.stale = 0
-
-    def to_announce(self) -> bool:
-        """Whether so much was consumed since the sender was last told that it must be told now."""
-        return self.unannounced >= ANNOUNCE_MESSAGES or self.unannounced_octets >= ANNOUNCE_OCTETS
 
 
 class Incoming:
@@ -96,8 +90,13 @@ class Incoming:
 
     def put(self, message: Message) -> None:
         """Queue a message for the application."""
-        self.queue.append(message)
         self.queued_octets += len(message.payload)
+        self.queue.append(message)
+
+    def put_all(self, messages: Sequence[Message]) -> None:
+        """Queue messages for the application."""
+        self.queued_octets += sum([len(message.payload) for message in messages])
+        self.queue += messages
 
     @property
     def watched(self) -> bool:
@@ -111,16 +110,13 @@ class Incoming:
         self.stale.setdefault(stream.epoch, RangeSet()).add(sequence, sequence + 1)
         if not self.queue and sequence >= stream.consumed:
             stream.consumed = sequence + 1
-        stream.unannounced += 1
-        stream.unannounced_octets += len(message.payload)
+        stream.unannounced += len(message.payload) + WEIGHT_OCTETS
 
     def take(self) -> tuple[Message, Stream | None] | None:
         """The next message, and the stream whose sender must now be told how far consumption is."""
-        if not self.queue:
-            return None
         try:
             message = self.queue.popleft()
-        except IndexError:  # another thread was quicker
+        except IndexError:
             return None
         size = len(message.payload)
         self.queued_octets -= size
@@ -129,9 +125,8 @@ class Incoming:
             return message, None
         if message.sequence >= stream.consumed:
             stream.consumed = message.sequence + 1
-        stream.unannounced += 1
-        stream.unannounced_octets += size
-        return message, stream if stream.to_announce() else None
+        stream.unannounced += size + WEIGHT_OCTETS
+        return message, stream if stream.unannounced >= ANNOUNCE_OCTETS else None
 
     def stats(self) -> dict[str, Any]:
         """Counters over all sender sessions, and what is queued."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Message:
+class Message(NamedTuple):
     """One message as it arrived.
 
     Attributes:
@@ -16,25 +16,13 @@ class Message:
         received_ns: Unix time in ns on this host's clock, taken when the frame came out of the transport.
     """
 
-    __slots__ = ("epoch", "flow", "node", "payload", "received_ns", "sent_ns", "sequence")
-
-    def __init__(
-        self,
-        payload: bytes | memoryview,
-        flow: str,
-        sequence: int,
-        epoch: int,
-        node: str | None,
-        sent_ns: int,
-        received_ns: int,
-    ) -> None:
-        self.payload = payload
-        self.flow = flow
-        self.sequence = sequence
-        self.epoch = epoch
-        self.node = node
-        self.sent_ns = sent_ns
-        self.received_ns = received_ns
+    payload: bytes | memoryview
+    flow: str
+    sequence: int
+    epoch: int
+    node: str | None
+    sent_ns: int
+    received_ns: int
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,7 @@ from . import events as ev
 from .calls import Calls
 from .company import Company
 from .events import Event
-from .incoming import Incoming, Stream
+from .incoming import ANNOUNCE_OCTETS, Incoming, Stream
 from .message import Ack, Message
 from .repair import Repair
 from .sender import Sender
@@ -37,6 +37,7 @@ from .wire import (
     MAX_ACK_RECORDS,
     MAX_SEQUENCE,
     REFUSED,
+    Bundle,
     Hello,
     Kind,
     Malformed,
@@ -56,6 +57,7 @@ MESSAGE_OCTETS = 1024
 ACK_ONE_OCTETS = ACK_ONE.size
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+_new = tuple.__new__  # a named tuple's own constructor takes three times as long
 _unpack_header, _pack_ack_one, _unpack_ack_one = HEADER.unpack_from, ACK_ONE.pack, ACK_ONE.unpack
 
 logger = logging.getLogger("twinlink")
@@ -156,7 +158,7 @@ class Reception:
             self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
             return
         tracker = stream.tracker
-        message = Message(payload, incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns)
+        message = _new(Message, (payload, incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns))
         new = sequence == tracker.next and stream.pending is None
         if new:
             tracker.next = sequence + 1
@@ -179,7 +181,7 @@ class Reception:
         if at_once:
             if self._batch_for is not None:  # of a batch whose handler waits: older than this one
                 self.send_batch()
-            stream.unannounced = stream.unannounced_octets = 0
+            stream.unannounced = 0
             number = self.acks_sent
             self.acks_sent = number + 1
             self._transport.send(
@@ -191,15 +193,10 @@ class Reception:
             )  # fmt: skip
             if sequence >= stream.acked:
                 stream.acked = sequence + 1
-            if stream.unannounced_octets:  # consumed while its ack was on the way
+            if stream.unannounced:  # consumed while its ack was on the way
                 self._announce_rest(ack_topic, stream)
         else:
-            if self._batch_for is None or self._batch_for[1] is not stream:
-                self.send_batch()
-                self._batch_for = (ack_topic, stream)
-            self._batch.append((sequence, sent_ns, received_ns))
-            if len(self._batch) == MAX_ACK_RECORDS:
-                self.send_batch()
+            self._acknowledge_later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
         if new and handler is not None:
             self.calls.call(handler, message, incoming.flow)
 
@@ -207,11 +204,55 @@ class Reception:
         """What came together is acknowledged together."""
         incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
         received_ns = _time_ns()
-        for word, sequence, sent_ns, payload in parse_bundle(frame, epoch):
-            again = word == AGAIN_WORD
-            if not again or epoch in incoming.streams:
-                self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
+        bundle = parse_bundle(frame, epoch)
+        stream = incoming.streams.get(epoch)
+        if stream is not None and self._is_plain(incoming, stream, bundle):
+            self._plain(incoming, ack_topic, stream, bundle, received_ns)
+        else:
+            for word, sequence, sent_ns, payload in bundle:
+                again = word == AGAIN_WORD
+                if not again or epoch in incoming.streams:
+                    self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
         if at_once:
+            self.send_batch()
+
+    @staticmethod
+    def _is_plain(incoming: Incoming, stream: Stream, bundle: Bundle) -> bool:
+        """Whether each message is the next one, and there is nothing else to think of."""
+        due = stream.tracker.next
+        return (
+            stream.pending is None
+            and incoming.claimed
+            and not incoming.watched
+            and [sequence for _, sequence, _, _ in bundle] == list(range(due, due + len(bundle)))
+        )
+
+    def _plain(self, incoming: Incoming, ack_topic: bytes, stream: Stream, bundle: Bundle, received_ns: int) -> None:
+        """What `_data` does, for all of them at once: in bulk that costs half."""
+        flow, epoch, node, handler = incoming.flow, stream.epoch, stream.node, incoming.handler
+        messages = [
+            _new(Message, (payload, flow, sequence, epoch, node, sent_ns, received_ns))
+            for _, sequence, sent_ns, payload in bundle
+        ]
+        stream.tracker.next += len(messages)
+        stream.tracker.received += len(messages)
+        if handler is None:
+            incoming.put_all(messages)
+        else:
+            stream.consumed = max(stream.consumed, stream.tracker.next)
+        self._acknowledge_later(
+            ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle]
+        )
+        if handler is not None:
+            self.calls.call_each(handler, messages, flow)
+
+    def _acknowledge_later(self, ack_topic: bytes, stream: Stream, records: Sequence[tuple[int, int, int]]) -> None:
+        """With others, and when there are enough of them."""
+        if self._batch_for is None or self._batch_for[1] is not stream:
+            self.send_batch()
+            self._batch_for = (ack_topic, stream)
+        self._batch += records
+        if len(self._batch) >= MAX_ACK_RECORDS:
             self.send_batch()
 
     def send_batch(self) -> None:
@@ -219,7 +260,8 @@ class Reception:
         if self._batch_for is not None:
             ack_topic, stream = self._batch_for
             records, self._batch, self._batch_for = self._batch, [], None
-            self.send_ack(ack_topic, stream, records)
+            for at in range(0, len(records), MAX_ACK_RECORDS):
+                self.send_ack(ack_topic, stream, records[at : at + MAX_ACK_RECORDS])
 
     def send_ack(self, ack_topic: bytes, stream: Stream, records: list[tuple[int, int, int]]) -> None:
         """Acknowledge messages of a stream, and say how far it has been consumed.
@@ -230,7 +272,7 @@ class Reception:
         acked = max(stream.acked, records[-1][0] + 1) if records else stream.acked
         consumed = stream.consumed
         if consumed <= acked:
-            stream.unannounced = stream.unannounced_octets = 0
+            stream.unannounced = 0
         number = self.acks_sent
         self.acks_sent = number + 1
         body = ack_body(stream.epoch, min(consumed, acked), records)
@@ -241,7 +283,7 @@ class Reception:
 
     def _announce_rest(self, ack_topic: bytes, stream: Stream) -> None:
         """What the application consumed before its ack was out could not be announced then."""
-        if stream.to_announce():
+        if stream.unannounced >= ANNOUNCE_OCTETS:
             self.send_ack(ack_topic, stream, [])
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:

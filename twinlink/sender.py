@@ -215,7 +215,7 @@ class Sender:
             self.handing_over = self.on_ack is not None
             acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
             core.consume(epoch, consumed)
-        if self._backlog.waits:
+        if self._backlog.goes_on:
             self._link.hand_over_backlog()
         return acks
 
@@ -227,7 +227,7 @@ class Sender:
         with self._state:
             self.handing_over = self.on_ack is not None
             acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
-        if self._backlog.waits:
+        if self._backlog.goes_on:
             self._link.hand_over_backlog()
         return acks
 

@@ -31,6 +31,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Any
 
 MAGIC = b"TL"
@@ -126,7 +127,8 @@ _KINDS = frozenset(Kind)
 
 def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]]) -> bytes:
     """The body of an ack of at most MAX_ACK_RECORDS messages (0 records: only ``consumed`` has moved)."""
-    return ACK_HEAD.pack(acked_epoch, consumed) + b"".join([ACK_RECORD.pack(*record) for record in records])
+    numbers = chain((acked_epoch, consumed), *records)
+    return struct.pack(f"!{2 + 3 * len(records)}Q", *numbers)
 
 
 def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]]:
@@ -168,8 +170,11 @@ def parse_gone(octets: bytes | memoryview) -> tuple[Why, list[tuple[int, int]]]:
 _WHYS = frozenset(Why)
 
 
-def parse_bundle(octets: bytes | memoryview, epoch: int) -> list[tuple[int, int, int, bytes]]:
-    """What is in the bundle *frame* of a session: word, sequence, sent_ns and payload of each.  Raises Malformed.
+Bundle = list[tuple[int, int, int, bytes]]  # word, sequence, sent_ns and payload of each message
+
+
+def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
+    """What is in the bundle *frame* of a session.  Raises Malformed.
 
     Payloads are copies, so that who keeps one does not keep them all.
     """

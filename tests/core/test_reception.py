@@ -1,9 +1,12 @@
 """What goes out for what comes in, in which order: a reception with a transport that keeps what it is given."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from twinlink.events import Event
 from twinlink.inbox import Receiver
@@ -40,7 +43,7 @@ class Kept(Transport):
 
     def acks(self) -> list[tuple[int, list[int]]]:
         """Of every ack sent: consumed, and the sequences acknowledged."""
-        bodies = [parse_ack(octets) for topic, octets in self.sent if topic.startswith(b"ack/")]
+        bodies = [parse_ack(octets) for _, octets in self.sent if octets[3] == Kind.ACK]
         assert all(acked_epoch == THEIRS for acked_epoch, _, _ in bodies)
         return [(consumed, [record[0] for record in records]) for _, consumed, records in bodies]
 
@@ -99,6 +102,51 @@ def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Recep
         data(reception, sequence, at_once=False)
     reception.send_batch()
     assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
+
+
+bundled = st.lists(
+    st.builds(
+        lambda first, step, count, kind: [(kind, first + step * n) for n in range(count)],
+        st.integers(0, 30), st.sampled_from([1, 1, 1, 2]), st.integers(1, 12),
+        st.sampled_from([Kind.DATA, Kind.DATA, Kind.AGAIN]),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+@given(bundled, st.booleans(), st.booleans())
+def test_in_a_bundle_messages_mean_what_they_mean_alone(
+    bundles: list[list[tuple[Kind, int]]], handled: bool, greeted: bool
+) -> None:
+    outcomes = []
+    for together in (False, True):
+        transport = Kept()
+        reported: list[Event] = []
+        reception = Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+        incoming = reception.flow("flow")
+        incoming.claimed = True
+        received: list[Message] = []
+        if handled:
+            incoming.handler = received.append
+        if greeted:
+            hello = Hello("theirs", {}, {"flow": 0}, True)
+            reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+        for bundle in bundles:
+            frames = [frame(kind, THEIRS, sequence, 7, bytes(sequence)) for kind, sequence in bundle]
+            for octets in [frame(Kind.BUNDLE, THEIRS, 0, 7, b"".join(frames))] if together else frames:
+                reception.handle(b"traffic/flow", octets, 0, False)
+            reception.send_batch()
+        acknowledged = [sequence for _, sequences in transport.acks() for sequence in sequences]
+        outcomes.append(
+            (
+                [message._replace(received_ns=0) for message in received + list(incoming.queue)],
+                acknowledged,
+                transport.acks()[-1:] and transport.acks()[-1][0],
+                incoming.stats(),
+                [replace(event, time_ns=0) for event in reported],
+            )
+        )
+    assert outcomes[0] == outcomes[1]
 
 
 def test_a_duplicate_is_acknowledged_again_but_not_delivered(reception: Reception, transport: Kept) -> None:

@@ -249,8 +249,7 @@ class Untrue:
         if self.mistake == "swaps":
             self.held = [message]
             return []
-        message.payload = bytes(message.payload)[:-1] + b"?"
-        return [message]
+        return [message._replace(payload=bytes(message.payload)[:-1] + b"?")]
 
 
 @pytest.mark.parametrize(
