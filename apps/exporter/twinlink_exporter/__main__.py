@@ -13,8 +13,9 @@ from typing import NoReturn
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, GrammarMissing, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
+from twinlink.measure.ledger import Ledger
 
-from .exporter import Exporter
+from .exporter import RECEIVES, SENDS, Exporter
 from .guard import Limits, format_prbs, parse_prbs
 from .journal import Journal
 from .observation import Carrier
@@ -68,14 +69,16 @@ def _run_reported(arguments: argparse.Namespace, carrier: Carrier, limits: Limit
 
 
 def _run(arguments: argparse.Namespace, carrier: Carrier, limits: Limits, journal: Journal) -> int:
+    ledger = Ledger(SENDS, RECEIVES) if arguments.records else None
     with twinlink.open(
         arguments.transport,
         listen=arguments.listen,
         connect=arguments.connect if arguments.listen is None else None,
         node=arguments.node,
     ) as link:
+        sockets = E3Sockets(endpoints_of(arguments))
         exporter = Exporter(
-            link, E3Sockets(endpoints_of(arguments)), carrier, limits, journal, clear_at_start=arguments.clear_at_start
+            link, sockets, carrier, limits, journal, clear_at_start=arguments.clear_at_start, ledger=ledger
         )
         _on_signal(exporter.stop)
         what = f"listening on {arguments.listen}" if arguments.listen else f"connecting to {arguments.connect}"
@@ -89,6 +92,8 @@ def _run(arguments: argparse.Namespace, carrier: Carrier, limits: Limits, journa
             protected=sorted(limits.protected),
         )
         exporter.run()
+    if ledger:  # now: closing the link waits for acks
+        ledger.write(arguments.records)
     summary = exporter.summary()
     shown = ("indications", "exported", "without_twin", "undecodable")
     text = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in shown)
@@ -133,6 +138,7 @@ def _make_parser() -> argparse.ArgumentParser:
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")
+    parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
     return parser
 
 

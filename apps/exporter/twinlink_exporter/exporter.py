@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import zmq
@@ -29,10 +29,12 @@ from twinlink_e3 import (
 
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.measure.ledger import Ledger
 from twinlink.sync import State as SyncState
 from twinlink.sync import Thresholds
 
 from .block import Blocks, Control, Instant, Outcome
+from .counters import Counters
 from .guard import Limits, Rejection, check, format_prbs
 from .journal import Journal
 from .observation import Carrier, observe
@@ -44,25 +46,8 @@ IDLE_MS = 500
 BATCH = 64  # indications taken before looking at anything else: 32 ms of one per slot
 INBOX = 1024  # decisions and events of the link that wait; a twin decides a few times a second
 SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
+SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
 OUT_AFTER_NS = int(Thresholds().out_after * 1e9)  # as the twin, which may be unable to say so, judges itself
-
-
-@dataclass(slots=True)
-class Counters:
-    """Everything counted; ``summary`` holds it."""
-
-    indications: int = 0  # for this dApp
-    exported: int = 0
-    without_twin: int = 0  # not sent: no twin was up
-    undecodable: int = 0  # PDUs, setup replies and symbols that cannot be read
-    for_others: int = 0  # indications for other dApps
-    setups: int = 0
-    e3_lost: int = 0  # gone, or silent for long
-    blocks_installed: int = 0
-    blocks_rejected: int = 0
-    blocks_cleared: int = 0
-    decisions_dropped: int = 0  # came faster than they could be looked at
-    out_of_sync: int = 0  # times that a twin was: see `Uptake`
 
 
 class Exporter:
@@ -75,6 +60,7 @@ class Exporter:
         limits: what the twin may ask for.
         journal: where to report.
         clear_at_start: begin with an empty block list, in case an earlier exporter left one.
+        ledger: notes every message; of `SENDS` and `RECEIVES`.
     """
 
     def __init__(
@@ -87,6 +73,7 @@ class Exporter:
         *,
         name: str = "twinlink-exporter",
         clear_at_start: bool = False,
+        ledger: Ledger | None = None,
     ) -> None:
         self.counters = Counters()
         self._link = link
@@ -108,7 +95,10 @@ class Exporter:
         self._out_of_sync = False
         # The newest observations matter, and waiting would make the E3 sockets drop some where nobody counts them.
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
-        self._results = link.sender(CONTROL_RESULT)  # none may be dropped: each decision is answered
+        # None of these may be dropped: each decision is answered.
+        self._results = link.sender(CONTROL_RESULT, on_ack=ledger.acknowledged if ledger else None)
+        self._ledger = ledger
+        self._send = ledger.send if ledger else twinlink.Sender.send
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link)
 
@@ -176,12 +166,14 @@ class Exporter:
         if not self._twins:
             counters.without_twin += 1
             return
-        self._uptake.sent(self._spectrum.send(payload), time.monotonic_ns())
+        self._uptake.sent(self._send(self._spectrum, payload), time.monotonic_ns())
         counters.exported += 1
 
     def _acknowledged(self, ack: twinlink.Ack) -> None:
         """On the link's thread."""
         self._uptake.acknowledged(ack.sequence, time.monotonic_ns() - ack.rtt_ns)
+        if self._ledger:
+            self._ledger.acknowledged(ack)
 
     # The session with the E3 agent
 
@@ -322,6 +314,8 @@ class Exporter:
 
     def _decide(self, message: twinlink.Message) -> None:
         now = Instant.now()
+        if self._ledger:
+            self._ledger.received(message)
         verdict = check(message.payload, self._limits, now.wall_ns)
         if isinstance(verdict, PrbBlock) and self._session.state is not State.SUBSCRIBED:
             verdict = Rejection(verdict.id, "e3: there is no session with the E3 agent")
@@ -361,7 +355,7 @@ class Exporter:
 
     def _answer(self, result: PrbBlockResult) -> None:
         try:
-            self._results.send(result.encode())
+            self._send(self._results, result.encode())
         except twinlink.TwinlinkError as error:
             self._journal.complaint("not-sent", f"the result of block {result.id} was not sent: {error}")
 

@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import twinlink
+from twinlink.measure.ledger import Ledger
 
 from . import grc
 from .journal import Journal
@@ -55,6 +57,7 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
 
     journal = Journal(arguments.log)
     recording = Recording(arguments.out) if arguments.out else None
+    ledger = Ledger(("control",), ("spectrum", "control-result")) if arguments.records else None
     with twinlink.open(
         arguments.transport,
         listen=arguments.listen if arguments.connect is None else None,
@@ -62,9 +65,11 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
         node=arguments.node,
     ) as link:
         sync = link.sync("spectrum")
+        # It never waits; "latest" would leave some unanswered.
+        control = link.sender("control", overflow="drop-oldest", on_ack=ledger.acknowledged if ledger else None)
         twin = Twin(
             journal,
-            link.sender("control", overflow="drop-oldest").send,  # never waits; "latest" would leave some unanswered
+            partial(ledger.send, control) if ledger else control.send,
             sync,
             recording,
             validity_ms=arguments.validity_ms,
@@ -80,12 +85,15 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
             node=link.node,
         )
         link.events(handler=twin.link_event)
-        link.receiver("control-result", handler=twin.result)
-        with Flowgraph(link, twin.add, arguments.buffer_mb * 1024 * 1024) as flowgraph:
+        link.receiver("control-result", handler=partial(_result, twin, ledger))
+        noted = ledger.received if ledger else None
+        with Flowgraph(link, twin.add, arguments.buffer_mb * 1024 * 1024, noted) as flowgraph:
             why = _wait(arguments, stop, twin, lambda: flowgraph.observer.error)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
+    if ledger:  # now: closing the link waits for acks
+        ledger.write(arguments.records)
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
@@ -106,6 +114,12 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
     )
     journal.close()
     return LOST if why != "signal" and counted["missing"] else OK
+
+
+def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> None:
+    if ledger:
+        ledger.received(message)
+    twin.result(message)
 
 
 def _wait(
@@ -167,6 +181,7 @@ def _make_parser() -> argparse.ArgumentParser:
     end.add_argument("--idle", type=float, metavar="SECONDS", help="after so long without a record, once one came")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
+    parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
     desktop = parser.add_argument_group("gnuradio-companion")
     desktop.add_argument("--grc-path", action="store_true", help="print what GRC_BLOCKS_PATH must hold, and end")
     desktop.add_argument(

@@ -18,11 +18,17 @@ class Flowgraph:
     Args:
         link: open; stays open.
         on_records: called on the flowgraph's thread.
-        buffer_octets: of the source.
+        buffer_octets, on_message: of the source.
     """
 
-    def __init__(self, link: twinlink.Link, on_records: Callable[[list[Record]], None], buffer_octets: int) -> None:
-        self.source = Source(link=link, buffer_octets=buffer_octets)
+    def __init__(
+        self,
+        link: twinlink.Link,
+        on_records: Callable[[list[Record]], None],
+        buffer_octets: int,
+        on_message: Callable[[twinlink.Message], None] | None = None,
+    ) -> None:
+        self.source = Source(link=link, buffer_octets=buffer_octets, on_message=on_message)
         self.observer = Observer(on_records)
         self._top = gr.top_block("twinlink-replay")
         self._top.connect(self.source, self.observer)

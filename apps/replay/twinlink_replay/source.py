@@ -48,6 +48,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         zero_fill: put a packet of zeros in place of each missing message.
         buffer_octets: what may wait for the flowgraph; beyond it the oldest messages are dropped, counted and tagged.
         link: use this open link instead, which stays open.
+        on_message: called with each message as it comes, on the link's thread.
 
     Message port ``events`` (out): a dict for each event of the link (peer up, peer down, gap, ...).
     """
@@ -63,6 +64,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         zero_fill: bool = False,
         buffer_octets: int = BUFFER_OCTETS,
         link: twinlink.Link | None = None,
+        on_message: Callable[[twinlink.Message], None] | None = None,
     ) -> None:
         gr.sync_block.__init__(self, name="Twinlink Source", in_sig=None, out_sig=[np.complex64])
         keep(self)
@@ -74,6 +76,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._make_queue = partial(PacketQueue, payload, buffer_octets, zero_fill)
         self._queue = self._make_queue()
         self._given = link
+        self._on_message = on_message
         self._lease: Lease | None = None
         self._running = self._ended = self._woken = False
         self._rest: NDArray[np.complex64] = np.zeros(0, np.complex64)
@@ -141,6 +144,8 @@ class Source(gr.sync_block):  # type: ignore[misc]
 
     def _receive(self, message: twinlink.Message) -> None:
         """On the link's thread."""
+        if self._on_message:
+            self._on_message(message)
         if not self._running or self._ended:
             return
         self._queue.put(message)

@@ -1,0 +1,72 @@
+"""What an application's end of a link saw of every message, written down in the format of `records`.
+
+For programs that are measured while they do their work; the stations of a sweep keep rows of their own.
+"""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+import twinlink
+
+from . import records
+
+SENT_ROWS, RECEIVED_ROWS = "sent", "received"
+
+
+def path(folder: Path, name: str, side: str) -> Path:
+    """Where the rows of a flow, or a cell, are: ``side`` is `SENT_ROWS` or `RECEIVED_ROWS`."""
+    return folder / f"{name}.{side}.csv.gz"
+
+
+class Ledger:
+    """Notes the messages of some flows; may be called from any thread.
+
+    It is held in memory until it is written: about half a kilobyte for a message.
+
+    Args:
+        sends, receives: the flows, by name.
+    """
+
+    def __init__(self, sends: Iterable[str], receives: Iterable[str]) -> None:
+        self._sent: dict[str, list[tuple[int, int, int]]] = {flow: [] for flow in sends}
+        self._acks: dict[tuple[str, int], twinlink.Ack] = {}
+        self._received: dict[str, list[tuple[int, int, int, int, int]]] = {flow: [] for flow in receives}
+        self._sessions: dict[int, int] = {}
+
+    def send(self, sender: twinlink.Sender, payload: bytes) -> int:
+        """``sender.send(payload)``, noted; raises what that raises."""
+        before_ns = time.time_ns()
+        sequence = sender.send(payload)
+        self._sent[sender.flow].append((sequence, len(payload), before_ns))
+        return sequence
+
+    def acknowledged(self, ack: twinlink.Ack) -> None:
+        """For ``on_ack``.  Of several peers the first one's counts."""
+        self._acks.setdefault((ack.flow, ack.sequence), ack)
+
+    def received(self, message: twinlink.Message) -> None:
+        """A message came; the sender's sessions are numbered as rounds, in the order in which they appear."""
+        number = self._sessions.setdefault(message.epoch, len(self._sessions))
+        self._received[message.flow].append(
+            (number, message.sequence, len(message.payload), message.sent_ns, message.received_ns)
+        )
+
+    def write(self, folder: Path) -> None:
+        """Leave FLOW.sent.csv.gz, FLOW.received.csv.gz for each flow, also one without messages.  Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for flow, sent in self._sent.items():
+            rows = [self._sent_row(flow, *each) for each in sorted(sent)]
+            records.write(path(folder, flow, SENT_ROWS), np.array(rows, records.SENT))
+        for flow, received in self._received.items():
+            records.write(path(folder, flow, RECEIVED_ROWS), np.array(received, records.RECEIVED))
+
+    def _sent_row(self, flow: str, sequence: int, octets: int, before_ns: int) -> tuple[int | bool, ...]:
+        """T1 as the header has it is known from the ack; of other messages, when `send` was called."""
+        ack = self._acks.get((flow, sequence))
+        if ack is None:
+            return (0, sequence, octets, before_ns, before_ns, False, 0, 0, 0, 0)
+        return (0, sequence, octets, ack.sent_ns, ack.sent_ns, True,
+                ack.peer_received_ns, ack.peer_sent_ns, ack.received_ns, ack.rtt_ns)  # fmt: skip
