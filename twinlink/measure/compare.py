@@ -84,7 +84,7 @@ def _about(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place(cell: dict[str, Any]) -> dict[str, Any]:
-    return {key: cell[key] for key in ("id", "subject", "octets", "direction", "mode")}
+    return {key: cell[key] for key in ("id", "subject", "flow", "octets", "direction", "mode") if key in cell}
 
 
 def _rounds(sent: Any, figure: Any) -> Rounds:
@@ -336,7 +336,7 @@ def _name(row: dict[str, Any]) -> str:
     if row.get("to"):
         parts.append(f"/ {labels.subject(row['to']).short}")
     if "octets" in row:
-        parts.append(f"{labels.payload(row['octets'])} {labels.DIRECTIONS[row['direction']]}")
+        parts.append(f"{labels.place(row.get('flow', ''), row['octets'])} {labels.DIRECTIONS[row['direction']]}")
     if row["mode"] != "closed":
         parts.append(labels.MODES[row["mode"]])
     return " ".join(parts)

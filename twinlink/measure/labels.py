@@ -69,6 +69,11 @@ def setting(name: str, rate_limit: str | None = None) -> str:
     return f"{text}, limited to {rate_limit}" if rate_limit else text
 
 
+def place(flow: str, octets: int) -> str:
+    """What was sent: a payload, or an application's flow with its greatest one."""
+    return f"{flow}, up to {payload(octets)}" if flow else payload(octets)
+
+
 def payload(octets: int) -> str:
     """In the paper's words, K = 1024: "100 B", "10 KB", "1 MB"."""
     for unit, size in (("MB", 1 << 20), ("KB", 1 << 10)):

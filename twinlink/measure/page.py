@@ -114,11 +114,12 @@ def _subject_table(block: table.Block, name: str) -> str:
     if rates:
         head = ["payload", "msg/s", "goodput MB/s", "loss", "delay p50 ms"]
     rows, direction = [], ""
-    for each, octets in block.rows:
+    for row in block.rows:
+        each, octets, flow = row
         if each != direction:
             rows.append(f'<tr class="direction"><td colspan="{len(head)}">{labels.DIRECTIONS[each]}</td></tr>')
             direction = each
-        rows.append(f"<tr><td>{labels.payload(octets)}</td>{_cell(block, name, each, octets)}</tr>")
+        rows.append(f"<tr><td>{escape(labels.place(flow, octets))}</td>{_cell(block, name, row)}</tr>")
     return (
         f'<div><h3><span style="color:{shown.colour}">■</span> {escape(shown.name)}</h3><div class="scroll"><table><tr>'
         + "".join(f"<th>{escape(title)}</th>" for title in head)
@@ -126,10 +127,10 @@ def _subject_table(block: table.Block, name: str) -> str:
     )
 
 
-def _cell(block: table.Block, name: str, direction: str, octets: int) -> str:
-    cell = block.cells.get((name, direction, octets))
+def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
+    cell = block.cells.get((name, *place))
     figures = cell and cell["statistics"]
-    row = published.row(name, direction, octets) if block.mode == "closed" else None
+    row = published.row(name, *place[:2]) if block.mode == "closed" else None
     if not cell or not figures or not figures["rtt_ns"]:
         return f'<td colspan="{3 if block.mode == "closed" else 4}">{escape(table.missing(cell))}</td>'
     if block.mode != "closed":

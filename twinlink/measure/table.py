@@ -23,15 +23,15 @@ class Block:
     Attributes:
         mode, rate_hz: of its cells; no rate in a closed loop.
         subjects: in the order of its columns.
-        rows: (direction, payload octets), in order.
-        cells: by subject, direction and octets; some may not be there.
+        rows: (direction, payload octets, flow), in order; the flow is empty unless an application sent.
+        cells: by subject, direction, octets and flow; some may not be there.
     """
 
     mode: str
     rate_hz: float | None
     subjects: list[str]
-    rows: list[tuple[str, int]]
-    cells: dict[tuple[str, str, int], dict[str, Any]]
+    rows: list[tuple[str, int, str]]
+    cells: dict[tuple[str, str, int, str], dict[str, Any]]
 
     @property
     def title(self) -> str:
@@ -50,9 +50,8 @@ def blocks(results: dict[str, Any]) -> list[Block]:
     found = []
     for (mode, rate), cells in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1] or 0)):
         places = list(labels.DIRECTIONS)
-        rows = sorted({(cell["direction"], cell["octets"]) for cell in cells},
-                      key=lambda row: (places.index(row[0]), row[1]))  # fmt: skip
-        by_place = {(cell["subject"], cell["direction"], cell["octets"]): cell for cell in cells}
+        by_place = {(cell["subject"], cell["direction"], cell["octets"], cell.get("flow", "")): cell for cell in cells}
+        rows = sorted({place[1:] for place in by_place}, key=lambda row: (places.index(row[0]), *row[1:]))
         found.append(Block(mode, rate, labels.ordered(cell["subject"] for cell in cells), rows, by_place))
     return found
 
@@ -150,10 +149,10 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
             head.append("published latency / RTT / throughput")
     yield _line(head)
     yield _line(["---"] * 2 + ["---:"] * (len(head) - 2))
-    for direction, octets in block.rows:
-        line = [labels.DIRECTIONS[direction], labels.payload(octets)]
+    for direction, octets, flow in block.rows:
+        line = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
         for name in names:
-            cell = block.cells.get((name, direction, octets))
+            cell = block.cells.get((name, direction, octets, flow))
             figures = cell and cell["statistics"]
             if figures and figures["rtt_ns"]:
                 line += [latency(figures), bound(figures), rtt(figures), throughput(figures)]
@@ -168,18 +167,18 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
 
 
 def _published(block: Block, name: str) -> bool:
-    return block.mode == "closed" and any(published.row(name, *row) for row in block.rows)
+    return block.mode == "closed" and any(published.row(name, *row[:2]) for row in block.rows)
 
 
 def _rates(block: Block) -> Iterator[str]:
     head = ["Direction", "Payload", "Subject", "messages/s", "goodput MB/s", "loss", "delay p50 / p95 (ms)"]
     yield _line(head)
     yield _line(["---"] * 3 + ["---:"] * (len(head) - 3))
-    for direction, octets in block.rows:
+    for direction, octets, flow in block.rows:
         for name in block.subjects:
-            cell = block.cells.get((name, direction, octets))
+            cell = block.cells.get((name, direction, octets, flow))
             if cell is not None:
-                where = [labels.DIRECTIONS[direction], labels.payload(octets), labels.subject(name).name]
+                where = [labels.DIRECTIONS[direction], labels.place(flow, octets), labels.subject(name).name]
                 yield _line([*where, rate(cell), *scheduled(cell)])
 
 
@@ -231,17 +230,19 @@ def csv_text(results: dict[str, Any]) -> str:
     """table.csv: the same, a row for each direction, payload, mode and rate, columns per subject; ms and MB/s."""
     found = blocks(results)
     names = labels.ordered(name for block in found for name in block.subjects)
-    columns = ["setting", "mode", "rate_hz", "direction", "payload_octets"]
+    flows = any(flow for block in found for *_, flow in block.rows)
+    columns = ["setting", "mode", "rate_hz", "direction", "payload_octets", *(["flow"] if flows else [])]
     for name in names:
         columns += [f"{name}_{column}" for column in (*_COLUMNS, *(_PUBLISHED if _in_paper(name) else ()))]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for block in found:
-        for direction, octets in block.rows:
+        for direction, octets, flow in block.rows:
             line: list[Any] = [results["setting"], block.mode, block.rate_hz, direction, octets]
+            line += [flow] if flows else []
             for name in names:
-                line += _fields(block.cells.get((name, direction, octets)))
+                line += _fields(block.cells.get((name, direction, octets, flow)))
                 if _in_paper(name):
                     row = published.row(name, direction, octets) if block.mode == "closed" else None
                     line += [row.latency_ms, row.rtt_ms, row.throughput_mb_s] if row else [None] * 3
