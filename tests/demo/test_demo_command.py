@@ -1,19 +1,21 @@
 """The command as a user runs it, with real parts."""
 
+import csv
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import numpy as np
 import pytest
 
 from tests.cli.running import PATIENCE_S, Run, Start
+from twinlink.measure import records, results
 
 PARTS = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -47,18 +49,103 @@ def test_the_report_is_one_file_with_its_figures(played: tuple[Path, dict[str, A
         assert (out / name).read_bytes().startswith(PNG)
 
 
-def test_everything_derived_can_be_made_again(played: tuple[Path, dict[str, Any]]) -> None:
+def valid_results(out: Path) -> dict[str, Any]:
+    """results.json, by cell, as its schema has it."""
+    found = json.loads((out / "results.json").read_text())
+    jsonschema.Draft202012Validator(results.schema()).validate(found)
+    return {cell["flow"]: cell for cell in found["cells"]}
+
+
+def test_its_records_are_those_of_a_sweep_and_say_what_the_parts_counted(played: tuple[Path, dict[str, Any]]) -> None:
     out, summary = played
-    for name in ("summary.json", "report.html", "age.png", "zeromq/prbs.png"):
-        (out / name).unlink()
-    done = subprocess.run(
-        [sys.executable, "-m", "twinlink_demo.report", str(out)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "passed" in done.stdout
-    assert json.loads((out / "summary.json").read_text()) == summary
-    assert (out / "report.html").stat().st_size > 100_000
-    assert (out / "zeromq/prbs.png").exists()
+    cells = valid_results(out)
+    assert {flow: cell["direction"] for flow, cell in cells.items()} == {
+        "spectrum": "rw-dt", "control": "dt-rw", "control-result": "rw-dt",
+    }  # fmt: skip
+    tables = {}
+    for flow, cell in cells.items():
+        assert (cell["status"], cell["subject"], cell["mode"]) == ("done", "zeromq", "open")
+        tables[flow] = sent, received = [
+            records.read(out / "records" / f"{cell['id']}.{side}.csv.gz") for side in ("sent", "received")
+        ]
+        acknowledged = sent[sent["acknowledged"]]
+        figures = cell["statistics"]
+        assert (figures["n_sent"], figures["n_received"]) == (len(sent), len(received))
+        assert figures["rtt_ns"]["mean"] * len(acknowledged) == pytest.approx(acknowledged["rtt_ns"].sum())
+        assert figures["one_way_delay_ns"]["usable"] is True
+        assert figures["clock"]["offset_ns"] == 0  # one machine, one clock
+        # What the exporter's end was told of each message is what the twin's end noted itself.
+        assert received["sequence"].tolist() == acknowledged["sequence"].tolist()
+        assert received["sent_ns"].tolist() == acknowledged["sent_ns"].tolist()
+        assert (received["octets"] <= cell["octets"]).all()
+
+    spectrum = summary["transports"]["zeromq"]
+    sent, received = tables["spectrum"]
+    assert (len(sent), len(received)) == (spectrum["sent"], spectrum["received"])
+    assert sent["acknowledged"].sum() == spectrum["acknowledged"]
+    assert np.median(sent["rtt_ns"]) == pytest.approx(spectrum["rtt_p50_ns"], rel=0.2)
+    exporter = json.loads((out / "zeromq" / "exporter-summary.json").read_text())
+    assert sent["octets"].sum() == exporter["spectrum"]["sent_octets"]
+    with np.load(out / "zeromq" / "twin" / "observations.npz") as observed:
+        for name in ("sequence", "sent_ns", "received_ns"):
+            assert received[name].tolist() == observed[name].tolist()
+    assert len(tables["control"][0]) == spectrum["decisions"]["proposed"] > 0
+    # The end of the run ends the last block, and the twin with whom it ends is not there to be told.
+    assert cells["spectrum"]["statistics"]["lost"] == cells["control"]["statistics"]["lost"] == 0
+    assert cells["control-result"]["statistics"]["lost"] <= 1
+
+
+def test_its_table_has_a_row_for_each_flow(played: tuple[Path, dict[str, Any]]) -> None:
+    out, _ = played
+    cells = valid_results(out)
+    with (out / "table.csv").open() as file:
+        rows = {row["flow"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == cells.keys()
+    for flow, row in rows.items():
+        figures = cells[flow]["statistics"]
+        assert float(row["zeromq_latency_ms"]) == pytest.approx(figures["one_way_delay_ns"]["mean"] / 1e6, abs=1e-6)
+        assert float(row["zeromq_rtt_ci95_high_ms"]) == pytest.approx(figures["rtt_ns"]["ci95"][1] / 1e6, abs=1e-6)
+    table = (out / "table.md").read_text()
+    page = (out / "report.html").read_text()
+    for text in ("spectrum, up to 5.2 KB", "control, up to", "control-result, up to"):
+        assert text in table
+        assert text in page
+
+
+def test_everything_derived_can_be_made_again(
+    played: tuple[Path, dict[str, Any]], start: Start, tmp_path: Path
+) -> None:
+    out, summary = played
+    again = tmp_path / "again"
+    shutil.copytree(out, again)
+    derived = [again / name for name in ("results.json", "table.md", "table.csv", "summary.json", "report.html")]
+    for path in (*derived, *again.rglob("*.png")):
+        path.unlink()
+    run = start("report", str(again), "--json")
+    assert run.code() == 0, run.err
+    assert json.loads(run.out[-1]) == summary
+    files = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(again) for path in again.rglob("*") if path.is_file()}
+    assert [name for name in files if (out / name).read_bytes() != (again / name).read_bytes()] == []
+
+
+def test_two_demos_are_compared_by_their_flows(played: tuple[Path, dict[str, Any]], start: Start) -> None:
+    out, _ = played
+    run = start("report", str(out), str(out), "--json")
+    assert run.code() == 0, run.err
+    found = json.loads(run.out[-1])
+    assert {row["flow"] for row in found["cells"]} == {"spectrum", "control", "control-result"}
+    assert {(row["ratio"], row["real"]) for row in found["cells"]} == {(1.0, None)}  # of single rounds nothing is told
+
+
+def test_a_damaged_record_is_named(played: tuple[Path, dict[str, Any]], start: Start, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(played[0], damaged)
+    path = damaged / "records" / "zeromq-spectrum.sent.csv.gz"
+    records.write(path, records.read(path)[:-1])
+    run = start("report", str(damaged))
+    assert run.code() == 2
+    assert f"{path} holds 549 messages" in run.err
 
 
 def begun(start: Start, out: Path) -> tuple[Run, dict[str, int]]:
@@ -98,6 +185,11 @@ def test_a_part_that_is_killed_is_named_and_ends_the_demo(victim: str, start: St
     assert failure["part"] == victim
     assert failure["last_lines"]
     assert "broken off" in (tmp_path / "out" / "report.html").read_text()
+    cells = valid_results(tmp_path / "out")
+    for cell in cells.values():
+        assert cell["status"] == "failed"
+        assert cell["reason"] == f"the {victim} ended (killed by SIGKILL) while it was needed"
+    assert (cells["spectrum"]["statistics"] is None) == (victim == "exporter")  # what was sent, it alone knew
     for part in PARTS.keys() - {victim}:
         assert "Traceback" not in (tmp_path / "out" / "zeromq" / f"{part}.txt").read_text()
 
@@ -113,6 +205,10 @@ def test_ctrl_c_ends_every_part_and_keeps_what_there_is(start: Start, tmp_path: 
     assert found["bit_identical"] is True
     assert found["played"] == found["received"] > 0
     assert any("messages received" in line for line in run.out)
+    cells = valid_results(tmp_path / "out")
+    assert {cell["status"] for cell in cells.values()} == {"interrupted"}
+    assert cells["spectrum"]["statistics"]["n_sent"] == found["sent"]
+    assert cells["spectrum"]["statistics"]["n_received"] == found["received"]
 
 
 def test_parts_do_not_outlive_a_demo_that_is_killed(start: Start, tmp_path: Path) -> None:

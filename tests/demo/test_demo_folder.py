@@ -18,17 +18,19 @@ def test_an_earlier_run_gives_way_and_other_files_stay(tmp_path: Path) -> None:
     first = prepared(tmp_path / "out", ["zeromq", "zenoh"])
     first.release()
     zenoh = first.transport("zenoh")
-    for file in (first.report, first.summary, zenoh.log("replay"), zenoh.figure("prbs.png")):
+    ours = [first.path / name for name in ("run.json", "results.json", "table.md", "table.csv")]
+    ours += [first.path / "records" / f"zenoh-{name}.csv.gz" for name in ("control.sent", "control-result.received")]
+    ours += [first.report, first.summary, zenoh.log("replay"), zenoh.figure("prbs.png")]
+    (first.path / "records").mkdir()
+    for file in ours:
         file.write_text("old")
-    foreign = (first.path / "notes.txt", zenoh.path / "mine.png")
+    foreign = (first.path / "notes.txt", first.path / "records" / "mine.csv", zenoh.path / "mine.png")
     for file in foreign:
         file.write_text("mine")
 
     prepared(tmp_path / "out", ["zeromq"]).release()
-    assert not first.report.exists()
-    assert not zenoh.log("replay").exists()
-    assert not zenoh.figure("prbs.png").exists()
-    assert [file.read_text() for file in foreign] == ["mine", "mine"]
+    assert not [file for file in ours if file.exists()]
+    assert [file.read_text() for file in foreign] == ["mine"] * 3
 
 
 def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:

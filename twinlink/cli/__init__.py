@@ -22,7 +22,7 @@ COMMANDS = {
     "pub": "send lines, files or generated messages on a flow",
     "sub": "receive the messages of a flow",
     "sweep": "measure delay, RTT, throughput and jitter over payloads, directions and transports",
-    "report": "make a sweep's table, figures and report again from its raw records, or compare two sweeps",
+    "report": "make the table, figures and report of a sweep or demo again from its raw records, or compare two",
     "clock": "show the peer's clock against this one, and NTP's view of both, live",
     "mgen": "carry MGEN's UDP datagrams and TCP messages over a link",
     "doctor": "check this machine: what is there, what is wrong, what to do",

@@ -1,7 +1,7 @@
-"""Make everything that a sweep derives from its raw records again, or compare two sweeps.
+"""Make everything that a sweep or a demo derives from its raw records again, or compare two runs.
 
-With one folder: results.json, table.md, table.csv, figures and report.html, from run.json and records/ alone. With two
-of the same setting: which differences between them are real (docs/results-format.md).
+With one folder: results.json, table.md, table.csv, figures and report.html, of a demo summary.json too, from its raw
+files alone. With two of the same setting: which differences between them are real (docs/results-format.md).
 """
 
 import argparse
@@ -18,15 +18,21 @@ NAME = "twinlink report"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR", help="a sweep's folder, or two: the second against the first"
+        "folders",
+        type=Path,
+        nargs="+",
+        metavar="DIR",
+        help="the folder of a sweep or a demo, or two: the second against the first",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="where the files go: the sweep's own folder if not given; of a comparison none are kept then",
+        help="where the files go: the run's own folder if not given; of a comparison none are kept then",
     )
-    parser.add_argument("--json", action="store_true", help="results.json, or the comparison, on stdout")
+    parser.add_argument(
+        "--json", action="store_true", help="results.json, of a demo summary.json, or the comparison, on stdout"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -40,8 +46,15 @@ def _rebuild(given: argparse.Namespace) -> int:
     from twinlink.measure import results, summary
 
     (folder,) = given.folders
-    found = results.rebuild(folder, given.out)
-    Output(given.json).emit(found, summary.text(found))
+    if "demo" in results.load(folder):
+        from twinlink_demo import outcome, report
+
+        found = report.write(folder, given.out)
+        text = outcome.text(found)
+    else:
+        found = results.rebuild(folder, given.out)
+        text = summary.text(found)
+    Output(given.json).emit(found, text)
     log(NAME, f"report: {(given.out or folder) / results.REPORT}")
     return DONE
 

@@ -1,12 +1,11 @@
-"""The demo: each transport in turn, then the report.  What ran and how it ended is kept in run.json."""
+"""The demo: each transport in turn, then the report.  What ran and how it ended is kept in run.json, as of a sweep."""
 
-import json
 import os
 import platform
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,16 @@ from numpy.typing import NDArray
 from twinlink_ran_emulator.recording import Recording
 
 import twinlink
+from twinlink.measure import results, system
+from twinlink.measure.run import Run
 from twinlink.transports import transport_class
 
-from .folder import Folder, write_json
+from . import flows
+from .folder import Folder
 from .part import PartFailed
 from .progress import Progress
 from .session import Plan, Session, Stop
 
-RUN_FORMAT, RUN_VERSION = "twinlink-demo-run", 1
 SECONDS = 22.0
 EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"
 PACKAGES = ("pyzmq", "eclipse-zenoh", "numpy", "dapps", "asn1tools", "sigmf", "matplotlib", "rich")
@@ -79,27 +80,10 @@ def run(settings: Settings, stop: Stop) -> dict[str, Any]:
 def _run_transports(settings: Settings, recording: Recording, folder: Folder, stop: Stop, progress: Progress) -> None:
     period_s = recording.grid.n_records * recording.period_ns / 1e9
     loops = max(1, -int(-settings.seconds // period_s))
-    facts: dict[str, Any] = {
-        "format": RUN_FORMAT,
-        "format_version": RUN_VERSION,
-        "started_ns": time.time_ns(),
-        "ended_ns": None,
-        "interrupted": False,
-        "configuration": {
-            "transports": list(settings.transports),
-            "seconds": settings.seconds,
-            "recording": settings.recording.name,
-            "records": recording.grid.n_records,
-            "record_period_ns": recording.period_ns,
-            "loops": loops,
-            "n_prbs": recording.grid.n_prbs,
-            "scs_hz": recording.grid.scs_hz,
-            "centre_hz": recording.grid.centre_hz,
-        },
-        "versions": _versions(),
-        "system": _system(),
-        "transports": {},
-    }
+    run = Run(folder.path, _content(settings, recording, loops))
+    for cell in flows.cells(settings.transports):
+        run.add_cell(cell)
+    facts = run.content["demo"]
     np.savez_compressed(folder.truth, ue=recording.ue)
     for name in settings.transports:
         plan = Plan(name, recording, loops)
@@ -115,10 +99,53 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
             facts["transports"][name] = {"exit_codes": session.ended, "failure": failure,
                                          "interrupted": session.interrupted}  # fmt: skip
             facts["interrupted"] = stop.requested
-            facts["ended_ns"] = time.time_ns()
-            write_json(folder.run, facts)
+            flows.add(run, name, session.records, _wrong(failure, session.interrupted))
+            run.content["complete"] = all(cell["status"] == "done" for cell in run.content["cells"])
+            run.content["ended_ns"] = time.time_ns()
+            run.save()
         if failure or stop.requested:
             return
+
+
+def _content(settings: Settings, recording: Recording, loops: int) -> dict[str, Any]:
+    """run.json as it begins (docs/results-format.md); ``demo`` is what a sweep does not have."""
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(settings).items()}
+    sides = ("real_world", "digital_twin")
+    host = system.facts()
+    return {
+        "started_ns": time.time_ns(),
+        "ended_ns": None,
+        "complete": False,
+        "configuration": {
+            "given": given,
+            "used": {
+                "transports": list(settings.transports),
+                "seconds": settings.seconds,
+                "recording": settings.recording.name,
+                "records": recording.grid.n_records,
+                "record_period_ns": recording.period_ns,
+                "loops": loops,
+                "n_prbs": recording.grid.n_prbs,
+                "scs_hz": recording.grid.scs_hz,
+                "centre_hz": recording.grid.centre_hz,
+            },
+        },
+        "setting": "loopback",
+        "rate_limit": None,
+        "source": "twinlink",
+        "system": dict.fromkeys(sides, host),
+        "ntp": dict.fromkeys(sides),  # both read one clock
+        "idle_rtt_ns": {},
+        "mgen": None,
+        "demo": {"interrupted": False, "versions": _versions(), "system": _system(), "transports": {}},
+    }
+
+
+def _wrong(failure: dict[str, Any] | None, interrupted: bool) -> tuple[str, str] | None:
+    """Status and reason of the cells of a transport that did not come to its end."""
+    if failure:
+        return "failed", f"the {failure['part']} {failure['reason']}"
+    return ("interrupted", "interrupted before the end") if interrupted else None
 
 
 def _versions() -> dict[str, str | None]:
@@ -148,15 +175,15 @@ def _system() -> dict[str, Any]:
 
 
 def load(path: Path) -> tuple[dict[str, Any], NDArray[np.bool_]]:
-    """The facts of a run, and the UEs of its recording.  Raises ConfigurationError when there are none."""
-    folder = Folder(path)
-    file = folder.run
+    """The facts of a run, and the UEs of its recording.  Raises ConfigurationError when there are none, DamagedRun."""
+    run = results.load(path)
+    if "demo" not in run:
+        raise twinlink.ConfigurationError(f"{path} is no result of `twinlink demo`")
+    truth = Folder(path).truth
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-        if facts["format"] != RUN_FORMAT or facts["format_version"] != RUN_VERSION:
-            raise ValueError(f"format {facts['format']} {facts['format_version']}")
-        with np.load(folder.truth) as arrays:
+        with np.load(truth) as arrays:
             ue = arrays["ue"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise twinlink.ConfigurationError(f"{path} is no result of `twinlink demo`: {file.name}: {error}") from error
-    return facts, ue
+    except (OSError, ValueError, KeyError) as error:
+        raise results.DamagedRun(f"{truth} cannot be read: {error}") from error
+    facts = {**run["demo"], "configuration": run["configuration"]["used"]}
+    return {**facts, "started_ns": run["started_ns"], "ended_ns": run["ended_ns"]}, ue

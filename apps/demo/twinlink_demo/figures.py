@@ -56,6 +56,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
     if heard is None or rebuilt is None or not len(heard.samples) or not len(rebuilt.samples):
         return []
     figures = folder.transport(name).figure
+    folder.transport(name).path.mkdir(exist_ok=True)
     facts = summary["transports"][name]
     samples = facts["samples"]
     path = figures("spectrogram.png")

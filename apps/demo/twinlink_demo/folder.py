@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from twinlink.errors import ConfigurationError
+from twinlink.measure import ledger, results
+
+from .flows import FLOWS, cell_id
 
 MARK = ".twinlink-demo"
-RUN, TRUTH, SUMMARY, REPORT = "run.json", "truth.npz", "summary.json", "report.html"
+TRUTH, SUMMARY = "truth.npz", "summary.json"
 FIGURES = ("age.png", "delay.png")
 TRANSPORT_FIGURES = ("spectrogram.png", "prbs.png", "block.png")
 PARTS = ("emulator", "exporter", "replay")
@@ -76,11 +79,6 @@ class Folder:
         self._lock: IO[str] | None = None
 
     @property
-    def run(self) -> Path:
-        """What was run, with which outcome: the raw facts beside the transports' files."""
-        return self.path / RUN
-
-    @property
     def truth(self) -> Path:
         """``ue``, bool, ``(records, n_prbs)``: the recording's UEs before any block."""
         return self.path / TRUTH
@@ -93,7 +91,7 @@ class Folder:
     @property
     def report(self) -> Path:
         """The page."""
-        return self.path / REPORT
+        return self.path / results.REPORT
 
     def figure(self, name: str) -> Path:
         """One of `FIGURES`."""
@@ -124,7 +122,11 @@ class Folder:
         self._lock.seek(0)
         for name in _names(self._lock.read()):
             self.transport(name).clear()
-        for file in (self.run, self.truth, self.summary, self.report, *map(self.figure, FIGURES)):
+            for file in self._records(name):
+                file.unlink(missing_ok=True)
+        derived = [self.path / name for name in (results.RESULTS, results.TABLE_MD, results.TABLE_CSV)]
+        derived += [self.summary, self.report, *map(self.figure, FIGURES)]
+        for file in (self.path / results.RUN, self.truth, *derived):
             file.unlink(missing_ok=True)
         self._lock.seek(0)
         self._lock.truncate()
@@ -133,6 +135,11 @@ class Folder:
         self._lock.flush()
         for name in transports:
             self.transport(name).path.mkdir(exist_ok=True)
+
+    def _records(self, transport: str) -> list[Path]:
+        names = [cell_id(transport, flow) for flow in FLOWS]
+        sides = (ledger.SENT_ROWS, ledger.RECEIVED_ROWS)
+        return [ledger.path(self.path / results.RECORDS, name, side) for name in names for side in sides]
 
     def release(self) -> None:
         """Let another demo write here."""

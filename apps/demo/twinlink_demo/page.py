@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from twinlink.measure import labels, table
+
 from .figures import Drawn
-from .folder import Folder
+from .flows import FLOWS
 from .outcome import ROWS, ms, yes
 from .progress import prbs_text
 
@@ -30,7 +32,7 @@ pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
 """
 
 
-def html(summary: dict[str, Any], folder: Folder, drawn: list[Drawn]) -> str:
+def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
     when = datetime.fromtimestamp(summary["started_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
     passed = summary["verdict"] == "passed"
@@ -52,7 +54,8 @@ def html(summary: dict[str, Any], folder: Folder, drawn: list[Drawn]) -> str:
     if any(each.transport is None for each in drawn):
         body.append("<h2>Freshness and delay</h2>")
         body += [_figure(each) for each in drawn if each.transport is None]
-    body.append(_about(summary, folder))
+    body.append(_flows(results))
+    body.append(_about(summary))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -121,14 +124,35 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
     )
 
 
-def _about(summary: dict[str, Any], folder: Folder) -> str:
+def _flows(results: dict[str, Any]) -> str:
+    titles = ("flow", "", "transport", "messages", "lost", "latency (ms)", "clock", "RTT (ms)", "throughput (MB/s)")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    rows = []
+    for cell in sorted(results["cells"], key=lambda cell: list(FLOWS).index(cell["flow"])):
+        found = cell["statistics"]
+        where = (labels.place(cell["flow"], cell["octets"]), labels.DIRECTIONS[cell["direction"]], cell["subject"])
+        figures: tuple[str, ...] = (table.missing(cell), "-", "-", "-", "-", "-")
+        if found:
+            figures = (f"{found['n_sent']:,}", f"{found['lost']:,}", table.latency(found), table.bound(found),
+                       table.rtt(found), table.throughput(found))  # fmt: skip
+        rows.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in (*where, *figures)) + "</tr>")
+    return (
+        "<h2>Every flow of the link</h2>\n"
+        f'<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
+        '<p class="soft">Means, ± half a CI95. Clock: both ends read one; so well do the messages agree with that. '
+        "Throughput: payload / latency, not a rate that was sustained. A control-result that says that a block ended "
+        "because the twin left reaches nobody, and counts as lost. What both ends saw of every message stands in "
+        "<code>records/</code>, all statistics in <code>results.json</code>.</p>"
+    )
+
+
+def _about(summary: dict[str, Any]) -> str:
     rows = {**summary["configuration"], **summary["versions"], **summary["system"]}
     cells = "".join(f"<tr><td>{escape(key)}</td><td>{escape(_value(value))}</td></tr>" for key, value in rows.items())
     return (
         f'<h2>Configuration and versions</h2>\n<div class="scroll"><table>{cells}</table></div>\n'
-        '<p class="soft">The raw records lie beside this page, in one folder for each transport; '
-        f"<code>python -m twinlink_demo.report {escape(folder.path.name)}</code> derives summary, figures and page "
-        "from them again.</p>"
+        '<p class="soft">The raw records lie beside this page; <code>twinlink report</code> with the name of this '
+        "folder makes everything else from them again.</p>"
     )
 
 

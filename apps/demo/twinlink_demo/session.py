@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from twinlink_ran_emulator.recording import Recording
 
+from . import flows
 from .folder import TransportFolder
 from .part import Part
 
@@ -78,11 +79,13 @@ class Session:
     Attributes:
         ended: exit code of each part, once all have ended.
         interrupted: whether Ctrl-C ended the playing early.
+        records: what the parts noted of each message.
     """
 
     def __init__(self, plan: Plan, folder: TransportFolder, stop: Stop, observer: Observer) -> None:
         self.ended: dict[str, int] = {}
         self.interrupted = False
+        self.records: flows.Tables = {}
         self._plan, self._folder, self._stop, self._observer = plan, folder, stop, observer
         self._parts: dict[str, Part] = {}
         self._seen: dict[str, set[str]] = {}
@@ -90,23 +93,24 @@ class Session:
 
     def run(self) -> None:
         """From start to end.  Raises PartFailed; the other parts have ended cleanly then."""
-        sockets = Path(tempfile.mkdtemp(prefix="twinlink-", dir="/tmp"))  # a UNIX socket's path has 107 octets at most
+        private = Path(tempfile.mkdtemp(prefix="twinlink-", dir="/tmp"))  # a UNIX socket's path has 107 octets at most
         try:
             try:
-                self._play(sockets)
+                self._play(private)
             finally:
                 self._end()
+                self.records = flows.read(private)
         finally:
-            shutil.rmtree(sockets, ignore_errors=True)
+            shutil.rmtree(private, ignore_errors=True)
 
-    def _play(self, sockets: Path) -> None:
+    def _play(self, private: Path) -> None:
         plan, folder = self._plan, self._folder
         endpoint = f"tcp/127.0.0.1:{free_ports(PORTS)}"
-        e3 = [f"--{name}=ipc://{sockets}/{name}" for name in ("setup", "to-dapp", "from-dapp")]
+        e3 = [f"--{name}=ipc://{private}/{name}" for name in ("setup", "to-dapp", "from-dapp")]
         grid = plan.recording.grid
         carrier = [f"--n-prbs={grid.n_prbs}", f"--scs-khz={grid.scs_hz / 1e3:.0f}", f"--centre-hz={grid.centre_hz}"]
         ends = [f"--count={plan.records}", f"--idle={IDLE_S}"]
-        link = ["--transport", plan.transport]
+        link = ["--transport", plan.transport, f"--records={private}"]
 
         self._observer.phase("starting the twin's replay and the exporter")
         self._start("replay", "twinlink_replay", [*link, "--listen", endpoint, "--out", str(folder.rebuilt), *ends])

@@ -1,0 +1,91 @@
+"""The link's flows as cells of a run: what was sent on each, in the words of docs/results-format.md."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinlink.measure import ledger, records
+from twinlink.measure.ledger import RECEIVED_ROWS, SENT_ROWS
+from twinlink.measure.records import Table
+from twinlink.measure.run import Run
+
+FLOWS = {"spectrum": "rw-dt", "control": "dt-rw", "control-result": "rw-dt"}
+SENDERS = {"rw-dt": "exporter", "dt-rw": "replay"}
+
+Tables = Mapping[tuple[str, str], Table]  # by flow and side; without what a part did not leave
+
+
+def cell_id(transport: str, flow: str) -> str:
+    """Names the files of a transport's flow."""
+    return f"{transport}-{flow}"
+
+
+def cells(transports: Iterable[str]) -> list[dict[str, Any]]:
+    """A cell for each flow over each transport, not measured yet."""
+    return [
+        {
+            "id": cell_id(transport, flow),
+            "subject": transport,
+            "flow": flow,
+            "octets": 0,
+            "direction": direction,
+            "mode": "open",
+            "rate_hz": None,  # an application sends when it has something
+            "status": "skipped",
+            "reason": "not reached",
+            "rounds": [],
+            "search": None,
+        }
+        for transport in transports
+        for flow, direction in FLOWS.items()
+    ]
+
+
+def read(folder: Path) -> Tables:
+    """What the parts have left in a folder of their ledgers."""
+    found = {}
+    for flow in FLOWS:
+        for side in (SENT_ROWS, RECEIVED_ROWS):
+            with suppress(ValueError):  # never written, or torn: its part was killed
+                found[flow, side] = records.read(ledger.path(folder, flow, side))
+    return found
+
+
+def add(run: Run, transport: str, tables: Tables, wrong: tuple[str, str] | None) -> None:
+    """Put what came of one transport into its cells.
+
+    Args:
+        wrong: the status, and the reason, of a session that did not come to its end.
+    """
+    for cell in run.content["cells"]:
+        if cell["subject"] != transport:
+            continue
+        flow = cell["flow"]
+        sent, received = (tables.get((flow, side)) for side in (SENT_ROWS, RECEIVED_ROWS))
+        cell["status"], cell["reason"] = wrong or ("done", None)
+        if sent is None and wrong is None:
+            cell["status"], cell["reason"] = "failed", f"the {SENDERS[cell['direction']]} left no record"
+        sent = np.zeros(0, records.SENT) if sent is None else sent
+        received = np.zeros(0, records.RECEIVED) if received is None else received
+        run.add_rows(cell["id"], sent, received)
+        if len(sent):
+            cell["rounds"].append(_round(sent))
+        _note_size(run, flow, sent, received)
+
+
+def _round(sent: Table) -> dict[str, Any]:
+    """From the first message to the last or its acknowledgement."""
+    begin_ns = int(sent["sent_ns"].min())
+    end_ns = int(np.maximum(sent["sent_ns"], sent["received_ns"]).max())
+    return {"round": 0, "started_ns": begin_ns, "elapsed_ns": end_ns - begin_ns, "warm_up": 0, "sent": len(sent)}
+
+
+def _note_size(run: Run, flow: str, *tables: Table) -> None:
+    """The greatest message, over whatever transport: so that the flow is one row of the table."""
+    ours = [cell for cell in run.content["cells"] if cell["flow"] == flow]
+    greatest = max(int(table["octets"].max(initial=0)) for table in tables)
+    for cell in ours:
+        cell["octets"] = max(greatest, cell["octets"])
