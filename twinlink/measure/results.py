@@ -90,13 +90,17 @@ def load(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     if not path.is_file():
         what = "there is no such folder" if not folder.exists() else f"it holds no {RUN}"
-        raise ConfigurationError(f"{folder} is not the folder of a sweep: {what}; `twinlink sweep --out DIR` makes one")
+        raise ConfigurationError(
+            f"{folder} is not the folder of a sweep or a demo: {what}; `twinlink sweep --out DIR` makes one, or `demo`"
+        )
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DamagedRun(f"{path} cannot be read: {error}") from error
     if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
-        raise ConfigurationError(f"{path} is not that of a sweep; `twinlink sweep --out DIR` makes one")
+        raise ConfigurationError(
+            f"{path} is not that of a sweep or a demo; `twinlink sweep --out DIR` makes one, or `demo`"
+        )
     if run.get("version") != RUN_VERSION:
         raise ConfigurationError(
             f"{path} has version {run.get('version')}, this twinlink reads {RUN_VERSION}: take the one that made it"

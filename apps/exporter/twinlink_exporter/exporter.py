@@ -278,6 +278,8 @@ class Exporter:
 
     def _from_link(self, item: twinlink.Message | twinlink.Event) -> None:
         """On the link's thread: only keep it and wake the exporter's."""
+        if self._ledger and isinstance(item, twinlink.Message):
+            self._ledger.received(item)
         if len(self._inbox) >= INBOX and isinstance(item, twinlink.Message):
             self.counters.decisions_dropped += 1
             return
@@ -314,8 +316,6 @@ class Exporter:
 
     def _decide(self, message: twinlink.Message) -> None:
         now = Instant.now()
-        if self._ledger:
-            self._ledger.received(message)
         verdict = check(message.payload, self._limits, now.wall_ns)
         if isinstance(verdict, PrbBlock) and self._session.state is not State.SUBSCRIBED:
             verdict = Rejection(verdict.id, "e3: there is no session with the E3 agent")
