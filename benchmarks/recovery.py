@@ -82,7 +82,7 @@ def cut(pair: Pair, bench: Bench) -> Recovery:
     relay.stdout.readline()
     healed_ns = time.time_ns()
     said = sender.answer(question, OPEN_S + TIMEOUT_S, watching(reflector, bench.stopped))
-    heard = reflector.ask("finish", OPEN_S, expected=said["answered"])
+    heard = reflector.ask("finish", OPEN_S, first=said["first"], expected=said["answered"])
     received = received_table(0, heard["received_rows"], said["first"], said["sent"])
     times, arrived = received["received_ns"], len(np.unique(received["sequence"]))
     if not len(times):

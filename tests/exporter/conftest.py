@@ -6,6 +6,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,13 @@ class RunningExporter:
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [line for line in lines if name in (None, line["event"])]
+
+    def wait_for(self, event: str, timeout: float = 10) -> None:
+        """Wait until it has reported this; fails the test when it never does."""
+        end = time.monotonic() + timeout
+        while not self.events(event):
+            assert time.monotonic() < end, f"no {event} within {timeout} s: {self.events()}"
+            time.sleep(0.01)
 
     def stop(self) -> None:
         self.exporter.stop()

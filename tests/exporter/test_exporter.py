@@ -171,7 +171,7 @@ def test_a_block_is_installed_answered_and_expires(
     monkeypatch.setattr(block, "ACK_WAIT_NS", 10_000_000_000)  # however slow this machine makes the agent
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         propose(twin[0], validity_ms=1500)
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
         installed, cleared = results(twin[0], 2)
@@ -189,9 +189,9 @@ def test_a_block_is_installed_answered_and_expires(
 def test_an_agent_that_acknowledges_nothing_is_believed_at_handing_over(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
-    with Agent(endpoints, ack=None) as agent:
-        start_exporter(endpoints)
-        agent.wait_for(lambda a: a.subscribed == [1])
+    with Agent(endpoints, ack=None):
+        exporter = start_exporter(endpoints)
+        exporter.wait_for("subscribed")
         propose(twin[0])
         (installed,) = results(twin[0], 1)
     assert installed.status == "installed"
@@ -201,9 +201,9 @@ def test_an_agent_that_acknowledges_nothing_is_believed_at_handing_over(
 def test_a_block_that_the_ran_refuses_is_rejected(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
-    with Agent(endpoints, ack="negative") as agent:
+    with Agent(endpoints, ack="negative"):
         exporter = start_exporter(endpoints)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         propose(twin[0])
         (rejected,) = results(twin[0], 1)
     assert say(rejected) == ("b-1", "rejected", ())
@@ -216,7 +216,7 @@ def test_what_the_guard_refuses_never_reaches_the_ran(
 ) -> None:
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints, limits=Limits(106, frozenset({0, 1})))
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         propose(twin[0], "protected", prbs=(1, 40))
         propose(twin[0], "outside", prbs=(106,))
         propose(twin[0], "old", age_ms=5000)
@@ -248,7 +248,7 @@ def test_the_block_is_cleared_when_the_twin_is_lost(
 ) -> None:
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         propose(twin[0], validity_ms=10_000)
         results(twin[0], 1)
         twin[0].close()
@@ -263,7 +263,7 @@ def test_the_block_is_cleared_and_the_dapp_released_at_the_end(
 ) -> None:
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         propose(twin[0])
         results(twin[0], 1)
         exporter.stop()
@@ -277,8 +277,8 @@ def test_after_the_loss_of_the_agent_the_twin_is_told_and_the_next_one_is_cleare
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
     with Agent(endpoints) as agent:
-        start_exporter(endpoints)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter = start_exporter(endpoints)
+        exporter.wait_for("subscribed")
         propose(twin[0], validity_ms=10_000)
         results(twin[0], 1)
     (cleared,) = results(twin[0], 1)
@@ -316,7 +316,7 @@ def test_a_twin_that_takes_nothing_holds_up_neither_indications_nor_blocks(
     port_link.receiver("spectrum")  # claimed, never read
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints, window=1024 * 1024)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         agent.send(*(encode_indication(1, symbol().tobytes()) for _ in range(count)))
         propose(port_link)
         assert results(port_link, 1)[0].status == "installed"
@@ -335,7 +335,7 @@ def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_d
     receiver = twin[0].receiver("spectrum")
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints, window=1024 * 1024)
-        agent.wait_for(lambda a: a.subscribed == [1])
+        exporter.wait_for("subscribed")
         propose(twin[0], "before", validity_ms=10_000)
         assert say(results(twin[0], 1)[0]) == ("before", "installed", (40, 41))
         keep_sending(agent, lambda: len(agent.controls) == 2)  # the window fills, acknowledgements stop

@@ -129,6 +129,7 @@ def test_rows_become_tables() -> None:
     came = ReceivedRows(1)  # and more come than there is room for
     for sequence in (99, 100, 102, 102, 103):
         came.arrived(sequence, 10, sequence * 10, sequence * 10 + 3)
+    assert came.since(rows.first) == 4
     table = received_table(4, decode(encode(came.parts()["received"])), rows.first, rows.used)
     assert table.tolist() == [(4, 0, 10, 1000, 1003), (4, 2, 10, 1020, 1023), (4, 2, 10, 1020, 1023)]
 

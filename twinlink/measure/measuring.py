@@ -80,7 +80,7 @@ class Measuring:
         if "trouble" in said and trouble is None:
             trouble = ("peer lost", reflector.lost or said["trouble"])
         try:
-            heard = reflector.ask("finish", 60.0, expected=said["answered"])
+            heard = reflector.ask("finish", 60.0, first=said["first"], expected=said["answered"])
         except StationLost as error:
             heard = {"usage": None, "counters": None}
             trouble = trouble or ("peer lost", str(error))

@@ -83,6 +83,13 @@ class ReceivedRows:
         self._pack(self._rows, used * 32, sequence, octets, sent_ns, received_ns)
         self.used = used + 1
 
+    def since(self, first: int) -> int:
+        """How many there are from number ``first`` on; of what was sent before, what came late stands in front."""
+        late = 0
+        while late < self.used and _ARRIVAL.unpack_from(self._rows, late * 32)[0] < first:
+            late += 1
+        return self.used - late
+
     def parts(self) -> dict[str, bytes]:
         """What there is, as octets."""
         return {"received": bytes(self._rows[: self.used * 32])}

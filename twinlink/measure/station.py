@@ -214,11 +214,11 @@ class Station:
         self._usage = Usage(own.broker_pid)
         return {}
 
-    def _finish(self, number: int, expected: int) -> dict[str, Any]:
+    def _finish(self, number: int, first: int, expected: int) -> dict[str, Any]:
         """Rows of what arrived; a link answers before it hands over, so the last may take a moment."""
         own = self._open_channel
         end = time.monotonic() + LATE_S
-        while own.received.used < expected and time.monotonic() < end:
+        while own.received.since(first) < expected and time.monotonic() < end:
             time.sleep(0.001)
         used = self._usage.report() if self._usage else None
         own.stop()

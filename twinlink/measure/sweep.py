@@ -161,7 +161,7 @@ class Sweep:
             octets=IDLE_OCTETS, count=IDLE_COUNT, interval_s=IDLE_S, timeout_s=timeout_s,
         )  # fmt: skip
         pair.digital_twin.ask("mark")
-        pair.digital_twin.ask("finish", expected=0)
+        pair.digital_twin.ask("finish", first=0, expected=0)
         if said["rtt_ns"]:
             ordered = sorted(said["rtt_ns"])
             self._run.content["idle_rtt_ns"][subject] = ordered[len(ordered) // 2]
