@@ -284,6 +284,10 @@ class Link:
         """Whether `close` was called."""
         return self.lead.closed
 
+    def senders(self) -> list[Sender]:
+        """Of every flow that was opened for sending."""
+        return list(self._company.senders.values())
+
     def close(self) -> None:
         """Wait up to 0.3 s for outstanding acks, say goodbye, and give everything back.
 
@@ -292,7 +296,7 @@ class Link:
         if self.closed:
             return
         self.sending_ends = True  # first: acks could not settle, nor get through, while others go on sending
-        senders = list(self._company.senders.values())
+        senders = self.senders()
         if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
         if not self.lead.close(CLOSE_S) and self.reception.calls.running and not self.lead.held_here:
@@ -301,7 +305,7 @@ class Link:
 
     def _give_back(self) -> None:
         """Called once, by the thread that holds the lead."""
-        senders = list(self._company.senders.values())
+        senders = self.senders()
         self.sending_ends = True
         deadline = time.monotonic() + STOP_S
         self._keeper.stop(deadline - time.monotonic())

@@ -268,9 +268,28 @@ class Sender:
             added = self._transport.added_octets
             body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
             self._transport.send(self._topic, make_frame(Kind.BUNDLE, self._link.epoch, 0, _time_ns(), body))
+        elif len(frames[0]) > self._transport.direct_octets:
+            self._hand_over_long(frames[0])
         else:
             self._transport.send(self._topic, frames[0])
         return True
+
+    def _hand_over_long(self, frame: bytes) -> None:
+        """The transport may have the courier wait; who sends on other flows is not to wait as well."""
+        others = [one for one in self._link.senders() if one is not self and one.priority == self.priority]
+        try:
+            for other in others:
+                other.hold(True)
+            self._transport.send(self._topic, frame)
+        finally:
+            for other in others:
+                other.hold(False)
+            self._link.hand_over_backlog()
+
+    def hold(self, held: bool) -> None:
+        """Whether what is sent from now on has to wait for the courier."""
+        with self._order, self._state:
+            self._core.transit.held = held
 
     @property
     def in_use(self) -> bool:

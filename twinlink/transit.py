@@ -10,11 +10,13 @@ class Transit:
 
     Attributes:
         limit: octets, framing included.
+        held: nothing may be handed over now.
     """
 
     def __init__(self, limit: int, single: bool) -> None:
         """``single``: one message at a time."""
         self.limit = limit
+        self.held = False
         self._single = single
         self._octets = 0  # of payload
         self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
@@ -23,7 +25,7 @@ class Transit:
     def room(self) -> int:
         """So many octets may be handed over now, framing included."""
         of = self._of
-        return 0 if of and self._single else self.limit - self._octets - FRAMING_OCTETS * len(of)
+        return 0 if self.held or (of and self._single) else self.limit - self._octets - FRAMING_OCTETS * len(of)
 
     def add(self, messages: Iterable[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""
