@@ -108,6 +108,10 @@ class Lead:
             self._thread.join(patience_s)
         return True
 
+    def abandon(self) -> None:
+        """The link is closed, and nothing is given back: it belongs to another process."""
+        self.closed = self._given_back = True
+
     def _take(self, done: Callable[[], object], deadline: float) -> None:
         """Lead, the lock being ours, until done or somebody wants to act."""
         self._leader = get_ident()

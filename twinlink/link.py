@@ -400,7 +400,8 @@ def _after_fork_in_child() -> None:
     """Threads and sockets stayed with the parent, and locks may be held for ever: only say so."""
     for link in list(_open_links):
         link.end = "was opened before this process was forked; open another one here"
-        link.sending_ends = link.lead.closed = True
+        link.sending_ends = True
+        link.lead.abandon()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,5 +1,6 @@
 """Two processes, one of which is killed or stopped."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -158,3 +159,22 @@ def test_as_many_flows_as_the_limit_allows(transport: str) -> None:
         for name in names:
             assert listener.receiver(name).receive(timeout=patience(10)) is not None
         assert listener.stats()["malformed"] == {}
+
+
+def test_a_forked_child_that_waits_leaves_its_parents_link_alone() -> None:
+    """Its sockets and sessions are the parent's; the threads that would end them are not there."""
+    endpoint = free_endpoint()
+    with twinlink.open("memory", listen=endpoint) as link, twinlink.open("memory", connect=endpoint):
+        link.wait_ready(patience(5))
+        sender = link.sender("flow")
+        given_back: list[str] = []
+        closes, link._transport.close = link._transport.close, lambda: given_back.append("transport")  # type: ignore[method-assign]
+        link._transport.send = lambda topic, frame: None  # type: ignore[method-assign]  # so that something is left
+        sender.send(b"")
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(twinlink.TwinlinkError):
+                sender.flush(5)
+            os._exit(len(given_back))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        link._transport.close = closes  # type: ignore[method-assign]
