@@ -16,6 +16,7 @@ from .company import Company
 from .events import Event
 from .incoming import ANNOUNCE_OCTETS, Incoming, Stream
 from .message import Ack, Message
+from .parts import Parts
 from .repair import Repair
 from .sender import Sender
 from .sequence import Arrival
@@ -86,6 +87,7 @@ class Reception:
         self.company = Company(transport, node, epoch, report, self._give_up)
         self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
         self._repair = Repair(transport, epoch, report, self._deliver)
+        self._parts = Parts(transport.max_frame)
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
@@ -127,6 +129,9 @@ class Reception:
                     self._ask(topic, frame, epoch, sent_ns, mono_ns)
                 elif kind is Kind.GONE:
                     self._gone(topic, frame, epoch, sequence)
+                elif kind is Kind.PART:
+                    if (whole := self._parts.take(topic, frame)) is not None:
+                        self.handle(topic, whole, mono_ns, at_once)
                 elif topic != HELLO_TOPIC:
                     raise Malformed("topic")
                 elif epoch == self._epoch:
@@ -380,6 +385,7 @@ class Reception:
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
         """A session that will not come back; where a newer one has taken its place, nothing of it is delivered."""
+        self._parts.forget(epoch)
         for incoming in list(self.flows.values()):
             if (stream := incoming.streams.get(epoch)) is not None:
                 self._repair.give_up(incoming, stream)

@@ -76,6 +76,7 @@ class Kind(IntEnum):
     ASK = 6
     GONE = 7  # without ranges it only asks what is missing
     BUNDLE = 8  # several data or again of one flow
+    PART = 9  # of a frame that is too long for a transport
 
 
 class Why(IntEnum):

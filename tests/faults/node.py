@@ -78,9 +78,10 @@ class Sending(threading.Thread):
     def payload(self, count: int) -> bytes:
         """Different every time, of one of the sizes."""
         size = max(self.random.choice(self.sizes), STAMP.size)
-        begin = self.random.randrange(POOL_OCTETS - size)
+        pool = self.node.pool * (1 + size // POOL_OCTETS)
+        begin = self.random.randrange(len(pool) - size)
         stamp = STAMP.pack(self.node.link.epoch, hash(self.flow) & 0xFFFFFFFF, count)
-        return stamp + self.node.pool[begin : begin + size - STAMP.size]
+        return stamp + pool[begin : begin + size - STAMP.size]
 
 
 class Acks:

@@ -320,6 +320,22 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
 
 
 @needs_namespaces
+def test_a_long_message_gets_through_a_slow_path_over_zenoh(tmp_path: Path) -> None:
+    """Zenoh ends a connection on which one message takes longer than 0.7 s, though it moves; this one takes 1.7 s."""
+    long = Flow("long", "rw", 1.0, (8 * 1024 * 1024,))
+    with Trial(tmp_path, "zenoh", (long,)) as trial:
+        faults.RateLimit(40).begin(trial)
+        time.sleep(2)
+        outcome = trial.finish()
+    assert not outcome.broken
+    assert outcome.verdict.findings == []
+    assert outcome.verdict.delivered >= 2
+    for session in outcome.sessions:
+        reasons = [report.fields["reason"] for report in session.events if report.name == "PeerDown"]
+        assert reasons in ([], ["closed"]), session.node
+
+
+@needs_namespaces
 def test_the_lab_sees_a_node_that_lies(tmp_path: Path) -> None:
     with Trial(tmp_path, "zeromq", FLOWS) as trial:
         time.sleep(1)

@@ -44,6 +44,8 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
     body = octets[32:]
     if kind in {Kind.DATA, Kind.AGAIN}:
         description["payload_hex"] = body.hex()
+    elif kind is Kind.PART:
+        description["octets_hex"] = body.hex()
     elif kind is Kind.BUNDLE:
         description["frames_hex"] = [
             frame(Kind.AGAIN if word == AGAIN_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
@@ -73,6 +75,8 @@ def composed(description: dict[str, Any]) -> bytes:
     kind = Kind[description["kind"].upper()]
     if kind in {Kind.DATA, Kind.AGAIN}:
         body = bytes.fromhex(description["payload_hex"])
+    elif kind is Kind.PART:
+        body = bytes.fromhex(description["octets_hex"])
     elif kind is Kind.BUNDLE:
         body = bytes.fromhex("".join(description["frames_hex"]))
     elif kind is Kind.ACK:
@@ -106,6 +110,7 @@ def good() -> dict[str, tuple[str, bytes]]:
             frame(Kind.DATA, EPOCH, 43, SENT_NS + 2000, bytes(range(5))),
         )
     )
+    whole = frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))
     refused = (45, SENT_NS, REFUSED)
     extended = b'{"node":"gnb-1","heard":{},"flows":{},"some-later-version":[1,2,3]}'
     return {
@@ -119,6 +124,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         "again": ("traffic/spectrum", frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16)))),
         "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
         "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
+        "part": ("traffic/spectrum", frame(Kind.PART, EPOCH, 0, SENT_NS, whole[:40])),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 46, [(38, 39), (41, 44)]))),
         "ask-nothing": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 44, []))),
         "gone": (
@@ -141,13 +147,14 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "truncated": (topic, data[:31]),
         "magic": (topic, b"LT" + data[2:]),
         "version": (topic, data[:2] + b"\x02" + data[3:]),
-        "kind": (topic, data[:3] + b"\x09" + data[4:]),
+        "kind": (topic, data[:3] + b"\x0a" + data[4:]),
         "length": (topic, data + b"one too many"),
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
         "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
+        "part": (topic, frame(Kind.PART, EPOCH, 40, SENT_NS, data[40:])),  # nothing has come before it
         "bundle": (topic, frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, data + frame(Kind.DATA, PEER, 0, SENT_NS, b""))),
         "hello": (
             "traffic/_link",

@@ -18,6 +18,7 @@ from pathlib import Path
 import zenoh
 
 from ..errors import TransportError
+from ..parts import cut
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
 from .base import Frame, Options, Transport, advice
 
@@ -36,6 +37,9 @@ POLL_S = 0.0005
 SEAL = slice(24, 32)
 SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
+# Zenoh gives a connection up when a message waits in it for ``block_before_close_ms``, though it moves: 16 MiB would
+# never get through 100 Mb/s.  What does not fit its queue goes in parts, and each waits on its own.
+LONG_OCTETS = 17 * 64 * 1024
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
@@ -48,7 +52,7 @@ class ZenohOptions(Options):
     shared_memory: bool = False  # payloads of 3072 octets and more bypass TCP between peers on one host
     data_queue: int = 16  # batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB
     lease_ms: int = 2000  # silence after which Zenoh gives a connection up
-    block_before_close_ms: int = 700  # a peer that takes nothing for this long is disconnected, and returns if it can
+    block_before_close_ms: int = 700  # a peer that does not take a message, or part, for this long is disconnected
     drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
     reconnect_ms: int = 30
     reconnect_max_ms: int = 30  # always the same
@@ -192,6 +196,11 @@ class ZenohTransport(Transport):
         return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes its time
 
     def send(self, topic: bytes, frame: bytes) -> None:
+        if len(frame) > LONG_OCTETS:
+            for part in cut(memoryview(frame)[: int.from_bytes(frame[4:8]) + HEADER_OCTETS]):
+                if not self._closing.is_set():
+                    self.send(topic, part)
+            return
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
         publisher = None

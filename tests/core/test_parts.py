@@ -1,0 +1,67 @@
+"""Frames in parts: what comes out went in, whatever is lost on the way."""
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlink.parts import BEGUN_OCTETS, MOST_OCTETS, PART_OCTETS, Parts, cut
+from twinlink.wire import Kind, Malformed, check, frame
+
+TOPICS = [b"traffic/a", b"traffic/b"]
+
+
+payloads = st.builds(lambda octets, fill: bytes([fill]) * octets, st.integers(1, 3 * PART_OCTETS), st.integers(0, 255))
+ways = st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(1, 2), payloads), max_size=6)  # topic, session, payload
+
+
+@given(ways, st.data())
+def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.DataObject) -> None:
+    queues: dict[tuple[bytes, int], list[tuple[int, bytes]]] = defaultdict(list)
+    frames = []
+    for number, (topic, epoch, payload) in enumerate(sent):
+        whole = frame(Kind.DATA, epoch, number, 1000 + number, payload)
+        frames.append((topic, whole))
+        queues[topic, epoch] += [(number, part) for part in cut(whole)]
+    lossy = data.draw(st.booleans())
+    joined = Parts(2**24)
+    broken: set[int] = set()
+    came = []
+    while queues:
+        key = data.draw(st.sampled_from(sorted(queues)))
+        number, part = queues[key].pop(0)
+        if not queues[key]:
+            del queues[key]
+        assert check(part) is Kind.PART
+        assert len(part) <= PART_OCTETS + 32
+        if lossy and data.draw(st.booleans()):
+            broken.add(number)
+            continue
+        try:
+            taken = joined.take(key[0], part)
+        except Malformed:
+            assert number in broken
+        else:
+            came += [] if taken is None else [(key[0], bytes(taken))]
+    assert sorted(came) == sorted(one for number, one in enumerate(frames) if number not in broken)
+    assert joined._octets == sum(len(there) + BEGUN_OCTETS for _, there in joined._begun.values())
+
+
+def test_strangers_take_no_more_than_so_much_memory() -> None:
+    joined = Parts(2**24)
+    begins = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))[:PART_OCTETS]
+    for epoch in range(2 * MOST_OCTETS // PART_OCTETS):
+        joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, begins))
+        assert joined._octets <= MOST_OCTETS
+    assert len(joined._begun) == MOST_OCTETS // (PART_OCTETS + BEGUN_OCTETS)
+    for epoch in range(2 * MOST_OCTETS // PART_OCTETS):
+        joined.forget(epoch)
+    assert (joined._octets, joined._begun) == (0, {})
+
+
+def test_what_is_too_long_or_a_part_itself_is_malformed() -> None:
+    part = frame(Kind.PART, 1, 0, 1, b"")
+    for octets in (frame(Kind.DATA, 1, 0, 1, bytes(100)), part, part[:20], part + b"more"):
+        with pytest.raises(Malformed, match="part"):
+            Parts(100).take(b"traffic/a", frame(Kind.PART, 1, 0, 1, octets))
