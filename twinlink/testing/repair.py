@@ -140,6 +140,19 @@ class Repairing(Conformance):
         assert malformed(link) == {"bundle": 2}
         assert link.stats()["received"]["flow"]["repaired"] == 1
 
+    @pytest.mark.usefixtures("greeting")
+    def test_parts_are_put_together(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        inbox = link.receiver("flow")
+        wholes = [frame(Kind.DATA, peer.epoch, number, 100 + number, bytes([number]) * 1000) for number in range(2)]
+        for whole in wholes:
+            for at in range(0, len(whole), 400):
+                peer.send("traffic/flow", frame(Kind.PART, peer.epoch, at, parse(whole)[3], whole[at : at + 400]))
+        messages = receive_all(inbox, 2)
+        assert [(message.sequence, message.sent_ns, bytes(message.payload)) for message in messages] == [
+            (number, 100 + number, bytes([number]) * 1000) for number in range(2)
+        ]
+        assert malformed(link) == {}
+
     @pytest.mark.parametrize("repairs", [True, False])
     def test_messages_in_bulk_share_frames_where_everybody_reads_bundles(
         self, opening: Open, foreign: MakeForeign, repairs: bool
