@@ -274,7 +274,7 @@ class Link:
             "sent": {flow: sender.stats() for flow, sender in list(self._company.senders.items())},
             "received": {flow: incoming.stats() for flow, incoming in list(reception.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(reception.malformed.items())},
-            "acks_sent": reception.acks_sent,
+            "acks_sent": reception.acks.sent,
             "handler_errors": reception.calls.errors,
             "events_dropped": self._event_stream.dropped,
         }
@@ -346,7 +346,7 @@ class Link:
                     if received is None:
                         self._emptied_ns = now
                         break
-                reception.send_batch()
+                reception.acks.send_batch()
             self._last_frame_ns = now
             if self.lead.followers:
                 self.lead.notify()

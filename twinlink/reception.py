@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from . import events as ev
+from .acks import Acks
 from .calls import Calls
 from .company import Company
 from .events import Event
-from .incoming import ANNOUNCE_OCTETS, Incoming, Stream
+from .incoming import Incoming, Stream
 from .message import Ack, Message
 from .parts import Parts
 from .repair import Repair
@@ -26,7 +27,6 @@ from .transports.base import Frame
 from .window import MAX_IN_FLIGHT
 from .wire import (
     ACK_ONE,
-    ACK_ONE_LENGTH,
     ACK_WORD,
     AGAIN_WORD,
     BUNDLE_WORD,
@@ -35,22 +35,17 @@ from .wire import (
     HEADER,
     HEADER_OCTETS,
     HELLO_TOPIC,
-    MAX_ACK_RECORDS,
     MAX_SEQUENCE,
     REFUSED,
     Bundle,
     Hello,
     Kind,
     Malformed,
-    ack_body,
     check,
     parse_ack,
     parse_ask,
     parse_bundle,
     parse_gone,
-)
-from .wire import (
-    frame as make_frame,
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
@@ -59,7 +54,7 @@ ACK_ONE_OCTETS = ACK_ONE.size
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 _new = tuple.__new__  # a named tuple's own constructor takes three times as long
-_unpack_header, _pack_ack_one, _unpack_ack_one = HEADER.unpack_from, ACK_ONE.pack, ACK_ONE.unpack
+_unpack_header, _unpack_ack_one = HEADER.unpack_from, ACK_ONE.unpack
 
 logger = logging.getLogger("twinlink")
 
@@ -72,6 +67,7 @@ class Reception:
 
     Attributes:
         company: who is at the other end.
+        acks: what this side acknowledges.
         calls: of the application's handlers.
     """
 
@@ -87,11 +83,11 @@ class Reception:
         self.company = Company(transport, node, epoch, report, self._give_up)
         self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
         self._repair = Repair(transport, epoch, report, self._deliver)
+        self.acks = Acks(transport, epoch)
         self._parts = Parts(transport.max_frame)
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
-        self.acks_sent = 0
         self._transport = transport
         self._epoch = epoch
         # Below the window of a sender like us by a whole message: who is refused must not be held up before.
@@ -99,14 +95,12 @@ class Reception:
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
         self._on_ack: dict[bytes, Sender] = {}
-        self._batch: list[tuple[int, int, int]] = []
-        self._batch_for: tuple[bytes, Stream] | None = None
         self.calls = Calls(report)
 
     # The path of a message
 
     def handle(self, topic: bytes, frame: Frame, mono_ns: int, at_once: bool) -> None:
-        """Take in a frame that arrived at ``mono_ns``; its ack goes out at once, or with `send_batch`."""
+        """Take in a frame that arrived at ``mono_ns``; its ack goes out at once, or with `Acks.send_batch`."""
         try:
             word, length, epoch, sequence, sent_ns = _unpack_header(frame)
             if length != len(frame) - HEADER_OCTETS:
@@ -184,24 +178,9 @@ class Reception:
         # The ack goes out last, except that a handler may take its time: what a thread still does after sending
         # keeps the transport's own threads off the processor, and costs a round trip several times what it takes.
         if at_once:
-            if self._batch_for is not None:  # of a batch whose handler waits: older than this one
-                self.send_batch()
-            stream.unannounced = 0
-            number = self.acks_sent
-            self.acks_sent = number + 1
-            self._transport.send(
-                ack_topic,
-                _pack_ack_one(
-                    ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, _time_ns(),
-                    epoch, stream.consumed, sequence, sent_ns, received_ns,
-                ),
-            )  # fmt: skip
-            if sequence >= stream.acked:
-                stream.acked = sequence + 1
-            if stream.unannounced:  # consumed while its ack was on the way
-                self._announce_rest(ack_topic, stream)
+            self.acks.at_once(ack_topic, stream, sequence, sent_ns, received_ns)
         else:
-            self._acknowledge_later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
+            self.acks.later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
         if new and handler is not None:
             self.calls.call(handler, message, incoming.flow)
 
@@ -219,7 +198,7 @@ class Reception:
                 if not again or epoch in incoming.streams:
                     self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
         if at_once:
-            self.send_batch()
+            self.acks.send_batch()
 
     @staticmethod
     def _is_plain(incoming: Incoming, stream: Stream, bundle: Bundle) -> bool:
@@ -245,51 +224,9 @@ class Reception:
             incoming.put_all(messages)
         else:
             stream.consumed = max(stream.consumed, stream.tracker.next)
-        self._acknowledge_later(
-            ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle]
-        )
+        self.acks.later(ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle])
         if handler is not None:
             self.calls.call_each(handler, messages, flow)
-
-    def _acknowledge_later(self, ack_topic: bytes, stream: Stream, records: Sequence[tuple[int, int, int]]) -> None:
-        """With others, and when there are enough of them."""
-        if self._batch_for is None or self._batch_for[1] is not stream:
-            self.send_batch()
-            self._batch_for = (ack_topic, stream)
-        self._batch += records
-        if len(self._batch) >= MAX_ACK_RECORDS:
-            self.send_batch()
-
-    def send_batch(self) -> None:
-        """Send the acks that were held back."""
-        if self._batch_for is not None:
-            ack_topic, stream = self._batch_for
-            records, self._batch, self._batch_for = self._batch, [], None
-            for at in range(0, len(records), MAX_ACK_RECORDS):
-                self.send_ack(ack_topic, stream, records[at : at + MAX_ACK_RECORDS])
-
-    def send_ack(self, ack_topic: bytes, stream: Stream, records: list[tuple[int, int, int]]) -> None:
-        """Acknowledge messages of a stream, and say how far it has been consumed.
-
-        A consuming thread may be ahead of the acks: what it consumed is not announced before it is acknowledged, or
-        the sender would take it for lost.
-        """
-        acked = max(stream.acked, records[-1][0] + 1) if records else stream.acked
-        consumed = stream.consumed
-        if consumed <= acked:
-            stream.unannounced = 0
-        number = self.acks_sent
-        self.acks_sent = number + 1
-        body = ack_body(stream.epoch, min(consumed, acked), records)
-        self._transport.send(ack_topic, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
-        if records:  # by the leading thread only
-            stream.acked = acked
-            self._announce_rest(ack_topic, stream)
-
-    def _announce_rest(self, ack_topic: bytes, stream: Stream) -> None:
-        """What the application consumed before its ack was out could not be announced then."""
-        if stream.unannounced >= ANNOUNCE_OCTETS:
-            self.send_ack(ack_topic, stream, [])
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()
@@ -381,7 +318,7 @@ class Reception:
             return
         self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
         if not ranges:
-            self.send_ack(ack_topic, stream, [])  # how far it is consumed may have been lost as well
+            self.acks.send(ack_topic, stream, [])  # how far it is consumed may have been lost as well
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
         """A session that will not come back; where a newer one has taken its place, nothing of it is delivered."""
@@ -459,11 +396,11 @@ class Reception:
         if stream.refused == 0:
             self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
         stream.refused += 1
-        self.send_batch()
+        self.acks.send_batch()
         stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
         if stream.repairs and stream.pending is None:
             stream.tracker.next = max(stream.tracker.next, sequence + 1)
-        self.send_ack(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
+        self.acks.send(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
 
     def _name(self, epoch: int, hello: Hello) -> None:
         """Data may have overtaken the first hello."""

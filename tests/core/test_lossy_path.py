@@ -142,7 +142,7 @@ class LossyPath(RuleBasedStateMachine):
         for _ in range(min(count, len(way.frames))):
             topic, octets = way.frames.popleft()
             reception.handle(topic, octets, time.monotonic_ns(), at_once)
-        reception.send_batch()
+        reception.acks.send_batch()
 
     @rule(epoch=TWIN, count=SOME)
     def lose_on_the_way_out(self, epoch: int, count: int) -> None:

@@ -84,7 +84,7 @@ def test_consumption_is_never_announced_before_the_ack(reception: Reception, tra
         data(reception, sequence, at_once)
         if sequence % 3:
             receiver.take()  # by another thread, which may be ahead of the acks
-    reception.send_batch()
+    reception.acks.send_batch()
     while receiver.take() is not None:
         pass
     acknowledged: set[int] = set()
@@ -100,7 +100,7 @@ def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Recep
     assert [sequences for _, sequences in transport.acks()] == [[0]]
     for sequence in range(1, 100):
         data(reception, sequence, at_once=False)
-    reception.send_batch()
+    reception.acks.send_batch()
     assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
 
 
@@ -135,7 +135,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
             frames = [frame(kind, THEIRS, sequence, 7, bytes(sequence)) for kind, sequence in bundle]
             for octets in [frame(Kind.BUNDLE, THEIRS, 0, 7, b"".join(frames))] if together else frames:
                 reception.handle(b"traffic/flow", octets, 0, False)
-            reception.send_batch()
+            reception.acks.send_batch()
         acknowledged = [sequence for _, sequences in transport.acks() for sequence in sequences]
         outcomes.append(
             (

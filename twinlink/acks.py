@@ -1,0 +1,87 @@
+"""The acks of a link: each message's at once, or those of several together."""
+
+import time
+from collections.abc import Sequence
+
+from .incoming import ANNOUNCE_OCTETS, Stream
+from .transports import Transport
+from .wire import ACK_ONE, ACK_ONE_LENGTH, ACK_WORD, MAX_ACK_RECORDS, Kind, ack_body
+from .wire import frame as make_frame
+
+Record = tuple[int, int, int]  # sequence, T1, T2
+
+_time_ns, _pack_one = time.time_ns, ACK_ONE.pack
+
+
+class Acks:
+    """For the leading thread; `send` without records for any.
+
+    Attributes:
+        sent: how many frames.
+    """
+
+    def __init__(self, transport: Transport, epoch: int) -> None:
+        self.sent = 0
+        self._transport = transport
+        self._epoch = epoch
+        self._batch: list[Record] = []
+        self._batch_for: tuple[bytes, Stream] | None = None
+
+    def at_once(self, topic: bytes, stream: Stream, sequence: int, sent_ns: int, received_ns: int) -> None:
+        """Acknowledge one message."""
+        if self._batch_for is not None:  # of a batch whose handler waits: older than this one
+            self.send_batch()
+        stream.unannounced = 0
+        number = self.sent
+        self.sent = number + 1
+        self._transport.send(
+            topic,
+            _pack_one(
+                ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, _time_ns(),
+                stream.epoch, stream.consumed, sequence, sent_ns, received_ns,
+            ),
+        )  # fmt: skip
+        if sequence >= stream.acked:
+            stream.acked = sequence + 1
+        if stream.unannounced:  # consumed while its ack was on the way
+            self._announce_rest(topic, stream)
+
+    def later(self, topic: bytes, stream: Stream, records: Sequence[Record]) -> None:
+        """Acknowledge with others, when there are enough of them or `send_batch` is called."""
+        if self._batch_for is None or self._batch_for[1] is not stream:
+            self.send_batch()
+            self._batch_for = (topic, stream)
+        self._batch += records
+        if len(self._batch) >= MAX_ACK_RECORDS:
+            self.send_batch()
+
+    def send_batch(self) -> None:
+        """Send what was held back."""
+        if self._batch_for is not None:
+            topic, stream = self._batch_for
+            records, self._batch, self._batch_for = self._batch, [], None
+            for at in range(0, len(records), MAX_ACK_RECORDS):
+                self.send(topic, stream, records[at : at + MAX_ACK_RECORDS])
+
+    def send(self, topic: bytes, stream: Stream, records: list[Record]) -> None:
+        """Acknowledge messages of a stream, and say how far it has been consumed.
+
+        A consuming thread may be ahead of the acks: what it consumed is not announced before it is acknowledged, or
+        the sender would take it for lost.
+        """
+        acked = max(stream.acked, records[-1][0] + 1) if records else stream.acked
+        consumed = stream.consumed
+        if consumed <= acked:
+            stream.unannounced = 0
+        number = self.sent
+        self.sent = number + 1
+        body = ack_body(stream.epoch, min(consumed, acked), records)
+        self._transport.send(topic, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
+        if records:  # by the leading thread only
+            stream.acked = acked
+            self._announce_rest(topic, stream)
+
+    def _announce_rest(self, topic: bytes, stream: Stream) -> None:
+        """What the application consumed before its ack was out could not be announced then."""
+        if stream.unannounced >= ANNOUNCE_OCTETS:
+            self.send(topic, stream, [])
