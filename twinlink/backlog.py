@@ -68,7 +68,7 @@ class Backlog:
             not self.waits
             and self.up
             and not self.in_bulk(now_mono_ns)
-            and size + FRAMING_OCTETS <= self._transit.room
+            and size + FRAMING_OCTETS <= self._transit.direct_room
             and self._window.admit(messages, size)
         ):
             self._transit.add(messages, size)
@@ -146,7 +146,8 @@ class Backlog:
         again when it has been handed over: until then something ``waits``.  One message may go ``alone`` however large
         it is, but not from the thread that sends: the transport may make it wait.
         """
-        if not self.goes_on:
+        room = self._transit.room if alone else self._transit.direct_room
+        if not self.goes_on or (room <= 0 and not alone):
             return None
         for why, gone in self._gone.items():
             ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
@@ -156,7 +157,8 @@ class Backlog:
             if not gone:
                 del self._gone[why]
             return Kind.GONE, (why, ranges)
-        room = sys.maxsize if alone and not self._transit else self._transit.room
+        if alone and not self._transit:
+            room = sys.maxsize
         if self._again and (frames := self._take_again(room)):
             return Kind.AGAIN, frames
         if not self._again and (frames := self._take_unsent(room)):

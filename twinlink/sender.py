@@ -302,6 +302,7 @@ class Sender:
         with self._state:
             on_the_way = min(core.path_ns() // NS_AN_OCTET, MOST_ON_THE_WAY_OCTETS)
             core.transit.limit = (most_octets or self._transport.direct_octets + on_the_way) // sharing
+            core.transit.direct = min(core.transit.limit, self._transport.direct_octets // sharing)
 
     def look_after(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""

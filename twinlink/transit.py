@@ -10,12 +10,13 @@ class Transit:
 
     Attributes:
         limit: octets, framing included.
-        held: nothing may be handed over now.
+        direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
+        held: the transport makes somebody wait now.
     """
 
     def __init__(self, limit: int, single: bool) -> None:
         """``single``: one message at a time."""
-        self.limit = limit
+        self.limit = self.direct = limit
         self.held = False
         self._single = single
         self._octets = 0  # of payload
@@ -25,7 +26,15 @@ class Transit:
     def room(self) -> int:
         """So many octets may be handed over now, framing included."""
         of = self._of
-        return 0 if self.held or (of and self._single) else self.limit - self._octets - FRAMING_OCTETS * len(of)
+        return 0 if of and self._single else self.limit - self._octets - FRAMING_OCTETS * len(of)
+
+    @property
+    def direct_room(self) -> int:
+        """So many without having to wait."""
+        of = self._of
+        if self.held or (of and self._single):
+            return 0
+        return self.direct - self._octets - FRAMING_OCTETS * len(of)
 
     def add(self, messages: Iterable[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""

@@ -268,3 +268,17 @@ def test_round_trip_and_offset(core: Outgoing) -> None:
     offset, bound = delays["clock_offset_ns"]["offset"], delays["clock_offset_ns"]["bound"]
     assert abs(offset - 500) <= bound == 25
     assert abs(delays["one_way_ns"]["p50"] - 20) <= bound
+
+
+def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgoing) -> None:
+    """On a long way more may be under way than the transport takes at once; that is for the courier to wait for."""
+    core.transit.limit, core.transit.direct = 10_000, 1000
+    while core.backlog.unsent == core.backlog.next:
+        send(core, 100)
+    assert 1000 - 2 * (100 + FRAMING_OCTETS) < sum(100 + FRAMING_OCTETS for _ in core.transit.sequences()) <= 1000
+    core.backlog.ask()
+    assert core.backlog.take(alone=False) is not None  # there is room for that
+    core.transit.held = True
+    core.backlog.ask()
+    assert core.backlog.take(alone=False) is None
+    assert taken(core) == [(Why.EVICTED, []), core.backlog.next - 1]
