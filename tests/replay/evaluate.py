@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from twinlink_replay.detector import Detector
-from twinlink_replay.power import PrbFeatures, prb_features, subcarrier_power
+from twinlink_replay.power import prb_features, subcarrier_power
 
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
 
@@ -39,8 +39,7 @@ def detect(heard: Heard, batch: int = 1) -> Found:
     begin = time.perf_counter()
     answers = []
     for k in range(0, len(settled), batch):
-        part = PrbFeatures(*(each[k : k + batch] for each in (features.power, features.roughness, features.peak)))
-        prompt[k : k + batch] = detector.add(part).interfered
+        prompt[k : k + batch] = detector.add(features.part(slice(k, k + batch))).interfered
         answers += detector.settled()
     answers += detector.finish()
     seconds = time.perf_counter() - begin

@@ -120,6 +120,26 @@ def test_a_tone_is_told_from_gaussian_ues() -> None:
     assert score.recall_uncovered >= 0.95
 
 
+def test_gaussian_ues_are_known_from_a_few_grants() -> None:
+    scene = Scene(n_records=400, n_ues=3, dwell=60, modulations=(0,), flat=True, coherence=1e9, widths=(0.05, 0.15))
+    tone = (Interferer(100, 300, 30, 31, 12, "tone"),)
+    for seed in (1, 2):
+        heard = hear(replace(scene, interferers=tone), seed)
+        assert scores(heard, detect(heard).settled).precision >= 0.9
+
+
+@pytest.mark.parametrize("bits", [2, 6])
+def test_a_tone_is_seen_below_a_stronger_ue_and_its_end_too(bits: int) -> None:
+    tones = tuple(Interferer(k, k + 100, 40, 41, 9, "tone") for k in (150, 350))
+    ue = Scene(n_ues=1, static=True, widths=(0.9, 0.9), max_load=0.9, snr_db=(14, 14), flat=True, coherence=1e9)
+    for seed in (3, 5):  # the UE is heard with 12 to 13 dB
+        heard = hear(replace(ue, modulations=(bits,), interferers=tones), seed)
+        assert heard.ue[:, 40].all()
+        score = scores(heard, detect(heard).settled)
+        assert score.precision >= 0.95
+        assert score.recall >= 0.95
+
+
 def test_ues_that_never_leave_nor_fade_are_not_interference_however_long() -> None:
     ues = Scene(51, 1800, static=True, n_ues=3, flat=True, coherence=1e9, modulations=(2,))
     heard = hear(replace(ues, interferers=(Interferer(500, 1200, 14, 18, 10),)), 7)

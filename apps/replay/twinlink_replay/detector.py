@@ -1,6 +1,7 @@
-"""Which PRBs carry interference, from two independent signs: `texture` and `stays`; then what is like it: `emitters`.
+"""Which PRBs carry interference, from three signs: `texture`, `lines` and `stays`; then what is like it: `emitters`.
 
-Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture tells tones from them and no more.
+Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture and lines tell tones from them and
+no more.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.
@@ -16,6 +17,7 @@ from .align import align
 from .emitters import Emitters
 from .evidence import Evidence, weigh
 from .floor import NoiseFloor
+from .lines import Lines
 from .power import PrbFeatures
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
@@ -64,7 +66,7 @@ class Detector:
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
-        self._emitters = Emitters()
+        self._lines, self._emitters = Lines(n_prbs), Emitters()
         self._waiting = 0  # records not yet settled
         self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
@@ -82,10 +84,10 @@ class Detector:
         interfered = np.zeros((count, self.n_prbs), bool)
         occupied = np.zeros((count, self.n_prbs), bool)
         for start in range(0, count, STEP):
-            part = slice(start, start + STEP)
-            power = features.power[part]
-            evidence = weigh(PrbFeatures(power, features.roughness[part], features.peak[part]), self._floor.add(power))
-            for k in range(len(power)):
+            where = slice(start, start + STEP)
+            part = features.part(where)
+            evidence = weigh(part, self._floor.add(part.power))
+            for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)
                 self._recent.append((evidence, k))
                 posterior = self._texture.posterior
@@ -93,9 +95,9 @@ class Detector:
                 self._world.add(evidence, k, free)
                 p = posterior[ALONE:].sum(axis=0)
                 self._on = np.where(self._on, p > PROMPT_OFF, p > PROMPT_ON)
-                interfered[start + k] = self._on
+                interfered[start + k] = self._on | (self._lines.add(part.line[k]) & ~free)
                 occupied[start + k] = ~free
-            interfered[part] |= self._stays.add(evidence, interfered[part], self._world.rough)
+            interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
             if self._world.judge():
                 self._again()
         self.records += count
@@ -126,12 +128,15 @@ class Detector:
         """Look back over all that waits, and let go of the first `count` records."""
         free, chance = self._texture.look_back()
         long = self._stays.look_back(self._world.rough)
-        interfered, carried = align(long | (chance > SETTLED_AT), free < 0.5, self._carried)
+        tones = self._lines.look_back() & (free < 0.5)
+        found = long | tones | (chance > SETTLED_AT)
+        interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
         interfered = self._emitters.complete(interfered, list(self._recent), self._world.rough)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()
         self._stays.let_go(count)
+        self._lines.let_go(count)
         self._settled.append(Settled(self.records - self._waiting, interfered[:count], free[:count] < 0.5))
         self._waiting -= count

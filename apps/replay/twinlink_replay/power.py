@@ -3,7 +3,9 @@
 Everything is an array in, an array out; a batch of records costs little more than one.
 """
 
+import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 SUBCARRIERS_PER_PRB = 12  # 3GPP TS 38.211 clause 4.4.4.1
 FULL_SCALE = 32768.0**2  # 0 dBFS: a complex sample of magnitude 32768
 QUANTISATION = 1 / 6  # LSB^2: noise of rounding I and Q to integers; nothing is measured below it
+LEAST_LINE = -3.0  # nats
 COMB_RATIO = 4.0  # Gaussian samples differ as much between their two combs once in fifty PRBs
 
 
@@ -31,11 +34,17 @@ class PrbFeatures:
             samples (noise), 1 for a tone.  It depends neither on the level nor on the channel's slope.
         peak: share of the power that the strongest two neighbouring subcarriers have: 1/6 for constant amplitude,
             0.4 in the mean for Gaussian samples, near 1 for a tone, on a subcarrier or between two.
+        line: what each subcarrier, shape ``(records, n_prbs, 12)``, says for a tone on it against Gaussian samples.
     """
 
     power: NDArray[np.float32]
     roughness: NDArray[np.float32]
     peak: NDArray[np.float32]
+    line: NDArray[np.float32]
+
+    def part(self, records: slice) -> "PrbFeatures":
+        """Those of some records."""
+        return PrbFeatures(self.power[records], self.roughness[records], self.peak[records], self.line[records])
 
 
 def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
@@ -57,7 +66,29 @@ def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
         rough[comb] = _roughness(cells[comb], 2)
     total = even + odd
     pair = (cells[..., 1:] + cells[..., :-1]).max(axis=-1)
-    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9))
+    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells))
+
+
+def _line(cells: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Log-likelihood ratio of a tone on a subcarrier against none, from its share of the power of five.
+
+    Of Gaussian samples, the roughest that UEs have, that share has the beta distribution (1, 4).  With a tone it is
+    taken for (3, 4), or (10, 4), the likelier one, both equally likely beforehand; a UE comes on top at times, so that
+    a single record counts little against a tone.
+    """
+    # The next ones or those after them, whichever have more: every other one is empty in a DM-RS symbol.
+    beside = 2 * np.maximum(*(cells[..., before] + cells[..., after] for before, after in (_beside(1), _beside(2))))
+    share = np.log((cells + QUANTISATION) / (cells + beside + 5 * QUANTISATION))
+    weak, strong = math.log(15) + 2 * share, math.log(715) + 9 * share  # B(1, 4) / B(3, 4), B(1, 4) / B(10, 4)
+    return np.asarray(np.maximum(np.maximum(weak, strong) - math.log(2), LEAST_LINE), np.float32)
+
+
+@cache
+def _beside(distance: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The subcarriers before and after each within its PRB; at its edges the same one twice."""
+    place = np.arange(SUBCARRIERS_PER_PRB)
+    before, after = place - distance, place + distance
+    return np.where(before < 0, after, before), np.where(after >= SUBCARRIERS_PER_PRB, before, after)
 
 
 def _roughness(cells: NDArray[np.float32], distance: int) -> NDArray[np.float32]:

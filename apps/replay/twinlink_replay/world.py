@@ -5,14 +5,18 @@ from numpy.typing import NDArray
 
 from .evidence import Evidence
 
-CLEAR = 1.0  # nats of `Evidence.structure` over a stay that make it rough or smooth
+CLEAR = 1.0  # nats of `Evidence.structure` over a stay that has ended that make it rough or smooth, and ...
+SURE = 10.0  # ... over one that goes on
 JUMP = 1.4  # log power from one record to the next: somebody else
+PLACES = 4  # where rough transmissions were: they are hardly all interferers, which come back to their PRBs
+NEW = 0.5  # at most so much of a place was one before
 SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
+MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
 
 
 class World:
-    """Counts rough and smooth transmissions.
+    """Counts rough and smooth transmissions, and the places where rough ones were.
 
     Attributes:
         rough: whether UEs here are as rough as noise.
@@ -21,8 +25,11 @@ class World:
     def __init__(self, n_prbs: int) -> None:
         self.rough = False
         self._texture = np.zeros(n_prbs, np.float32)
+        self._counted = np.zeros(n_prbs, bool)  # whether the stay that goes on is
         self._rough, self._smooth = np.zeros(n_prbs), np.zeros(n_prbs)
         self._before = np.zeros(n_prbs, np.float32)
+        self._covered = np.zeros(n_prbs, bool)  # by rough transmissions, so far
+        self._places = 0
 
     def add(self, evidence: Evidence, k: int, free: NDArray[np.bool_]) -> None:
         """Take in record ``k`` of ``evidence``, and which PRBs are free."""
@@ -30,15 +37,35 @@ class World:
         structure = evidence.structure[k] * (evidence.even[k] > 0)  # a tone says nothing about UEs
         ended = free | (np.abs(log_power - self._before) > JUMP)
         self._before = log_power
-        self._rough += ended & (self._texture < -CLEAR)
-        self._smooth += ended & (self._texture > CLEAR)
+        count = ~self._counted & (np.abs(self._texture) > np.where(ended, CLEAR, SURE))
+        self._counted = (self._counted | count) & ~ended
+        rough = count & (self._texture < 0)
+        if rough.any():
+            for first, end in runs(self._texture < -CLEAR):
+                if rough[first:end].any():
+                    self._places += self._covered[first:end].mean() < NEW
+                    self._covered[first:end] = True
+        self._rough += rough
+        self._smooth += count & (self._texture > 0)
         self._texture = np.where(free, np.float32(0), np.where(ended, structure, self._texture + structure))
 
     def judge(self) -> bool:
         """Renew `rough`; returns whether it has changed."""
-        # An interferer is rough on some PRBs, rough UEs are so everywhere: only the less rough half of them counts.
-        half = np.argsort(self._rough / (self._rough + self._smooth + 1))[: (len(self._rough) + 1) // 2]
-        rough, smooth = self._rough[half].sum(), self._smooth[half].sum()
         share = SHARE * KEPT if self.rough else SHARE
-        before, self.rough = self.rough, bool(rough > share * (rough + smooth) and rough + smooth > len(half))
+        everywhere = np.ones(len(self._rough), bool)
+        some = self._share(everywhere) > share
+        most = self._places >= PLACES and self._share(self._rough + self._smooth > 0) > MOST
+        before, self.rough = self.rough, some or most
         return self.rough != before
+
+    def _share(self, where: NDArray[np.bool_]) -> float:
+        """Of rough stays among those on some PRBs; 0 where these are few."""
+        # An interferer is rough on some PRBs, rough UEs are so everywhere: only the less rough half of them counts.
+        rough, both = self._rough[where], (self._rough + self._smooth)[where]
+        half = np.argsort(rough / (both + 1))[: (len(both) + 1) // 2]
+        return float(rough[half].sum() / both[half].sum()) if both[half].sum() >= len(half) else 0.0
+
+
+def runs(mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """First and end of each run of adjacent true values, shape ``(runs, 2)``."""
+    return np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2)
