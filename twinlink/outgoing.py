@@ -227,6 +227,7 @@ class Outgoing:
             self.backlog.send_again(first, end, epoch)
         if known >= self._returned.get(epoch, 0):
             self._returned.pop(epoch, None)
+            self.transit.unsure = bool(self._returned)
         return acks
 
     def consume(self, epoch: int, consumed: int) -> None:
@@ -267,6 +268,7 @@ class Outgoing:
         self.window.free()
         if returns:
             self._returned[epoch] = backlog.unsent
+            self.transit.unsure = True
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
         self.delays.join(epoch, self._owing)
@@ -278,6 +280,7 @@ class Outgoing:
         """
         consumed = self.window.consumed.pop(epoch, None)
         self._returned.pop(epoch, None)
+        self.transit.unsure = bool(self._returned)
         stays = may_return and epoch in self._repairing and consumed is not None
         self._repairing.discard(epoch)
         if not stays or consumed is None:

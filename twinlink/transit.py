@@ -12,12 +12,13 @@ class Transit:
         limit: octets, framing included.
         direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
         held: the transport makes somebody wait now.
+        unsure: it may still have what was on its way to somebody who fell silent, and is back.
     """
 
     def __init__(self, limit: int, single: bool) -> None:
         """``single``: one message at a time."""
         self.limit = self.direct = limit
-        self.held = False
+        self.held = self.unsure = False
         self._single = single
         self._octets = 0  # of payload
         self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
@@ -32,7 +33,7 @@ class Transit:
     def direct_room(self) -> int:
         """So many without having to wait."""
         of = self._of
-        if self.held or (of and self._single):
+        if self.held or self.unsure or (of and self._single):
             return 0
         return self.direct - self._octets - FRAMING_OCTETS * len(of)
 

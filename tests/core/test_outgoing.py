@@ -282,3 +282,17 @@ def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgo
     core.backlog.ask()
     assert core.backlog.take(alone=False) is None
     assert taken(core) == [(Why.EVICTED, []), core.backlog.next - 1]
+
+
+def test_what_is_sent_waits_until_who_is_back_has_said_what_it_misses(core: Outgoing) -> None:
+    """The transport may be full of what was on its way when the peer fell silent."""
+    send(core, 10)
+    core.peer_down(1, "silent", may_return=True)
+    core.peer_up(1, repairs=True)
+    assert taken(core) == [(Why.EVICTED, [])]
+    send(core, 10)
+    assert core.backlog.unsent == 1
+    assert taken(core) == [1]
+    core.asked(1, 2, [], 3, 4, 5)
+    send(core, 10)
+    assert core.backlog.unsent == 3
