@@ -11,13 +11,13 @@
 import time
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 LOOK_BACK_S = 10  # of completeness, in whole seconds
 
 
-class State(Enum):
-    """Whether a flow can be relied on."""
+class State(StrEnum):
+    """Whether a flow can be relied on; each is also the text that stands in events and stats."""
 
     BOUND = "bound"
     IN_SYNC = "in-sync"

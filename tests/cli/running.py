@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -72,3 +73,8 @@ class Run:
 
 
 Start = Callable[..., Run]
+
+
+def no_more_than_1000_octets() -> None:
+    """In a child: its files get no longer, as on a disk that is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

@@ -1,5 +1,8 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,9 +35,14 @@ def test_help_names_every_command(start: Start) -> None:
         ("ping", "--connect", "tcp/127.0.0.1:70000"),
         ("ping", "--transport", "pigeon"),
         ("ping", "--flow", "a/b"),
+        ("ping", "--size", "17M"),
+        ("ping", "--size", "2", "--option", "max_payload=1"),
+        ("pub", "--count", "1", "--size", "17M"),
+        ("pub", "--flow", "_x"),
         ("ping", "--option", "receive_hwm"),
         ("ping", "--option", "nonsense=1"),
         ("ping", "--option", "receive_hwm=many"),
+        ("ping", "--option", "io_threads=0"),
         ("pub", "--count", "1", "a-file"),
         ("sub", "--print", "colour"),
         ("doctor", "--listen", "7447"),
@@ -46,6 +54,37 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...]) -> None:
     assert run.code() == 3
     assert run.err.startswith("twinlink" if arguments else "usage: twinlink")
     assert run.out == []
+    assert "for a peer" not in run.err  # nobody was waited for
+
+
+@pytest.mark.parametrize(
+    ("arguments", "full_stdout", "closed_stdout", "no_stderr"),
+    [
+        (("--version",), 2, 0, 0),
+        (("ping", "--help"), 2, 0, 0),
+        (("ping", "--cuont", "3"), 3, 3, 3),
+        (("doctor",), 2, 2, 0),
+        (("doctor", "--json"), 2, 2, 0),
+        (("pub", "--count", "1", "--timeout", "0.1"), 1, 1, 1),
+        (("sub", "--output", "/proc/nowhere"), 2, 2, 2),
+    ],
+)
+def test_streams_that_are_closed_or_full(
+    start: Start, arguments: tuple[str, ...], full_stdout: int, closed_stdout: int, no_stderr: int
+) -> None:
+    buffered: dict[str, Any] = {"env": {"PYTHONUNBUFFERED": ""}}
+    with Path("/dev/full").open("wb") as full:
+        runs = {
+            "full stdout": (start(*arguments, stdout=full, **buffered), full_stdout),
+            "full stderr": (start(*arguments, stderr=full, **buffered), no_stderr),
+            "no stdout": (start(*arguments, stdout=None, preexec_fn=lambda: os.close(1), **buffered), closed_stdout),
+            "no stderr": (start(*arguments, stderr=None, preexec_fn=lambda: os.close(2), **buffered), no_stderr),
+        }
+    for what, (run, code) in runs.items():
+        assert run.code() == code, (what, run.err)
+        assert "bug" not in run.err
+        if code == 2 and arguments[0] != "sub":
+            assert "standard output" in run.err
 
 
 def test_as_a_module() -> None:
@@ -64,7 +103,6 @@ def _raise(error: BaseException) -> int:
         (AckTimeout("missing", ((0, 1),)), 1),
         (ConfigurationError("no such option"), 3),
         (TransportError("port in use"), 2),
-        (OSError(24, "Too many open files"), 2),
         (ModuleNotFoundError("No module named 'rich'", name="rich"), 2),
         (KeyboardInterrupt(), 2),
         (ZeroDivisionError("division by zero"), 2),
@@ -77,6 +115,27 @@ def test_errors_become_one_line(error: BaseException, code: int, capsys: pytest.
     assert len(shown.err.splitlines()) == 1
     assert getattr(error, "name", str(error)) in shown.err
     assert ("bug" in shown.err) == isinstance(error, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(2, "No such file or directory", "a/b"), "a/b: No such file or directory; check the path"),
+        (OSError(28, "No space left on device"), "out: No space left on device; make room there, or write elsewhere"),
+        (OSError(24, "Too many open files"), "Too many open files; `ulimit -n` shows"),
+        (OSError("as it came"), "as it came"),
+        (TransportError("port in use"), "port in use"),
+    ],
+)
+def test_what_the_system_refuses_has_its_file_and_what_to_do(
+    error: OSError, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body() -> int:
+        with console.writing(Path("out")):
+            raise error
+
+    assert console.guarded("twinlink test", body) == 2
+    assert capsys.readouterr().err.startswith(f"twinlink test: {says}")
 
 
 def test_traceback_when_asked_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ from twinlink.cli import checks
 
 SCHEMA = {
     "type": "object",
-    "required": ["ok", "failed", "warned", "rows"],
+    "required": ["type", "ok", "failed", "warned", "rows"],
     "additionalProperties": False,
     "properties": {
+        "type": {"const": "summary"},
         "ok": {"type": "boolean"},
         "failed": {"type": "integer"},
         "warned": {"type": "integer"},

@@ -1,3 +1,6 @@
+import signal
+import time
+
 import pytest
 
 from tests.cli.running import Start
@@ -81,6 +84,22 @@ def test_interrupt_prints_the_summary(start: Start, endpoint: str) -> None:
     pong.interrupt()
     assert pong.code() == 0
     assert pong.out[-1].startswith("answered ")
+
+
+@pytest.mark.parametrize(("apart_s", "code"), [(0.02, 1), (1.0, 2)])
+def test_a_second_interrupt_ends_it_at_once(start: Start, endpoint: str, apart_s: float, code: int) -> None:
+    """Unless it comes with the first one: `timeout -s INT` signals the process and its group."""
+    pong = start("pong", "--listen", endpoint)
+    ping = start("ping", "--connect", endpoint, "--interval", "0.02", "--timeout", "3")
+    ping.wait_for("sequence 4", "out")
+    pong.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.2)
+    ping.interrupt()  # waits for the last answers now
+    time.sleep(apart_s)
+    ping.interrupt()
+    assert ping.code() == code
+    assert ("rtt min/p50/p99/max" in ping.out[-1]) == (code == 1)
+    assert ("interrupted" in ping.err) == (code == 2)
 
 
 def test_interrupt_while_waiting_for_a_peer(start: Start, endpoint: str) -> None:

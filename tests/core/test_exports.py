@@ -1,8 +1,10 @@
 """The public names: declared once, complete, and each with its contract."""
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -23,6 +25,12 @@ def test_all_is_sorted_and_complete() -> None:
             if inspect.isclass(thing) and thing.__module__ == module.__name__ and not name.startswith("_")
         }
         assert declared <= set(twinlink.__all__)
+
+
+def test_every_public_name_stands_in_the_library_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", page))))
+    assert set(twinlink.__all__) - told == set()
 
 
 def test_what_the_public_api_returns_is_public() -> None:

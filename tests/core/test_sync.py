@@ -22,6 +22,7 @@ def test_the_states_of_a_flow(sync: Sync) -> None:
     assert sync.look(11 * MS) is None
     assert sync.age_ns(110 * MS) == 103 * MS
     assert sync.look(508 * MS) is State.STALE
+    assert sync.state == "stale"
     assert sync.look(2010 * MS) is State.OUT_OF_SYNC
     sync.arrived(3000 * MS, 3001 * MS, 2020 * MS)
     assert sync.look(2020 * MS) is State.IN_SYNC

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import Start
+from tests.cli.running import Start, no_more_than_1000_octets
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
 from twinlink.measure import compare, results
@@ -27,7 +27,7 @@ def test_makes_everything_again(start: Start, tmp_path: Path) -> None:
     elsewhere = start("report", str(tmp_path / "run"), "--out", str(tmp_path / "elsewhere"), "--json")
     assert elsewhere.code() == 0, elsewhere.err
     (record,) = elsewhere.records()
-    assert record == json.loads((tmp_path / "elsewhere" / "results.json").read_text())
+    assert record == {"type": "summary"} | json.loads((tmp_path / "elsewhere" / "results.json").read_text())
     derived = [path.relative_to(tmp_path / "elsewhere") for path in (tmp_path / "elsewhere").rglob("*.*")]
     assert {str(path) for path in derived} >= {
         "results.json",
@@ -127,6 +127,13 @@ def test_a_slower_machine_is_told_from_a_slower_twinlink(tmp_path: Path) -> None
     assert found["relative"]
     assert not any(row["real"] for row in found["relative"])
     assert "Without twinlink it differs too: raw pyzmq (1." in compare.text(found)
+
+
+def test_a_disk_that_is_full(start: Start, tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path / "run", **SMALL)
+    run = start("report", str(tmp_path / "run"), preexec_fn=no_more_than_1000_octets)
+    assert run.code() == 2
+    assert f"{tmp_path / 'run'}: File too large; make room there, or write elsewhere" in run.err
 
 
 def test_loss_is_compared(tmp_path: Path) -> None:

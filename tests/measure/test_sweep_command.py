@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from tests.cli.running import SCALE, Run
+from tests.cli.running import SCALE, Run, no_more_than_1000_octets
 from tests.measure.sweeping import children, processes
 from twinlink.measure import records, results
 
@@ -216,6 +216,12 @@ def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run
     run = finish(begun["requirement"][0], 1)
     assert "rtt-p50-ms" in run.err
     assert "loss" not in run.err
+
+
+def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:
+    arguments = ["sweep", "--setting", "loopback", "--out", str(tmp_path), "--subjects", "raw-tcp", *ONE_WAY]
+    run = finish(Run([*arguments, "--count", "2", "--rounds", "1"], preexec_fn=no_more_than_1000_octets), 2)
+    assert f"{tmp_path}: File too large; make room there, or write elsewhere" in run.err
 
 
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:

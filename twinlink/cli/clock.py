@@ -204,7 +204,6 @@ class _Clocks:
             lines.append(f"last: {_text(record)}{steps}")
         self._output.emit(
             {
-                "type": "summary",
                 "transport": self._given.transport,
                 "flow": self._given.flow,
                 "rows": self._rows,

@@ -4,13 +4,16 @@ Results go to stdout, logs to stderr.  A command never shows a traceback unless 
 """
 
 import contextlib
+import errno
 import json
 import os
 import select
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Self
 
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, SendTimeout, TwinlinkError
@@ -20,12 +23,45 @@ NOT_MET = 1  # a peer is missing, something was lost, a requirement was not met
 FAILED = 2  # the operation failed
 BAD_ARGUMENTS = 3
 
+TWICE_S = 0.3  # `timeout -s INT` signals the process and its group: one wish to end it
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ADVICE = {
+    **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "check the path"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "run as a user who may do that, or name another path"),
+    errno.EMFILE: "`ulimit -n` shows how many this process may have, and takes a higher number",
+}
+
 
 def log(name: str, text: str) -> None:
-    """One line on stderr, for the person who watches; where nobody can, it is not worth failing for."""
+    """One line on stderr, for the person who watches."""
+    tell(f"{name}: {text}\n")
+
+
+def tell(text: str) -> None:
+    """Write to stderr; where nobody can read it, it is not worth failing for."""
     with contextlib.suppress(OSError, AttributeError):  # AttributeError: closed by the shell, sys.stderr is None
-        sys.stderr.write(f"{name}: {text}\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """A disk that is full is said with ``place``: the system names no file once one is open."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = str(place)
+        raise
+
+
+def explain(error: OSError) -> str:
+    """What the system refused, for a person: which file, why, and what to do."""
+    place = f"{error.filename}: " if error.filename else ""
+    advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
+    return f"{place}{error.strerror or error}{advice}"
 
 
 class OutputError(TwinlinkError):
@@ -39,9 +75,12 @@ class Output:
         self.as_json = as_json
 
     def emit(self, record: dict[str, Any], text: str | None = None) -> None:
-        """Print ``record`` as one line of JSON, or ``text`` in its place; None prints nothing."""
+        """Print ``record`` as one line of JSON, or ``text`` in its place; None prints nothing.
+
+        A record that has no ``type`` is a summary.
+        """
         if self.as_json:
-            self.write(json.dumps(record).encode() + b"\n")
+            self.write(json.dumps({"type": "summary"} | record).encode() + b"\n")
         elif text is not None:
             self.write(text.encode() + b"\n")
 
@@ -55,17 +94,19 @@ class Output:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputError(f"standard output cannot be written: {error.strerror}") from error
+            raise OutputError(f"standard output cannot be written: {explain(error)}") from error
 
 
 class Stop:
     """Ctrl-C and SIGTERM as a request instead of an exception, so that no call of the library is torn in the middle.
 
-    The second Ctrl-C is a KeyboardInterrupt as usual: a command that hangs can still be ended by hand.
+    The second Ctrl-C is a KeyboardInterrupt as usual: a command that hangs can still be ended by hand.  What comes
+    within `TWICE_S` of the first one belongs to it.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self._requested_s = 0.0
         self.fd, self._wake = os.pipe()
         self._before: dict[int, Any] = {}
 
@@ -86,10 +127,12 @@ class Stop:
         return self.requested
 
     def _handle(self, number: int, _frame: object) -> None:
-        if self.requested:
+        now_s = time.monotonic()
+        if not self.requested:
+            self.requested, self._requested_s = True, now_s
+            os.write(self._wake, b"\0")
+        elif now_s - self._requested_s > TWICE_S:
             raise KeyboardInterrupt
-        self.requested = True
-        os.write(self._wake, b"\0")
 
 
 def guarded(name: str, body: Callable[[], int]) -> int:
@@ -97,17 +140,15 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     try:
         return body()
     except BrokenPipeError:
-        _discard_stdout()  # the reader of our output has seen enough (`... | head`)
-        return DONE
+        return DONE  # the reader of our output has seen enough (`... | head`)
     except (PeerTimeout, AckTimeout, SendTimeout) as error:
         return _fail(name, str(error), NOT_MET)
     except ConfigurationError as error:
         return _fail(name, str(error), BAD_ARGUMENTS)
-    except OutputError as error:
-        _discard_stdout()
+    except TwinlinkError as error:
         return _fail(name, str(error), FAILED)
-    except (TwinlinkError, OSError) as error:
-        return _fail(name, str(error), FAILED)
+    except OSError as error:
+        return _fail(name, explain(error), FAILED)
     except ModuleNotFoundError as error:
         return _fail(name, f"{error.name} is not installed; `pip install 'twinlink[demo]'` brings it", FAILED)
     except KeyboardInterrupt:
@@ -119,6 +160,8 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         if not os.environ.get("TWINLINK_TRACEBACK"):
             text += " (TWINLINK_TRACEBACK=1 shows where; please report it with that output)"
         return _fail(name, text, FAILED)
+    finally:
+        _discard_the_rest()
 
 
 def _fail(name: str, text: str, code: int) -> int:
@@ -128,10 +171,13 @@ def _fail(name: str, text: str, code: int) -> int:
     return code
 
 
-def _discard_stdout() -> None:
-    """Nothing that is still buffered can be written; without this the interpreter complains about it as it exits."""
-    if sys.stdout is None:
-        return
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
+def _discard_the_rest() -> None:
+    """What is still buffered and cannot be written; else the interpreter would say so, and exit with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)

@@ -70,7 +70,7 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
 
 def _text(row: checks.Row) -> str:
     status = f"{row.status:4}"
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         status = f"\033[{_COLOURS[row.status]}m{status}\033[0m"
     text = f"{status}  {row.check:{_CHECK_WIDTH}}  {row.seen}\n"
     if row.next:

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import twinlink
-from twinlink.errors import PeerTimeout
+from twinlink.errors import ConfigurationError, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
 from twinlink.transports import Endpoint
 
@@ -94,6 +94,12 @@ def open_link(given: argparse.Namespace) -> twinlink.Link:
     return twinlink.open(
         given.transport, listen=given.listen, connect=given.connect, node=given.node, **dict(given.option or [])
     )
+
+
+def check_size(given: argparse.Namespace, link: twinlink.Link) -> None:
+    """Whether the link takes messages of ``--size``.  Raises ConfigurationError."""
+    if given.size > link.max_payload:
+        raise ConfigurationError(f"--size {given.size}: this link takes at most {link.max_payload} octets")
 
 
 def endpoint(given: argparse.Namespace) -> str:

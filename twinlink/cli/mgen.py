@@ -101,7 +101,7 @@ def _carry(given: argparse.Namespace) -> int:
     if "out" in stats:
         stats["out"]["missing"] = watch.missing
     output.emit(
-        {"type": "summary", "transport": given.transport, "flow": given.flow, **{f"{k}": v for k, v in stats.items()}},
+        {"transport": given.transport, "flow": given.flow, **stats},
         "\n".join(_sentence(way, counts) for way, counts in stats.items()),
     )
     return DONE if all(_is_whole(way, counts) for way, counts in stats.items()) else NOT_MET
@@ -274,7 +274,7 @@ def _join(given: argparse.Namespace) -> int:
         for name in ("mgen_delay_ns", "before_link_ns", "link_delay_ns", "behind_link_ns", "rtt_ns")
     }
     counts = {key: value for key, value in found._asdict().items() if key != "journeys"}
-    output.emit({"type": "summary", **counts, **figures}, "\n".join(_report(found, figures)))
+    output.emit(counts | figures, "\n".join(_report(found, figures)))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
 

@@ -14,12 +14,13 @@ Variables that start with ``TWINLINK_`` and are no option are ignored: Kubernete
 
 import argparse
 import os
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .console import BAD_ARGUMENTS
+from .console import BAD_ARGUMENTS, Output, tell
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _NOT_IN_FILE = {"help", "config"}
@@ -35,6 +36,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the arguments and end with exit code 3."""
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help and version are results; whatever else argparse says is for the person who watches."""
+        if file is not None and file is sys.stdout:
+            Output(as_json=False).write(message.encode())
+        else:
+            tell(message)
 
 
 class _Option:

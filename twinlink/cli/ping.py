@@ -39,6 +39,7 @@ def run(given: argparse.Namespace) -> int:
     """Send, print each answer and the summary."""
     with Stop() as stop:
         with linking.open_link(given) as link:
+            linking.check_size(given, link)
             pinger = _Pinger(given, link)
             linking.wait_for_peer(link, stop, given, NAME, "twinlink pong")
             pinger.run(stop)
@@ -133,7 +134,6 @@ class _Pinger:
                 text += f"\nrtt min/p50/p99/max {figures} ms, n = {values['n']}, {what}"
         self._output.emit(
             {
-                "type": "summary",
                 "transport": self._given.transport,
                 "flow": self._given.flow,
                 "octets": self._given.size,

@@ -49,7 +49,6 @@ def run(given: argparse.Namespace) -> int:
     watch.tell()
     output.emit(
         {
-            "type": "summary",
             "transport": given.transport,
             "flow": given.flow,
             "received": counter.messages,

@@ -38,15 +38,18 @@ def run(given: argparse.Namespace) -> int:
     """Send everything, wait until it is acknowledged, print the summary."""
     if given.files and given.count:
         raise twinlink.ConfigurationError("either files or --count: only one of them says what to send")
+    for path in given.files or ():  # before a peer is waited for; a pipe can be opened only once
+        if path.is_dir() or not os.access(path, os.R_OK):
+            path.read_bytes()  # raises what the matter is
     output = Output(given.json)
     octets = 0
     problem = None
     with Stop() as stop, linking.open_link(given) as link:
-        if given.count and given.size > link.max_payload:
-            raise twinlink.PayloadTooLarge(f"--size {given.size}: this link takes at most {link.max_payload} octets")
+        if given.count:
+            linking.check_size(given, link)
         watch = linking.Watch(NAME, link)
-        linking.wait_for_peer(link, stop, given, NAME, "twinlink sub")
         sender = link.sender(given.flow)
+        linking.wait_for_peer(link, stop, given, NAME, "twinlink sub")
         try:
             for payload in _payloads(given, stop):
                 if stop.requested:
@@ -70,7 +73,6 @@ def run(given: argparse.Namespace) -> int:
     summary = f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost"
     output.emit(
         {
-            "type": "summary",
             "transport": given.transport,
             "flow": given.flow,
             "sent": sent,
@@ -96,10 +98,7 @@ def _tell(output: Output, sequence: int, payload: bytes) -> None:
 def _payloads(given: argparse.Namespace, stop: Stop) -> Iterator[bytes]:
     if given.files:
         for path in given.files:
-            try:
-                yield path.read_bytes()
-            except OSError as error:
-                raise twinlink.TwinlinkError(f"{path} cannot be read: {error.strerror}") from error
+            yield path.read_bytes()
     elif given.count:
         generator = random.Random(0)  # the same messages in every run, so that hashes can be compared
         for _ in range(given.count):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twinlink.errors import ConfigurationError
 
-from .console import DONE, Output, log
+from .console import DONE, Output, log, writing
 
 NAME = "twinlink report"
 
@@ -39,7 +39,8 @@ def run(given: argparse.Namespace) -> int:
     """Do it; 2 when a file of the run is damaged, 3 when a folder is no run or the two settings differ."""
     if len(given.folders) > 2:
         raise ConfigurationError(f"one folder, or two to be compared, are expected, not {len(given.folders)}")
-    return _compare(given) if len(given.folders) == 2 else _rebuild(given)
+    with writing(given.out or given.folders[0]):
+        return _compare(given) if len(given.folders) == 2 else _rebuild(given)
 
 
 def _rebuild(given: argparse.Namespace) -> int:

@@ -5,11 +5,10 @@ import hashlib
 import time
 from pathlib import Path
 
-import twinlink
 from twinlink.message import Message
 
 from . import linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from .console import DONE, NOT_MET, Output, Stop, log, writing
 
 NAME = "twinlink sub"
 
@@ -24,9 +23,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print",
         choices=("text", "hex", "hash", "none"),
-        default="text",
-        help="what of a message goes to stdout: payload and newline (text), payload in hex, "
-        "sequence with octets and SHA-256 (hash), nothing but the summary (none)",
+        help="what of a message goes to stdout: payload and newline (text; so it is without --output), payload in hex, "
+        "sequence with octets and SHA-256 (hash), nothing but the summary (none; so it is with --output)",
     )
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="write each payload into a file FLOW-SESSION-SEQUENCE.bin there"
@@ -37,8 +35,9 @@ def run(given: argparse.Namespace) -> int:
     """Receive until the count, the idle time or Ctrl-C; then print the summary."""
     output = Output(given.json)
     messages = octets = 0
+    given.print = given.print or ("none" if given.output else "text")
     if given.output:
-        _make_directory(given.output)
+        given.output.mkdir(parents=True, exist_ok=True)
     with Stop() as stop, linking.open_link(given) as link:
         watch = linking.Watch(NAME, link)
         receiver = link.receiver(given.flow)
@@ -58,7 +57,6 @@ def run(given: argparse.Namespace) -> int:
     summary = f"received {messages} messages, {octets} B; {watch.missing} did not arrive"
     output.emit(
         {
-            "type": "summary",
             "transport": given.transport,
             "flow": given.flow,
             "received": messages,
@@ -97,15 +95,13 @@ def _tell(given: argparse.Namespace, output: Output, message: Message) -> None:
         output.write(f"{message.sequence} {len(payload)} {hashlib.sha256(payload).hexdigest()}\n".encode())
 
 
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise twinlink.TwinlinkError(f"{path} cannot be made: {error.strerror}") from error
-
-
 def _write(path: Path, payload: bytes) -> None:
+    """Whole or not at all."""
+    part = path.with_suffix(".part")
     try:
-        path.write_bytes(payload)
-    except OSError as error:
-        raise twinlink.TwinlinkError(f"{path} cannot be written: {error.strerror}") from error
+        with writing(path):
+            part.write_bytes(payload)
+            part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

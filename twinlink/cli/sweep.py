@@ -16,7 +16,7 @@ from twinlink.errors import ConfigurationError
 from twinlink.wire import MAX_PAYLOAD
 
 from . import linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from .console import DONE, NOT_MET, Output, Stop, log, writing
 
 if TYPE_CHECKING:
     from twinlink.measure.cells import Plan
@@ -141,7 +141,7 @@ def run(given: argparse.Namespace) -> int:
 
     plan = _plan(given)
     folder: Path = given.out or Path(datetime.datetime.now().strftime("sweep-%Y%m%d-%H%M%S"))
-    with Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
+    with writing(folder), Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
         log(NAME, f"{_where(setting.name, given)}; results go to {folder}")
         run = Run(folder, _content(given, plan, setting))
         Sweep(plan, setting, run, progress.step, lambda: stop.requested, given.ntp).execute()
@@ -153,7 +153,8 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
     from twinlink.measure import results, summary
 
     log(NAME, "measured; now the report")
-    found = results.rebuild(folder)
+    with writing(folder):
+        found = results.rebuild(folder)
     table = (folder / results.TABLE_MD).read_text(encoding="utf-8").rstrip()
     Output(given.json).emit(found, f"{summary.text(found)}\n\n{table}")
     log(NAME, f"report: {folder / results.REPORT}")

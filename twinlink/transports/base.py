@@ -10,6 +10,7 @@ from ..errors import ConfigurationError
 _ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
 Frame = bytes | memoryview
+MOST = 2**31 - 1  # what the drivers, in C and Rust, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,11 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Options:
-    """Base of a transport's options: a frozen dataclass whose fields have defaults, each documented where it stands."""
+    """Base of a transport's options: a frozen dataclass whose fields have defaults, each documented where it stands.
+
+    A number must be above 0, or may be 0 where that is the default, and is at most `MOST`, or what its field says:
+    ``field(default=16, metadata={"most": 16})``.
+    """
 
 
 class Transport(ABC):
@@ -114,6 +119,9 @@ def make_options(name: str, options_class: type[Options], given: dict[str, Any])
         value, default = getattr(options, option), field.default
         if type(value) is not type(default) and not (isinstance(default, float) and type(value) is int):
             raise ConfigurationError(f"option {option} takes {type(default).__name__}, not {value!r}")
-        if isinstance(value, (int, float)) and value < 0:
-            raise ConfigurationError(f"option {option} must not be negative, but is {value!r}")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            most = field.metadata.get("most", MOST)
+            if not (0 < value <= most or value == default):
+                least = "0 or more" if default == 0 else "above 0"
+                raise ConfigurationError(f"option {option} must be {least} and at most {most}, not {value!r}")
     return options

@@ -32,14 +32,14 @@ import socket
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode
 
-from ..errors import ConfigurationError, TransportError
+from ..errors import TransportError
 from ..wire import HELLO_TOPIC
 from .base import Frame, Options, Transport
 from .mosquitto import Mosquitto
@@ -60,7 +60,6 @@ AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic +
 HOLD_S = 0.05  # how long a data message waits for the socket to take it; then it is left to `receive`
 FAREWELL_S = 0.3  # what is unsent at close gets this long
 LOOK_S = 0.01
-MAX_KEEPALIVE_S = 65535
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where to reach one's own broker that listens everywhere
 
 logger = logging.getLogger("twinlink")
@@ -70,9 +69,11 @@ logger = logging.getLogger("twinlink")
 class MqttOptions(Options):
     """Options of transport ``mqtt``."""
 
-    qos: int = 0  # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on
+    # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on.
+    qos: int = field(default=0, metadata={"most": 2})
     private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
-    keepalive_s: int = 10  # a client silent for 1.5 times as long is gone; until then the broker queues for it
+    # A client silent for 1.5 times as long is gone; until then the broker queues for it.
+    keepalive_s: int = field(default=10, metadata={"most": 65535})
     user_timeout_ms: int = 2000  # what the broker's host has not acknowledged for so long ends the connection
     connect_timeout_ms: int = 250  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     reconnect_ms: int = 50
@@ -91,10 +92,6 @@ class MqttTransport(Transport):
 
     def open(self) -> None:
         options = self.options
-        if options.qos not in (0, 1, 2):
-            raise ConfigurationError(f"option qos must be 0, 1 or 2, but is {options.qos}")
-        if options.keepalive_s > MAX_KEEPALIVE_S:
-            raise ConfigurationError(f"option keepalive_s must be at most {MAX_KEEPALIVE_S}: {options.keepalive_s}")
         self._inbox: deque[tuple[bytes, Frame]] = deque()
         self._lock = threading.Lock()  # paho's client belongs to one thread at a time
         self._urgent: list[None] = []  # as long as an ack, a hello or the reader waits for the client

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import zmq
 
@@ -43,7 +43,7 @@ class ZeromqOptions(Options):
     reconnect_ms: int = 30  # and up to as much again, by chance
     reconnect_max_ms: int = 0  # always the same
     connect_timeout_ms: int = 100  # at first, see renew; TCP itself would try again after 1, 3, 7 s
-    io_threads: int = 1
+    io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts when it cannot make them all
 
 
 class ZeromqTransport(Transport):
