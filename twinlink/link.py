@@ -166,15 +166,16 @@ class Link:
     ) -> Receiver:
         """The receiving end of a flow: iterate it, or give a handler.
 
-        A message that is older than ``max_age`` seconds when its turn comes is not delivered, but counted and
-        reported (`Stale`); its age contains what the two clocks differ by.
+        A message that is older than ``max_age`` seconds when it arrives, or when what was missing before it has come,
+        is not delivered, but counted and reported (`Stale`); while it waits for the application it is not looked at
+        again.  Its age contains what the two clocks differ by.
 
         A handler is called for each message on the thread that receives, one at a time; it must not block.  What it
         raises is reported as HandlerError, and delivery goes on.
         """
         self._check_flow(flow)
         _check_callable("handler", handler)
-        if max_age is not None and not 0 < max_age < MAX_AGE_S:
+        if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
             raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
         incoming = self.reception.flow(flow)
         incoming.claimed = True

@@ -197,6 +197,8 @@ class Reception:
                 again = word == AGAIN_WORD
                 if not again or epoch in incoming.streams:
                     self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
+                if self.calls.due:  # what was held comes before the next of the bundle
+                    self.calls.run()
         if at_once:
             self.acks.send_batch()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from twinlink.events import Event
@@ -115,6 +115,7 @@ bundled = st.lists(
 
 
 @given(bundled, st.booleans(), st.booleans())
+@example([[(Kind.DATA, 1)], [(Kind.DATA, 0), (Kind.DATA, 1), (Kind.DATA, 2)]], True, True)
 def test_in_a_bundle_messages_mean_what_they_mean_alone(
     bundles: list[list[tuple[Kind, int]]], handled: bool, greeted: bool
 ) -> None:

@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import zenoh
@@ -50,7 +50,8 @@ class ZenohOptions(Options):
     """Options of transport ``zenoh``."""
 
     shared_memory: bool = False  # payloads of 3072 octets and more bypass TCP between peers on one host
-    data_queue: int = 16  # batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB
+    # Batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB.
+    data_queue: int = field(default=16, metadata={"most": 16})
     lease_ms: int = 2000  # silence after which Zenoh gives a connection up
     block_before_close_ms: int = 700  # a peer that does not take a message, or part, for this long is disconnected
     drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
