@@ -138,16 +138,16 @@ class Backlog:
         many = self.next - self.unsent + len(self._again) >= BULK_MESSAGES
         return not many or bool(self._gone) or self._transit.room >= min(BUNDLE_OCTETS, self._transit.limit // 2)
 
-    def take(self, alone: bool = True) -> tuple[Kind, Any] | None:
+    def take(self, patient: bool = True) -> tuple[Kind, Any] | None:
         """What to hand to the transport next; None: nothing, or nothing may go now.
 
         ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
         one bundle: ``(DATA, frames)`` to send, ``(AGAIN, frames)`` the same as they were sent before.  To be called
-        again when it has been handed over: until then something ``waits``.  One message may go ``alone`` however large
-        it is, but not from the thread that sends: the transport may make it wait.
+        again when it has been handed over: until then something ``waits``.  Who is ``patient`` may have to wait for the
+        transport: it gets a single message however large, and more than the transport takes at once.
         """
-        room = self._transit.room if alone else self._transit.direct_room
-        if not self.goes_on or (room <= 0 and not alone):
+        room = self._transit.room if patient else self._transit.direct_room
+        if not self.goes_on or (room <= 0 and not patient):
             return None
         for why, gone in self._gone.items():
             ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
@@ -157,7 +157,7 @@ class Backlog:
             if not gone:
                 del self._gone[why]
             return Kind.GONE, (why, ranges)
-        if alone and not self._transit:
+        if patient and not self._transit:
             room = sys.maxsize
         if self._again and (frames := self._take_again(room)):
             return Kind.AGAIN, frames

@@ -242,7 +242,7 @@ class Sender:
                 self._seen = self._backlog.next
                 return True
             with self._handing:
-                if not self._hand_over_some(alone=True):
+                if not self._hand_over_some(patient=True):
                     break
         return False
 
@@ -250,13 +250,13 @@ class Sender:
         """For threads that send; where the courier is at it, that will do."""
         if self._backlog.bundles and self._handing.acquire(False):
             try:
-                self._hand_over_some(alone=False)
+                self._hand_over_some(patient=False)
             finally:
                 self._handing.release()
 
-    def _hand_over_some(self, alone: bool) -> bool:
+    def _hand_over_some(self, patient: bool) -> bool:
         with self._state:
-            taken = self._backlog.take(alone)
+            taken = self._backlog.take(patient)
         if taken is None:
             return False
         kind, what = taken

@@ -77,9 +77,9 @@ class Sending(RuleBasedStateMachine):
         for _ in range(count):
             self.send(100)
 
-    @rule(alone=st.booleans())
-    def hand_over_some(self, alone: bool) -> None:
-        if several := self.core.backlog.take(alone):
+    @rule(patient=st.booleans())
+    def hand_over_some(self, patient: bool) -> None:
+        if several := self.core.backlog.take(patient):
             self.went(several)
 
     @rule()

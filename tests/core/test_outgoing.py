@@ -277,10 +277,10 @@ def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgo
         send(core, 100)
     assert 1000 - 2 * (100 + FRAMING_OCTETS) < sum(100 + FRAMING_OCTETS for _ in core.transit.sequences()) <= 1000
     core.backlog.ask()
-    assert core.backlog.take(alone=False) is not None  # there is room for that
+    assert core.backlog.take(patient=False) is not None  # there is room for that
     core.transit.held = True
     core.backlog.ask()
-    assert core.backlog.take(alone=False) is None
+    assert core.backlog.take(patient=False) is None
     assert taken(core) == [(Why.EVICTED, []), core.backlog.next - 1]
 
 
