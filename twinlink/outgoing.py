@@ -51,6 +51,7 @@ class Outgoing:
     ) -> None:
         """``framing_octets``: of a frame, beside its payload."""
         self.flow = flow
+        self.owing: frozenset[int] = frozenset()  # peers that a message is kept for: up and absent
         self.repair = repair
         self.overflow = overflow
         self.sent_octets = 0
@@ -70,7 +71,6 @@ class Outgoing:
         self._doubt = Doubt()
         self._refused: set[int] = set()  # by somebody, and owed by others
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
-        self._owing: frozenset[int] = frozenset()  # up and absent
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now; who is not there holds nobody up."""
@@ -88,7 +88,7 @@ class Outgoing:
         if full and not self.fits(size):
             return None
         self.sent_octets += size
-        if not self._owing:
+        if not self.owing:
             backlog.unsent = backlog.next = sequence + 1
             self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
             return True  # a plain subscriber may listen
@@ -98,7 +98,7 @@ class Outgoing:
             backlog.next = sequence + 1
             self._give_up(sequence, Why.DROPPED)
             return False
-        kept.add(sequence, size, (now_mono_ns, self._owing, frame))
+        kept.add(sequence, size, (now_mono_ns, self.owing, frame))
         return backlog.take_in(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:
@@ -271,7 +271,7 @@ class Outgoing:
             self.transit.unsure = True
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
-        self.delays.join(epoch, self._owing)
+        self.delays.join(epoch, self.owing)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it.
@@ -317,7 +317,7 @@ class Outgoing:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         if self.window.consumed:
             self.window.free()
-        elif not self._owing:
+        elif not self.owing:
             self.window.clear()
             self.backlog.clear()
 
@@ -328,7 +328,7 @@ class Outgoing:
     def _peers_changed(self) -> None:
         up = self.backlog.up = frozenset(self.window.consumed)
         self.backlog.bundles = len(self._repairing) == len(up)
-        self._owing = up | frozenset(self._absent) if self._absent else up
+        self.owing = up | frozenset(self._absent) if self._absent else up
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""

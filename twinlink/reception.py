@@ -177,12 +177,14 @@ class Reception:
                 stream.consumed = sequence + 1
         # The ack goes out last, except that a handler may take its time: what a thread still does after sending
         # keeps the transport's own threads off the processor, and costs a round trip several times what it takes.
-        if at_once:
-            self.acks.at_once(ack_topic, stream, sequence, sent_ns, received_ns)
-        else:
-            self.acks.later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
-        if new and handler is not None:
-            self.calls.call(handler, message, incoming.flow)
+        try:
+            if at_once:
+                self.acks.at_once(ack_topic, stream, sequence, sent_ns, received_ns)
+            else:
+                self.acks.later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
+        finally:  # whether or not a transport fails, it has been taken
+            if new and handler is not None:
+                self.calls.call(handler, message, incoming.flow)
 
     def _bundle(self, topic: bytes, frame: Frame, epoch: int, at_once: bool) -> None:
         """What came together is acknowledged together."""
@@ -226,9 +228,11 @@ class Reception:
             incoming.put_all(messages)
         else:
             stream.consumed = max(stream.consumed, stream.tracker.next)
-        self.acks.later(ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle])
-        if handler is not None:
-            self.calls.call_each(handler, messages, flow)
+        try:
+            self.acks.later(ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle])
+        finally:
+            if handler is not None:
+                self.calls.call_each(handler, messages, flow)
 
     def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         t4_ns = _time_ns()

@@ -92,8 +92,10 @@ class Sender:
                 with self._state:
                     waited = self._backlog.waits
                     direct = core.send(frame, size, now)
-                if direct:
+                if direct and core.owing:
                     self._transport.send(self._topic, frame)
+                elif direct:
+                    self._transport.offer(self._topic, frame)
                 elif direct is not None:
                     if not waited:
                         link.hand_over_backlog()

@@ -1,5 +1,6 @@
 """What goes out for what comes in, in which order: a reception with a transport that keeps what it is given."""
 
+import contextlib
 import time
 from dataclasses import replace
 from typing import Any
@@ -148,6 +149,28 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
             )
         )
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
+    reception: Reception, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been taken: nobody would send it again."""
+
+    def fail(topic: bytes, frame: bytes) -> None:
+        raise OSError
+
+    monkeypatch.setattr(transport, "send", fail)
+    received: list[Message] = []
+    incoming = reception.flow("flow")
+    incoming.claimed, incoming.handler = True, received.append
+    frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
+    for octets in (
+        [frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(part)) for part in (frames[:1], frames[1:])] if bundled else frames
+    ):
+        with contextlib.suppress(OSError):
+            reception.handle(b"traffic/flow", octets, 0, True)
+    assert [message.sequence for message in received] == list(range(70))
 
 
 def test_a_duplicate_is_acknowledged_again_but_not_delivered(reception: Reception, transport: Kept) -> None:

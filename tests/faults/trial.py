@@ -24,7 +24,7 @@ from .world import World
 PORT = 7447
 PORTS = 2
 OPEN_S = 120.0 if MARK in os.environ else 20.0  # a Python process that imports twinlink, on a busy machine
-FLUSH_S = 25.0
+FLUSH_S = 120.0 if MARK in os.environ else 25.0  # a backlog of megabytes over a path of netem's
 DRAIN_S = 20.0
 OTHER = {"dt": "rw", "rw": "dt"}
 

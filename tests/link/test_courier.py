@@ -1,4 +1,4 @@
-"""The thread that hands the backlog over, while a transport makes it wait."""
+"""Nobody who sends waits for a transport that makes others wait, or for what nobody is known to hear."""
 
 import threading
 
@@ -43,3 +43,21 @@ def test_who_sends_does_not_wait_for_a_long_message_of_another_flow() -> None:
         messages = [received.receive(timeout=patience(5)) for _ in range(100)]
         assert [bytes(message.payload) for message in messages if message] == [bytes([n]) for n in range(100)]
         wait_until(lambda: bulk.stats()["acknowledged"] == 1, patience(5))
+
+
+def test_what_nobody_is_known_to_hear_is_only_offered() -> None:
+    """A plain subscriber may hear it; one that takes nothing is not to make the application wait."""
+    endpoint = free_endpoint()
+    with twinlink.open("memory", listen=endpoint) as link:
+        sender, offered = link.sender("flow"), []
+        link._transport.offer = lambda topic, frame: offered.append(topic)  # type: ignore[method-assign]
+        sender.send(b"")
+        assert offered == [b"traffic/flow"]
+        with twinlink.open("memory", connect=endpoint) as peer:
+            link.wait_ready(patience(5))
+            inbox = peer.receiver("flow")
+            sender.send(b"heard")
+            message = inbox.receive(timeout=patience(5))
+            assert message is not None
+            assert bytes(message.payload) == b"heard"
+        assert offered == [b"traffic/flow"]

@@ -73,6 +73,10 @@ class Transport(ABC):
     def prefer(self, topic: bytes) -> None:  # noqa: B027  (most transports have one queue for everything)
         """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
+    def offer(self, topic: bytes, frame: bytes) -> None:
+        """Hand over what nobody is known to wait for: it counts as lost, and goes rather than to make anybody wait."""
+        self.send(topic, frame)
+
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
         """Header and payload as one frame for `send`, with what the transport adds to it."""
         return header + payload

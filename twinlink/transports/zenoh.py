@@ -212,6 +212,20 @@ class ZenohTransport(Transport):
             if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # else it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
 
+    def offer(self, topic: bytes, frame: bytes) -> None:
+        if len(frame) > LONG_OCTETS:
+            return
+        if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
+            frame += frame[SEAL]
+        with contextlib.suppress(zenoh.ZError):
+            self._session.put(
+                topic.decode(),
+                frame,
+                congestion_control=zenoh.CongestionControl.DROP,
+                priority=zenoh.Priority.INTERACTIVE_HIGH if topic in self._preferred else zenoh.Priority.DATA,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+
     def prefer(self, topic: bytes) -> None:
         self._preferred.add(topic)
 
