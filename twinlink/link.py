@@ -285,10 +285,6 @@ class Link:
         """Whether `close` was called."""
         return self.lead.closed
 
-    def senders(self) -> list[Sender]:
-        """Of every flow that was opened for sending."""
-        return list(self._company.senders.values())
-
     def close(self) -> None:
         """Wait up to 0.3 s for outstanding acks, say goodbye, and give everything back.
 
@@ -297,7 +293,7 @@ class Link:
         if self.closed:
             return
         self.sending_ends = True  # first: acks could not settle, nor get through, while others go on sending
-        senders = self.senders()
+        senders = list(self._company.senders.values())
         if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
         if not self.lead.close(CLOSE_S) and self.reception.calls.running and not self.lead.held_here:
@@ -306,7 +302,7 @@ class Link:
 
     def _give_back(self) -> None:
         """Called once, by the thread that holds the lead."""
-        senders = self.senders()
+        senders = list(self._company.senders.values())
         self.sending_ends = True
         deadline = time.monotonic() + STOP_S
         self._keeper.stop(deadline - time.monotonic())

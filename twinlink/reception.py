@@ -136,8 +136,9 @@ class Reception:
             self._count_malformed("truncated", mono_ns)
         except Malformed as error:
             self._count_malformed(error.args[0], mono_ns)
-        if self.calls.due:
-            self.calls.run()
+        finally:  # also when a transport fails: nothing of the next frame may come before
+            if self.calls.due:
+                self.calls.run()
 
     def _data(
         self,

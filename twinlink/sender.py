@@ -278,7 +278,8 @@ class Sender:
 
     def _hand_over_long(self, frame: bytes) -> None:
         """The transport may have the courier wait; who sends on other flows is not to wait as well."""
-        others = [one for one in self._link.senders() if one is not self and one.priority == self.priority]
+        senders = list(self._link.reception.company.senders.values())
+        others = [one for one in senders if one is not self and one.priority == self.priority]
         try:
             for other in others:
                 other.hold(True)

@@ -173,6 +173,26 @@ def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
     assert [message.sequence for message in received] == list(range(70))
 
 
+def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
+    reception: Reception, transport: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[Message] = []
+    incoming = reception.flow("flow")
+    incoming.claimed, incoming.handler = True, received.append
+    hello = Hello("theirs", {}, {"flow": 0}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(reception, 1, at_once=True)
+
+    def fail(topic: bytes, frame: bytes) -> None:
+        raise OSError
+
+    with monkeypatch.context() as failing, contextlib.suppress(OSError):
+        failing.setattr(transport, "send", fail)
+        data(reception, 0, at_once=True)
+    data(reception, 2, at_once=True)
+    assert [message.sequence for message in received] == [0, 1, 2]
+
+
 def test_a_duplicate_is_acknowledged_again_but_not_delivered(reception: Reception, transport: Kept) -> None:
     incoming = reception.flow("flow")
     incoming.claimed = True
