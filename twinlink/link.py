@@ -24,7 +24,7 @@ from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
-from .sender import Priority, Sender
+from .sender import URGENT_FLOW, Priority, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
@@ -145,7 +145,7 @@ class Link:
                     overflow=overflow or "block",
                     framing_octets=HEADER_OCTETS + self._transport.added_octets,
                 )
-                sender = Sender(self, self._transport, core, priority or ("high" if flow == "control" else "normal"))
+                sender = Sender(self, self._transport, core, priority or ("high" if flow == URGENT_FLOW else "normal"))
                 if sender.priority == "high":
                     self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)
