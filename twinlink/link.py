@@ -120,8 +120,8 @@ class Link:
                 ``"drop-newest"`` drop and report; ``"latest"`` keeps only the newest of what waits to be handed to
                 the transport, for states of which only the last one counts.
             priority: ``"high"`` for small messages that bulk data on other flows must not delay: beside such a flow
-                the others have at most 1 MiB under way.  The default is ``"normal"``, except for the flow called
-                ``control``.
+                the others have no more under way than the path needs and 192 KiB.  The default is ``"normal"``, except
+                for the flow called ``control``.
 
         Raises:
             ConfigurationError: an argument cannot be used, or the flow has been opened with another choice.
