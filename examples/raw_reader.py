@@ -5,7 +5,7 @@ import sys
 
 import zmq
 
-KINDS = dict(enumerate("data ack hello bye again ask gone bundle part progress".split(), 1))
+KINDS = dict(enumerate(["data", "ack", "hello", "bye", "again", "ask", "gone", "bundle", "part", "progress"], 1))
 socket = zmq.Context().socket(zmq.SUB)
 socket.subscribe(b"")
 (socket.bind if "bind" in sys.argv[2:] else socket.connect)(sys.argv[1])
