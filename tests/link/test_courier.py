@@ -27,9 +27,12 @@ def test_a_long_message_leaves_room_for_others() -> None:
         listener._transport.send = send  # type: ignore[method-assign]
         handed_over: list[int] = []
         hand_over = connector._transport.send
-        connector._transport.send = lambda topic, frame: (  # type: ignore[method-assign]
-            handed_over.append(len(frame) * (topic == b"traffic/bulk")), hand_over(topic, frame)
-        )[1]  # fmt: skip
+
+        def note(topic: bytes, frame: bytes) -> None:
+            handed_over.append(len(frame) if topic == b"traffic/bulk" else 0)
+            hand_over(topic, frame)
+
+        connector._transport.send = note  # type: ignore[method-assign]
         payload = random.Random(1).randbytes(4 * at_once)
         bulk.send(payload)
         for number in range(10):
