@@ -187,7 +187,7 @@ class Backlog:
                 if taken and most < 0:
                     break
                 if self._is_long(size) and waiting & self.up:
-                    if room < self._transit.part_octets:
+                    if room < self._transit.part:
                         break
                     self._begin(sequence, again(frame))
                     self._sent_again.add(sequence)
@@ -213,7 +213,7 @@ class Backlog:
             return taken
         entries, up = self._kept.entries, self.up
         if self._is_long(size := self._size(entries[sequence])):
-            if room >= self._transit.part_octets and self._window.admit(((sequence, size),), size):
+            if room >= self._transit.part and self._window.admit(((sequence, size),), size):
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
@@ -255,7 +255,7 @@ class Backlog:
 
     def _next_part(self) -> bytes:
         assert self._cut is not None
-        part = self._cut.next(self._transit.part_octets)
+        part = self._cut.next(self._transit.part)
         self._count_parts(self._cut)
         return part
 
@@ -281,6 +281,8 @@ class Backlog:
             cut.looks += 1
             if cut.looks > STUCK_LOOKS:
                 self.begin_anew()
+        elif self._cut is not None and self._cut.sequence not in self._transit:
+            self._cut = None  # and its frame
 
     def end(self) -> None:
         """Nothing will be handed over any more."""

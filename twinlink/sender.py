@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from .backlog import BUNDLE_OCTETS
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from .message import Ack
 from .outgoing import Outgoing, Overflow
 from .pace import LEAST_OCTETS, Pace
 from .ranges import RangeSet
+from .transit import PART_OCTETS, PARTS
 from .transports import Transport
 from .wire import DATA_WORD, HEADER, Kind, Why, again, gone_body
 from .wire import frame as make_frame
@@ -309,7 +311,8 @@ class Sender:
             transit.direct = min(limit, direct // sharing)
             whole = self._transport.whole_octets
             divides = beside_urgent or sharing > 1 or self._pace.is_slow(whole)
-            transit.whole = limit if divides else max(limit, whole)
+            transit.whole = max(limit, BUNDLE_OCTETS if divides else whole)
+            transit.part = max(limit // PARTS, PART_OCTETS)
 
     def look_after(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
 PARTS = 4  # as many of a long frame may be on their way: enough to go on while the first is answered for
+PART_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 
 
 class Transit:
@@ -11,7 +12,7 @@ class Transit:
 
     Attributes:
         limit: octets, framing included.
-        whole: what is longer goes in parts.
+        whole, part: what is longer than ``whole`` goes in parts of so many octets.
         direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
         unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
         through: octets that got through, or were given up, so far, framing included.
@@ -20,6 +21,7 @@ class Transit:
     def __init__(self, limit: int, single: bool) -> None:
         """``single``: one message at a time."""
         self.limit = self.direct = self.whole = limit
+        self.part = limit // PARTS
         self.unsure = False
         self.through = 0
         self._single = single
@@ -43,14 +45,9 @@ class Transit:
     def _free(self) -> int:
         return self.limit - self._octets - FRAMING_OCTETS * len(self._of)
 
-    @property
-    def part_octets(self) -> int:
-        """Of a part."""
-        return self.limit // PARTS
-
     def takes_part(self, sequence: int) -> bool:
         """Whether one more part of this message may be handed over; the first always."""
-        return self._free >= self.part_octets or not self._of[sequence]
+        return self._free >= self.part or not self._of[sequence]
 
     def add(self, messages: Iterable[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""
