@@ -7,6 +7,7 @@ QUEUE_NS = 100_000_000  # so long may a hello wait behind what is under way
 MOST_ON_THE_WAY_OCTETS = 4 * 1024 * 1024  # what TCP keeps by default
 LONGEST_NS = 300_000_000  # round trip; what seems longer is the time that a long message takes by itself
 APART_NS = 100_000_000  # of two looks, at least
+CUT_NS = 1_000_000_000  # a path that takes nothing for so long is cut
 
 
 class Pace:
@@ -31,15 +32,16 @@ class Pace:
         if elapsed_ns < APART_NS:
             return
         got = through - self._through
-        if not got and (waits or under_way):
-            self._full = True
-            return  # a long message comes through all at once, after several looks
         if got:
             rate, known = got / elapsed_ns, self._rate or FIRST
             if not self._full:
                 rate = max(rate, known if waits else 2 * known)
             self._rate = min(rate, GIGABIT)
-        self._then_ns, self._through, self._full = now_mono_ns, through, waits
+        elif (waits or under_way) and elapsed_ns < CUT_NS:
+            self._full = True
+            return  # a long message comes through all at once, after several looks
+        self._then_ns, self._through = now_mono_ns, through
+        self._full = waits and got > 0  # the first that comes after a cut says nothing
 
     def is_slow(self, most: int) -> bool:
         """Whether so many octets are known to take the path longer than a hello should wait."""
