@@ -91,10 +91,10 @@ class Sweeping:
         self.folder = folder
         self.pong: Run | None = None
         if beside_pong:
-            endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
-            self.pong = Run(["pong", "--listen", endpoint])
+            self.endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
+            self.pong = Run(["pong", "--listen", self.endpoint])
             self.pong.wait_for("answers flow")
-            arguments = ("--peer", endpoint, *arguments)
+            arguments = ("--peer", self.endpoint, *arguments)
         self.run = Run(["sweep", *arguments, "--out", str(folder)])
 
     def content(self) -> dict[str, Any]:
@@ -133,6 +133,19 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweepi
     finally:
         for run in runs.values():
             run.end()
+
+
+def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
+    begun: dict[str, Sweeping], tmp_path: Path
+) -> None:
+    one = begun["pong goes"]
+    one.run.wait_for("round 1 of 1")
+    time.sleep(1)  # the station has been started
+    other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
+    assert other.code() == 1
+    reasons = {cell["reason"] for cell in other.content()["cells"]}
+    assert all("another sweep is running there; try again when it has ended" in reason for reason in reasons), reasons
+    assert not any("should be" in reason for reason in reasons), reasons
 
 
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
