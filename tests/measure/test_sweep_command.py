@@ -56,7 +56,7 @@ SWEEPS = {
         *("--count", "2", "--rounds", "2"),
     ),
     "requirement": (
-        *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1"),
+        *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1", "--rate", "50"),
         *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001"),
     ),
 }
@@ -187,13 +187,21 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
         (["--directions", "up"], "none of rw-dt, dt-rw"),
         (["--mode", "sideways"], "none of closed"),
         (["--rate-limit", "100mbit"], "cable between two namespaces"),
-        (["--rate-limit", "quick"], "rate"),
+        (["--rate-limit", "quick"], "'quick' is no rate such as 100mbit"),
         (["--peer", "tcp/127.0.0.1:1"], "go together"),
         (["--source", "mgen", "--mode", "closed"], "open loop"),
         (["--source", "mgen", "--subjects", "raw-tcp"], "through twinlink"),
         (["--option", "zenoh.shared_memory=true", "--subjects", "zeromq"], "not measured here"),
         (["--require", "happiness=1"], "none of loss"),
+        (["--require", "loss"], "not NAME=MOST, such as loss=0"),
+        (["--require", "loss=2"], "from 0 to 1"),
         (["--count", "0"], "at least 1"),
+        (["--count", "many"], "'many' is not a whole number"),
+        (["--payloads", "1G"], "'1G' is not a number of octets such as 100, 10K or 1M"),
+        (["--seed", "x"], "whole number from 0"),
+        (["--timeout", "0"], "above 0"),
+        (["--mode", "open", "--rate", "0"], "above 0"),
+        (["--source", "mgen", "--payloads", "1K,10"], "of 10 B by UDP: MGEN and the bridge carry 28 to 8192"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_path: Path) -> None:
@@ -214,6 +222,7 @@ def test_an_option_of_a_subject_reaches_it_and_a_wrong_one_ends_its_cells(begun:
 
 def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run, Path]]) -> None:
     run = finish(begun["requirement"][0], 1)
+    assert "--rate 50 is not used: it is for --mode open, this is closed" in run.err
     assert "rtt-p50-ms" in run.err
     assert "loss" not in run.err
 
