@@ -57,8 +57,10 @@ class Hosts(Setting):
         try:
             far.answer(0, READY_S)
         except StationLost as error:
-            silent = far.lost is None
+            silent, gone = far.lost is None, not self._remote.up
             far.end()
+            if gone:
+                raise
             hint = (
                 f": the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
                 "`twinlink pong` of this version"
