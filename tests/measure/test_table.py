@@ -145,3 +145,13 @@ def test_the_papers_throughput_is_payload_over_latency() -> None:
 )
 def test_payloads_are_written_as_the_paper_does(octets: int, text: str) -> None:
     assert labels.payload(octets) == text
+
+
+def test_a_cell_that_misses_a_round_is_not_said_to_be_unmeasured(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=(100,), directions=("rw-dt",), rounds=2)
+    found = computed(tmp_path)
+    for cell in found["cells"]:
+        cell |= {"status": "skipped", "reason": f"of {cell['subject']}"}
+    found["cells"][1]["rounds"] = []
+    text = summary.text(found)
+    assert "Not measured: raw TCP (of raw-tcp). Not in every round: ZeroMQ (of zeromq)." in text

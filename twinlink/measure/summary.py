@@ -78,11 +78,13 @@ def _state(results: dict[str, Any]) -> str:
         more = f" (and {len(failed) - 3} more)" if len(failed) > 3 else ""
         told.append(f"{len(failed)} {'cells' if len(failed) > 1 else 'cell'} failed: {reasons}{more}.")
     skipped = [cell for cell in missing if cell["status"] == "skipped"]
-    if skipped and results["complete"]:
-        reasons = labels.listed(
-            dict.fromkeys(f"{labels.subject(cell['subject']).short} ({cell.get('reason')})" for cell in skipped)
-        )
-        told.append(f"Not measured: {reasons}.")
+    if results["complete"]:
+        for what, begun in (("Not measured", False), ("Not in every round", True)):
+            some = [cell for cell in skipped if bool(cell["rounds"]) == begun]
+            reasons = labels.listed(
+                dict.fromkeys(f"{labels.subject(cell['subject']).short} ({cell.get('reason')})" for cell in some)
+            )
+            told += [f"{what}: {reasons}."] if some else []
     return " ".join(told)
 
 
