@@ -1,7 +1,9 @@
 """`twinlink sweep` as a user starts it: short, real sweeps on loopback."""
 
 import json
+import resource
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,16 @@ def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:
     arguments = ["sweep", "--setting", "loopback", "--out", str(tmp_path), "--subjects", "raw-tcp", *ONE_WAY]
     run = finish(Run([*arguments, "--count", "2", "--rounds", "1"], preexec_fn=no_more_than_1000_octets), 2)
     assert f"{tmp_path}: File too large; make room there, or write elsewhere" in run.err
+
+
+def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8000, 8000))
+    finish(Run([*arguments, "--count", "2000", "--rounds", "20", "--warm-up", "1"], preexec_fn=limit), 2)
+    assert not list(folder.rglob("*.part"))
+    finish(Run(["report", str(folder)]))  # the records are those that run.json tells of
+    assert 0 < len(content(folder)["cells"][0]["rounds"]) < 20
 
 
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
