@@ -82,8 +82,12 @@ class Part:
 
     @property
     def sure(self) -> bool:
-        """Whether the whole interval is on the same side of the goal."""
-        return self.interval is None or all(self._within(end) == self.met for end in self.interval)
+        """Whether the whole interval meets the goal, or none of it does."""
+        if self.interval is None:
+            return True
+        low, high = self.interval
+        outside = (self.least is not None and high < self.least) or (self.most is not None and low > self.most)
+        return outside or (self._within(low) and self._within(high))
 
     def _within(self, value: float) -> bool:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)

@@ -57,6 +57,13 @@ def test_the_same_figure_again(drawn: list[Drawn], tmp_path: Path) -> None:
     assert [each.path.read_bytes() for each in again] == [each.path.read_bytes() for each in drawn]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("payloads", [(0,), (0, 100, 1024)])
+def test_a_message_without_a_payload_has_its_place(payloads: tuple[int, ...], tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=payloads, rounds=2)
+    assert "latency" in {each.path.stem for each in figures.draw(tmp_path / "figures", *computed(tmp_path))}
+
+
 def test_rates(tmp_path: Path) -> None:
     synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=2, mode="open", rate_hz=100.0)
     found, rows = computed(tmp_path)

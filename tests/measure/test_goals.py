@@ -32,10 +32,10 @@ def goals(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_rows_are_measured_judged_and_written(tmp_path: Path) -> None:
-    run = start("--quick", "--only", "g1,G8,G13,G16", out=tmp_path)
+    run = start("--quick", "--only", "g1,G8,G12,G13,G16", out=tmp_path)
     out, err = run.communicate(timeout=LONG_S)
     rows = goals(tmp_path)
-    assert list(rows) == ["G1", "G8", "G13", "G16"]
+    assert list(rows) == ["G1", "G8", "G12", "G13", "G16"]
     for name, row in rows.items():
         assert row["metric"] in out
         assert f"| {name} |" in (tmp_path / "goals.md").read_text()
@@ -117,6 +117,22 @@ def test_verdicts(name: str, values: list[tuple[float, Any]], met: bool, verdict
     row = Row(name, parts, ())
     assert (row.met, row.verdict) == (met, verdict)
     assert Row(name, parts, ("no root",)).verdict == f"{verdict}; not measured: no root"
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "met", "verdict"),
+    [
+        (95.0, (94.0, 96.0), True, "met"),
+        (95.0, (92.0, 98.0), True, "met, not sure"),
+        (98.0, (91.0, 100.0), False, "missed, not sure"),  # the goal lies within it
+        (98.0, (96.0, 99.0), False, "missed, not sure"),
+        (99.0, (98.0, 100.0), False, "missed"),
+        (90.0, (88.0, 92.0), False, "missed"),
+    ],
+)
+def test_verdicts_between_two_limits(value: float, interval: tuple[float, float], met: bool, verdict: str) -> None:
+    row = Row("G16", (Part("G16", "here", value, 93, 97, interval),), ())
+    assert (row.met, row.verdict) == (met, verdict)
 
 
 def test_a_row_of_which_nothing_is_known_says_why() -> None:

@@ -1,7 +1,9 @@
 """`twinlink sweep` as a user starts it: short, real sweeps on loopback."""
 
 import json
+import resource
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,7 @@ SWEEPS = {
         *("--count", "2", "--rounds", "2"),
     ),
     "requirement": (
-        *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1"),
+        *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1", "--rate", "50"),
         *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001"),
     ),
 }
@@ -187,13 +189,21 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
         (["--directions", "up"], "none of rw-dt, dt-rw"),
         (["--mode", "sideways"], "none of closed"),
         (["--rate-limit", "100mbit"], "cable between two namespaces"),
-        (["--rate-limit", "quick"], "rate"),
+        (["--rate-limit", "quick"], "'quick' is no rate such as 100mbit"),
         (["--peer", "tcp/127.0.0.1:1"], "go together"),
         (["--source", "mgen", "--mode", "closed"], "open loop"),
         (["--source", "mgen", "--subjects", "raw-tcp"], "through twinlink"),
         (["--option", "zenoh.shared_memory=true", "--subjects", "zeromq"], "not measured here"),
         (["--require", "happiness=1"], "none of loss"),
+        (["--require", "loss"], "not NAME=MOST, such as loss=0"),
+        (["--require", "loss=2"], "from 0 to 1"),
         (["--count", "0"], "at least 1"),
+        (["--count", "many"], "'many' is not a whole number"),
+        (["--payloads", "1G"], "'1G' is not a number of octets such as 100, 10K or 1M"),
+        (["--seed", "x"], "whole number from 0"),
+        (["--timeout", "0"], "above 0"),
+        (["--mode", "open", "--rate", "0"], "above 0"),
+        (["--source", "mgen", "--payloads", "1K,10"], "of 10 B by UDP: MGEN and the bridge carry 28 to 8192"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_path: Path) -> None:
@@ -214,6 +224,7 @@ def test_an_option_of_a_subject_reaches_it_and_a_wrong_one_ends_its_cells(begun:
 
 def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run, Path]]) -> None:
     run = finish(begun["requirement"][0], 1)
+    assert "--rate 50 is not used: it is for --mode open, this is closed" in run.err
     assert "rtt-p50-ms" in run.err
     assert "loss" not in run.err
 
@@ -222,6 +233,16 @@ def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:
     arguments = ["sweep", "--setting", "loopback", "--out", str(tmp_path), "--subjects", "raw-tcp", *ONE_WAY]
     run = finish(Run([*arguments, "--count", "2", "--rounds", "1"], preexec_fn=no_more_than_1000_octets), 2)
     assert f"{tmp_path}: File too large; make room there, or write elsewhere" in run.err
+
+
+def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8000, 8000))
+    finish(Run([*arguments, "--count", "2000", "--rounds", "20", "--warm-up", "1"], preexec_fn=limit), 2)
+    assert not list(folder.rglob("*.part"))
+    finish(Run(["report", str(folder)]))  # the records are those that run.json tells of
+    assert 0 < len(content(folder)["cells"][0]["rounds"]) < 20
 
 
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from tests.cli.running import PATIENCE_S, SCALE, Run
 from tests.measure.sweeping import children, measure, table
 from twinlink.measure.cells import Plan
+from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.setting import SettingError, free_ports
+from twinlink.measure.stations import StationLost
 
 LONG_S = 100 * SCALE
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
@@ -91,10 +94,10 @@ class Sweeping:
         self.folder = folder
         self.pong: Run | None = None
         if beside_pong:
-            endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
-            self.pong = Run(["pong", "--listen", endpoint])
+            self.endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
+            self.pong = Run(["pong", "--listen", self.endpoint])
             self.pong.wait_for("answers flow")
-            arguments = ("--peer", endpoint, *arguments)
+            arguments = ("--peer", self.endpoint, *arguments)
         self.run = Run(["sweep", *arguments, "--out", str(folder)])
 
     def content(self) -> dict[str, Any]:
@@ -135,6 +138,19 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweepi
             run.end()
 
 
+def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
+    begun: dict[str, Sweeping], tmp_path: Path
+) -> None:
+    one = begun["pong goes"]
+    one.run.wait_for("round 1 of 1")
+    time.sleep(1)  # the station has been started
+    other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
+    assert other.code() == 1
+    reasons = {cell["reason"] for cell in other.content()["cells"]}
+    assert all("another sweep is running there; try again when it has ended" in reason for reason in reasons), reasons
+    assert not any("should be" in reason for reason in reasons), reasons
+
+
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
     one = begun["pong goes"]
     assert one.pong
@@ -165,6 +181,20 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     assert one.code() == 1
     assert "no peer within 0.5 s" in one.run.err
     assert not (tmp_path / "out" / "run.json").exists()
+
+
+def test_a_pong_that_goes_before_its_station_is_there_is_a_lost_peer() -> None:
+    endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
+    pong = Run(["pong", "--listen", endpoint])
+    try:
+        pong.wait_for("answers flow")
+        with Hosts(endpoint, "zeromq", PATIENCE_S) as setting:
+            pong.process.send_signal(signal.SIGSTOP)
+            with pytest.raises(StationLost, match="is gone"):
+                setting.start()
+    finally:
+        pong.process.kill()
+        pong.process.wait(PATIENCE_S)
 
 
 @needs_mgen

@@ -16,6 +16,8 @@ import pytest
 from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import Watched, measure, table
 from twinlink.measure.cells import Plan
+from twinlink.measure.setting import Loopback, Pair, SettingError
+from twinlink.measure.sweep import RESTARTS
 
 COUNT = 3
 
@@ -155,3 +157,26 @@ def test_the_end_may_be_asked_for_in_the_midst_of_a_cell(ended: dict[str, Future
     assert len(received) == sent["acknowledged"].sum()
     for station in (one.setting.pairs[0].real_world, one.setting.pairs[0].digital_twin):
         assert station.lost
+
+
+class Failing(Loopback):
+    """Loopback of which the first stations do not start."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self._failures = failures
+
+    def start(self) -> Pair:
+        if self._failures:
+            self._failures -= 1
+            raise SettingError("no room for a station")
+        return super().start()
+
+
+def test_what_was_not_tried_in_a_round_says_so_once_and_is_not_done_by_the_next(tmp_path: Path) -> None:
+    plan = Plan(("raw-tcp",), (0, 1, 2, 3, 4, 5), ("rw-dt",), count=4, rounds=2, warm_up=0)
+    run = measure(tmp_path, plan, Failing(RESTARTS + 1))
+    told = [(cell["status"], cell["reason"]) for cell in run["cells"]]
+    because = "round 0: not tried after 3 failures of this subject: no room for a station"
+    assert sorted(told) == [("failed", "round 0: no room for a station")] * 3 + [("skipped", because)] * 3
+    assert all([entry["round"] for entry in cell["rounds"]] == [1] for cell in run["cells"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import labels, published, results, table
+from twinlink.measure import labels, page, published, results, summary, table
 
 
 def lines(markdown: str, title: str) -> list[list[str]]:
@@ -110,6 +110,26 @@ def test_modes_and_rates_have_tables_of_their_own(tmp_path: Path) -> None:
     assert "## Open loop, 50 messages/s: twinlink" in text
     assert "published" not in text.split("## Open loop")[1].split("\n\n")[1]  # the paper's were a closed loop
     assert {row["mode"] for row in csv.DictReader(table.csv_text(found).splitlines())} == {"closed", "open"}
+    assert "delay counts from when a message should have been sent" in text
+    assert "highest rate" not in text  # nothing was searched for
+    assert "should have been sent" not in table.markdown(found | {"cells": found["cells"][:2]})
+
+
+def test_after_a_search_it_says_whose_goodput_that_is(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=2, mode="saturation")
+    found = computed(tmp_path)
+    assert "goodput and delay are of the last trials without loss of all rounds" in table.markdown(found)
+    assert "goodput and delay are of the last trials without loss of all rounds" in page.html(found, [])
+
+
+def test_flagged_delays_are_not_said_to_have_too_wide_a_bound(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100, 1024), rounds=2)
+    found = computed(tmp_path)
+    for cell in found["cells"][:3]:
+        cell["statistics"]["one_way_delay_ns"] |= {"usable": False, "flags": ["stepped"]}
+    text = summary.text(found)
+    assert "delays of 3 of 4 cells are flagged as stepped, and only the RTT is given there" in text
+    assert "more than 20 %" not in text
 
 
 def test_the_papers_throughput_is_payload_over_latency() -> None:
@@ -125,3 +145,13 @@ def test_the_papers_throughput_is_payload_over_latency() -> None:
 )
 def test_payloads_are_written_as_the_paper_does(octets: int, text: str) -> None:
     assert labels.payload(octets) == text
+
+
+def test_a_cell_that_misses_a_round_is_not_said_to_be_unmeasured(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=(100,), directions=("rw-dt",), rounds=2)
+    found = computed(tmp_path)
+    for cell in found["cells"]:
+        cell |= {"status": "skipped", "reason": f"of {cell['subject']}"}
+    found["cells"][1]["rounds"] = []
+    text = summary.text(found)
+    assert "Not measured: raw TCP (of raw-tcp). Not in every round: ZeroMQ (of zeromq)." in text

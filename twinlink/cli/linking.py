@@ -62,25 +62,26 @@ def link_option(text: str) -> tuple[str, Any]:
 
 def count(text: str) -> int:
     """A whole number from 1."""
-    return int(_at_least(1, _convert(int, text)))
+    return int(_at_least(1, _convert(int, text, "a whole number")))
 
 
 def octets(text: str) -> int:
     """A number of octets; the suffixes K and M mean 1024 and 1024 x 1024."""
     factor = {"K": 1024, "M": 1024 * 1024}.get(text[-1:].upper(), 1)
-    return factor * int(_at_least(0, _convert(int, text[:-1] if factor > 1 else text)))
+    number = _convert(int, text[:-1] if factor > 1 else text, "a number of octets such as 100, 10K or 1M")
+    return factor * int(_at_least(0, number))
 
 
 def seconds(text: str) -> float:
     """A time in seconds, 0 or more."""
-    return _at_least(0, _convert(float, text))
+    return _at_least(0, _convert(float, text, "a number"))
 
 
-def _convert(kind: type[int] | type[float], text: str) -> float:
+def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
     try:
         return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of the right kind") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}") from None
 
 
 def _at_least(least: int, value: float) -> float:

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     _add_what(parser)
     _add_where(parser)
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the order in which things are measured")
+    parser.add_argument("--seed", type=_whole, default=1, metavar="N", help="of the order in which things are measured")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go; sweep-DATE-TIME if not given")
     parser.add_argument(
         "--require",
@@ -95,7 +95,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--warm-up", type=_whole, default=20, metavar="N", help="messages before each cell in each round, not counted"
     )
     parser.add_argument(
-        "--rate", type=_rate, metavar="HZ", help="messages per second in an open loop; 100, and 20 with mgen"
+        "--rate", type=_above_0, metavar="HZ", help="messages per second in an open loop; 100, and 20 with mgen"
     )
     parser.add_argument(
         "--source",
@@ -129,7 +129,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--ntp", type=_ntp, metavar="HOST[:PORT]", help="NTP server that both hosts ask how far their clocks are off"
     )
     parser.add_argument(
-        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for an answer, and for the peer"
+        "--timeout", type=_above_0, default=5.0, metavar="S", help="wait for an answer, and for the peer"
     )
 
 
@@ -143,6 +143,8 @@ def run(given: argparse.Namespace) -> int:
     folder: Path = given.out or Path(datetime.datetime.now().strftime("sweep-%Y%m%d-%H%M%S"))
     with writing(folder), Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
         log(NAME, f"{_where(setting.name, given)}; results go to {folder}")
+        if given.rate is not None and "open" not in plan.modes:
+            log(NAME, f"--rate {given.rate:g} is not used: it is for --mode open, this is {', '.join(plan.modes)}")
         run = Run(folder, _content(given, plan, setting))
         Sweep(plan, setting, run, progress.step, lambda: stop.requested, given.ntp).execute()
     return _report(given, folder)
@@ -201,6 +203,7 @@ def _value(name: str, figures: dict[str, Any]) -> float | None:
 def _plan(given: argparse.Namespace) -> "Plan":
     from twinlink.measure.cells import Plan
     from twinlink.measure.channels import SUBJECTS, find
+    from twinlink.mgen import script
 
     subjects = list(_parts(given.subjects or given.transports))
     mgen = given.source == "mgen"
@@ -213,6 +216,9 @@ def _plan(given: argparse.Namespace) -> "Plan":
         subjects += [name for name in ("raw-tcp", *bare, "mqtt-qos0") if name not in subjects]
     for subject in subjects:
         find(subject)
+    if mgen:
+        for octets in map(linking.octets, _parts(given.payloads)):
+            script.check(octets)
     options: dict[str, dict[str, Any]] = {}
     for subject, name, value in given.option or []:
         if subject not in subjects:
@@ -320,10 +326,10 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _rate(text: str) -> float:
+def _above_0(text: str) -> float:
     value = linking.seconds(text)
     if not value:
-        raise argparse.ArgumentTypeError("a rate above 0 is expected")
+        raise argparse.ArgumentTypeError("a number above 0 is expected")
     return value
 
 
@@ -337,7 +343,10 @@ def _ntp(text: str) -> str:
 def _rate_limit(text: str) -> str:
     from twinlink.measure.namespaces import octets_per_s
 
-    octets_per_s(text)
+    try:
+        octets_per_s(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate such as 100mbit or 1gbit") from None
     return text.lower()
 
 
@@ -352,4 +361,9 @@ def _requirement(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     if name not in REQUIREMENTS:
         raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(REQUIREMENTS)}")
-    return name, linking.seconds(value)
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MOST, such as {name}=0")
+    most = linking.seconds(value)
+    if name == "loss" and most > 1:
+        raise argparse.ArgumentTypeError(f"{text}: loss is a share of the messages, from 0 to 1")
+    return name, most

@@ -75,13 +75,17 @@ def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
 
 
 def payload_axis(axis: Axes, cells: list[Cell]) -> None:
-    """The payloads of these cells, and no others, on a log axis."""
+    """The payloads of these cells, and no others, on a log axis; one of 0 octets at its left."""
     octets = sorted({cell["octets"] for cell in cells})
-    axis.set_xscale("log")
+    least = next((each for each in octets if each), 1)
+    if octets[0]:
+        axis.set_xscale("log")
+    else:
+        axis.set_xscale("symlog", linthresh=least)
     axis.set_xticks(octets, [labels.payload(each) for each in octets])
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.tick_params(axis="x", which="minor", length=0)
-    axis.set(xlabel="payload", xlim=(octets[0] / 1.8, octets[-1] * 1.8))
+    axis.set(xlabel="payload", xlim=(octets[0] / 1.8 or -least / 2, max(octets[-1], least) * 1.8))
 
 
 def rate_axis(axis: Axes, rates: list[float]) -> None:

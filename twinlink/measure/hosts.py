@@ -57,11 +57,15 @@ class Hosts(Setting):
         try:
             far.answer(0, READY_S)
         except StationLost as error:
+            silent, gone = far.lost is None, not self._remote.up
             far.end()
-            raise SettingError(
-                f"{error}: the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
+            if gone:
+                raise
+            hint = (
+                f": the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
                 "`twinlink pong` of this version"
-            ) from error
+            )
+            raise SettingError(f"{error}{hint if silent else ''}") from error
         return Pair(LocalStation(REAL_WORLD), far, at, at)
 
     def describe(self) -> dict[str, object]:

@@ -49,7 +49,7 @@ def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
         "<h1>How fast, how steady, how complete: a link between a network and its twin</h1>",
         _verdict(results),
         _told(results),
-        f"<h2>Latency, RTT and throughput</h2>\n<p>{escape(where[0].upper() + where[1:])}. {_how_to_read()}</p>",
+        f"<h2>Latency, RTT and throughput</h2>\n<p>{escape(where[0].upper() + where[1:])}. {_how_to_read(results)}</p>",
         *(_block(block) for block in table.blocks(results)),
         f"<h2>Figures</h2>\n<div class='beside'>{''.join(map(_figure, drawn))}</div>" if drawn else "",
         details.context(),
@@ -86,12 +86,13 @@ def _told(results: dict[str, Any]) -> str:
     return f"<dl>{items}</dl>"
 
 
-def _how_to_read() -> str:
+def _how_to_read(results: dict[str, Any]) -> str:
+    searched = any(cell["mode"] == "saturation" for cell in results["cells"])
     return (
         "Latency is the mean one-way delay, RTT the mean round-trip time, throughput the paper's: payload / mean "
         "latency, not a rate that was sustained. ± is half a CI95; <i>clock</i> is how far the clocks may be wrong on "
         "top of it; <i>paper</i> is what Table I has, from another setting. On a schedule, delay counts from when a "
-        "message should have been sent."
+        f"message should have been sent.{f' {table.SEARCHED}' if searched else ''}"
     )
 
 

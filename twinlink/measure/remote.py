@@ -146,7 +146,8 @@ class StationHost:
             return
         if "start" in told:
             if self._process is not None and node != self._owner and self._owner in self._link.peers():
-                self._say(number, {"ended": "was not started: another sweep is running there"})
+                why = "another sweep is running there; try again when it has ended"
+                self._say(number, {"ended": f"was not started: {why}"})
                 return
             self._end()
             self._start(node, number)

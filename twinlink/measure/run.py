@@ -64,16 +64,26 @@ class Run:
         self.content["mgen"][cell_id] = names
 
     def save(self) -> None:
-        """Write what there is; run.json last, and in one step."""
-        for cell_id, sides in self._tables.items():
-            for side, dtype in (("sent", SENT), ("received", RECEIVED)):
-                tables = [table for table in sides[side] if len(table)]
-                if tables:
-                    whole = np.concatenate(tables).astype(dtype)
-                    records.write(self.folder / RECORDS / f"{cell_id}.{side}.csv.gz", whole)
-        new = self.folder / f"{RUN}.part"
-        new.write_text(json.dumps(self.content, indent=1) + "\n")
-        new.replace(self.folder / RUN)
+        """Write what there is, or, where that fails, leave what was saved before as it was; run.json last."""
+        parts: dict[Path, Path] = {}  # as it is written -> as it will be called
+        try:
+            for cell_id, sides in self._tables.items():
+                for side, dtype in (("sent", SENT), ("received", RECEIVED)):
+                    tables = [table for table in sides[side] if len(table)]
+                    if tables:
+                        path = self.folder / RECORDS / f"{cell_id}.{side}.csv.gz"
+                        part = path.with_name(f"{path.name}.part")
+                        parts[part] = path
+                        records.write(part, np.concatenate(tables).astype(dtype))
+            part = self.folder / f"{RUN}.part"
+            parts[part] = self.folder / RUN
+            part.write_text(json.dumps(self.content, indent=1) + "\n")
+        except OSError:  # such as a full disk
+            for part in parts:
+                part.unlink(missing_ok=True)
+            raise
+        for part, path in parts.items():
+            part.replace(path)
 
 
 def sent_table(number: int, octets: int, sent: bytes, answers: bytes) -> Table:

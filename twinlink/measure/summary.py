@@ -78,11 +78,13 @@ def _state(results: dict[str, Any]) -> str:
         more = f" (and {len(failed) - 3} more)" if len(failed) > 3 else ""
         told.append(f"{len(failed)} {'cells' if len(failed) > 1 else 'cell'} failed: {reasons}{more}.")
     skipped = [cell for cell in missing if cell["status"] == "skipped"]
-    if skipped and results["complete"]:
-        reasons = labels.listed(
-            dict.fromkeys(f"{labels.subject(cell['subject']).short} ({cell.get('reason')})" for cell in skipped)
-        )
-        told.append(f"Not measured: {reasons}.")
+    if results["complete"]:
+        for what, begun in (("Not measured", False), ("Not in every round", True)):
+            some = [cell for cell in skipped if bool(cell["rounds"]) == begun]
+            reasons = labels.listed(
+                dict.fromkeys(f"{labels.subject(cell['subject']).short} ({cell.get('reason')})" for cell in some)
+            )
+            told += [f"{what}: {reasons}."] if some else []
     return " ".join(told)
 
 
@@ -208,20 +210,24 @@ def _clocks(cells: list[Cell]) -> str:
     if not any(spread["bound_ns"] is not None for spread in spreads):
         return ""
     reach = labels.between(spread["bound_ns"] for spread in spreads)
-    unusable = sum(not spread["usable"] for spread in spreads)
+    flagged = sum(bool(spread["flags"]) for spread in spreads)
+    too_wide = sum(not spread["usable"] and not spread["flags"] for spread in spreads)
     clocks = [clock for cell in cells if (clock := cell["statistics"]["clock"])]
     if clocks and all(clock["method"] == ONE_CLOCK for clock in clocks):
         told = f"Both ends read the clock of one host; what they told each other agrees with that to within {reach}"
     else:
         told = f"One-way delays are true to ±{reach}: as far as the two clocks are known against each other"
-    if unusable:
+    if too_wide:
         told += (
-            f"; in {unusable} of {len(spreads)} cells that is more than 20 % of the delay, and only the RTT is given"
+            f"; in {too_wide} of {len(spreads)} cells that is more than 20 % of the delay, and only the RTT is given"
         )
     told += "."
-    flags = sorted({flag for spread in spreads for flag in spread["flags"]})
-    if flags:
-        told += f" Look at the clocks: some delays are flagged as {labels.listed(flags)}."
+    if flagged:
+        flags = sorted({flag for spread in spreads for flag in spread["flags"]})
+        told += (
+            f" Look at the clocks: delays of {flagged} of {len(spreads)} cells are flagged as {labels.listed(flags)}, "
+            "and only the RTT is given there."
+        )
     return told
 
 

@@ -41,6 +41,7 @@ class Sweep:
         self._turns_left = [subject for _ in range(plan.rounds) for subject in plan.subjects]
         self._turn_began = 0.0
         self._unusable: dict[str, str] = {}
+        self._gone_wrong: set[str] = set()  # ids of cells that a round was not done of
         for cell in self._cells:
             run.add_cell(cell)
 
@@ -98,8 +99,8 @@ class Sweep:
                     restarts += 1
                     if restarts > RESTARTS:
                         break
+            reason = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
             for cell in cells:  # not tried: they would end as the others did
-                reason = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
                 self._end_cell(cell, "skipped", reason, number)
                 self._done += 1
         finally:
@@ -179,12 +180,13 @@ class Sweep:
 
     def _end_cell(self, cell: dict[str, Any], status: str, reason: str | None, number: int) -> None:
         """The first thing that goes wrong stays a cell's reason."""
-        if cell["status"] in ("peer lost", "failed", "interrupted"):
+        if cell["id"] in self._gone_wrong:
             return
         if status == "done":
             cell["status"], cell["reason"] = "done", reason
         else:
             cell["status"], cell["reason"] = status, f"round {number}: {reason}"
+            self._gone_wrong.add(cell["id"])
 
     def _tell(self, cell: dict[str, Any], number: int) -> None:
         of = f"round {number + 1} of {self._plan.rounds}"

@@ -14,6 +14,10 @@ from . import labels, published
 from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
+SEARCHED = (
+    "The highest rate is the median of what each round found (of two in the middle the lower); goodput and delay are "
+    "of the last trials without loss of all rounds, whose rates may differ."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +134,23 @@ def markdown(results: dict[str, Any]) -> str:
         f"{where[0].upper()}{where[1:]}, {labels.date(results['started_ns'])}. Latency: mean one-way delay; RTT: mean, "
         "residence time at the receiver included; both in ms, ± half the CI95 (moving-block bootstrap; n, limits and "
         "percentiles stand in results.json). Clock: to within what the two clocks agree; it adds to the "
-        f"interval. “{RTT_ONLY}”: that is more than 20 % of the median delay, or a clock was set. Throughput: payload "
-        "/ mean latency in MB/s (MB = 10^6 octets), as the paper has it: not a rate that was sustained; that is the "
-        "goodput. K = 1024.",
+        f"interval. “{RTT_ONLY}”: that is more than 20 % of the median delay, a clock was set, or a delay is negative. "
+        "Throughput: payload / mean latency in MB/s (MB = 10^6 octets), as the paper has it: not a rate that was "
+        "sustained; that is the goodput. K = 1024.",
+        *_on_a_schedule(results),
         "",
         f"Published: {published.PAPER}; {published.PAPER_SETTING}. Another setting: it says where a figure "
         "belongs, not who is faster.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:
+    """How to read `_rates`, if there are any."""
+    modes = {cell["mode"] for cell in results["cells"]}
+    if modes - {"closed"}:
+        text = "Beside a rate, delay counts from when a message should have been sent; latency from when it was."
+        yield from ("", f"{text} {SEARCHED}" if "saturation" in modes else text)
 
 
 def _grid(block: Block, names: list[str]) -> Iterator[str]:

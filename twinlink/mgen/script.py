@@ -69,13 +69,7 @@ class Flow:
     pattern: Pattern = Pattern.PERIODIC
 
     def __post_init__(self) -> None:
-        least, most = (
-            (MIN_OCTETS, MAX_UDP_OCTETS) if self.protocol is Protocol.UDP else (_MIN_TCP_OCTETS, _MAX_TCP_OCTETS)
-        )
-        if not least <= self.octets <= most:
-            raise ConfigurationError(
-                f"messages of {self.octets} B by {self.protocol.name}: MGEN and the bridge carry {least} to {most}"
-            )
+        check(self.octets, self.protocol)
         if self.count < 1 or self.rate_hz <= 0 or not 0 < self.number < 2**32:
             raise ConfigurationError(f"flow {self.number}: {self.count} messages, {self.rate_hz:g} a second")
 
@@ -87,6 +81,16 @@ class Flow:
             pattern = f"BURST [REGULAR {BURST_S[0]:g} PERIODIC {messages} FIXED {BURST_S[1]:g}]"
         where = f"DST {self.to.host}/{self.to.port}"
         return f"ON {self.number} {self.protocol.name} {where} {pattern} COUNT {self.count} TTL {TTL}"
+
+
+def check(octets: int, protocol: Protocol | None = None) -> None:
+    """Raises ConfigurationError for a size that MGEN or the bridge does not carry, by `protocol_for` if not told."""
+    protocol = protocol or protocol_for(octets)
+    least, most = (MIN_OCTETS, MAX_UDP_OCTETS) if protocol is Protocol.UDP else (_MIN_TCP_OCTETS, _MAX_TCP_OCTETS)
+    if not least <= octets <= most:
+        raise ConfigurationError(
+            f"messages of {octets} B by {protocol.name}: MGEN and the bridge carry {least} to {most}"
+        )
 
 
 def protocol_for(octets: int) -> Protocol:
