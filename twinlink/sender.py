@@ -89,8 +89,8 @@ class Sender:
                 if link.sending_ends:
                     raise LinkClosed(f"the link to {link.endpoint} {link.end}")
                 sequence = self._backlog.next
-                frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, _time_ns()), payload)
-                now = _monotonic_ns()
+                now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
+                frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, sent_ns), payload)
                 with self._state:
                     waited = self._backlog.waits
                     direct = core.send(frame, size, now)

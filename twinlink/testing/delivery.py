@@ -240,6 +240,16 @@ class Acks(Conformance):
         assert (found["n"], found["min"], found["max"]) == (len(measured), min(measured), max(measured))
         assert abs(delays["clock_offset_ns"]["offset"]) <= delays["clock_offset_ns"]["bound"]
 
+    def test_a_round_trip_is_no_shorter_than_the_way_there(self, pair: Pair) -> None:
+        first, second = pair
+        acks: list[twinlink.Ack] = []
+        outbox = first.sender("flow", on_ack=acks.append)
+        second.receiver("flow", handler=lambda _: None)
+        for _ in range(100):
+            outbox.send(bytes(1_000_000))  # takes its time to copy
+            outbox.flush(patience(10))
+        assert [ack.sequence for ack in acks if ack.rtt_ns < ack.peer_received_ns - ack.sent_ns] == []
+
     def test_one_at_a_time(self, pair: Pair) -> None:
         first, second = pair
         outbox, inbox = first.sender("flow"), second.receiver("flow")
