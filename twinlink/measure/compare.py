@@ -96,10 +96,11 @@ def _rounds(sent: Any, figure: Any) -> Rounds:
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What was not the same in both runs, as far as they say."""
     sides = [dict(_conditions(run)) for run in (one, other)]
+    known = [(run["configuration"].get("used") or {}).get("subject_options", {}) for run in (one, other)]
+    alone = tuple(f"configuration.subject_options.{subject}." for subject in known[0].keys() ^ known[1].keys())
     for key in dict.fromkeys([*sides[0], *sides[1]]):
         values = [side.get(key) for side in sides]
-        of_a_subject = key.startswith("configuration.subjects.")  # which cells are in one run only is told elsewhere
-        if values[0] != values[1] and (not of_a_subject or all(key in side for side in sides)):
+        if values[0] != values[1] and not key.startswith(alone):  # which cells are in one run only is told elsewhere
             yield {"what": key, "a": values[0], "b": values[1]}
 
 
