@@ -43,7 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=linking.seconds, default=1.0, metavar="S", help="time between rows in s; 0 pauses nowhere"
     )
-    parser.add_argument("--ntp", metavar="HOST[:PORT]", help="ask this NTP server too; both sides may be given one")
+    parser.add_argument(
+        "--ntp",
+        type=linking.ntp_server,
+        metavar="HOST[:PORT]",
+        help="ask this NTP server too; both sides may be given one",
+    )
     parser.add_argument(
         "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for an answer"
     )
@@ -51,14 +56,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Exchange, print a row for each interval and peer, then the summary."""
-    from twinlink.errors import ConfigurationError
-    from twinlink.measure import ntp
-
-    if given.ntp:
-        try:
-            ntp.parse(given.ntp)
-        except ValueError as error:
-            raise ConfigurationError(f"--ntp: {error}") from error
     with Stop() as stop:
         with linking.open_link(given) as link:
             clocks = _Clocks(given, link)

@@ -126,7 +126,10 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         help="an option of a subject's link or transport; may be given several times",
     )
     parser.add_argument(
-        "--ntp", type=_ntp, metavar="HOST[:PORT]", help="NTP server that both hosts ask how far their clocks are off"
+        "--ntp",
+        type=linking.ntp_server,
+        metavar="HOST[:PORT]",
+        help="NTP server that both hosts ask how far their clocks are off",
     )
     parser.add_argument(
         "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for an answer, and for the peer"
@@ -308,9 +311,11 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _payloads(text: str) -> str:
-    largest = max(map(linking.octets, _parts(text)), default=0)
-    if largest > MAX_PAYLOAD:
-        raise argparse.ArgumentTypeError(f"a payload of {largest} octets; a link takes at most {MAX_PAYLOAD}")
+    sizes = list(map(linking.octets, _parts(text)))
+    if max(sizes, default=0) > MAX_PAYLOAD:
+        raise argparse.ArgumentTypeError(f"a payload of {max(sizes)} octets; a link takes at most {MAX_PAYLOAD}")
+    if len(set(sizes)) < len(sizes):  # 1K and 1024 would be one cell, measured twice
+        raise argparse.ArgumentTypeError(f"each payload once, not {text!r}")
     return _names(text)
 
 
@@ -327,17 +332,13 @@ def _rate(text: str) -> float:
     return value
 
 
-def _ntp(text: str) -> str:
-    from twinlink.measure import ntp
-
-    ntp.parse(text)
-    return text
-
-
 def _rate_limit(text: str) -> str:
     from twinlink.measure.namespaces import octets_per_s
 
-    octets_per_s(text)
+    try:
+        octets_per_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return text.lower()
 
 
