@@ -70,7 +70,7 @@ class Station:
         try:
             command = json.loads(line)
             number, what = command.pop("id"), command.pop("do")
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             self._say({"id": None, "error": "a line that is no command", "kind": "failed"})
             return
         if what in self._sends:
