@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import ConfigurationError
+from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
 from . import linking
 from .console import DONE, NOT_MET, Output, Stop, log, writing
 
 if TYPE_CHECKING:
-    from twinlink.measure.cells import Plan
     from twinlink.measure.setting import Setting
 
 NAME = "twinlink sweep"
-DIRECTIONS = ("rw-dt", "dt-rw")
 MODES = ("closed", "open", "saturation")
 SETTINGS = ("loopback", "netns", "hosts")
 OPEN_HZ, MGEN_HZ = 100.0, 20.0
@@ -201,8 +200,7 @@ def _value(name: str, figures: dict[str, Any]) -> float | None:
     return None if rtt is None else float(rtt[name.split("-")[1]]) / 1e6
 
 
-def _plan(given: argparse.Namespace) -> "Plan":
-    from twinlink.measure.cells import Plan
+def _plan(given: argparse.Namespace) -> Plan:
     from twinlink.measure.channels import SUBJECTS, find
 
     subjects = list(_parts(given.subjects or given.transports))
@@ -270,7 +268,7 @@ def _where(name: str, given: argparse.Namespace) -> str:
     return f"two processes on loopback{chosen}"
 
 
-def _content(given: argparse.Namespace, plan: "Plan", setting: "Setting") -> dict[str, Any]:
+def _content(given: argparse.Namespace, plan: Plan, setting: "Setting") -> dict[str, Any]:
     """run.json as it begins."""
     options = {name: str(value) if isinstance(value, Path) else value for name, value in sorted(vars(given).items())}
     return {

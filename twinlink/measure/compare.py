@@ -259,7 +259,7 @@ def text(found: dict[str, Any]) -> str:
         lines += ["", "## Loss", "", "| cell | lost in A | lost in B | p | real |", "|---|---:|---:|---:|---|"]
         lines += [
             f"| {_name(row)} | {row['lost_a']} of {row['sent_a']} | {row['lost_b']} of {row['sent_b']} "
-            f"| {_p(row['p_holm'])} | {_real(row)} |"
+            f"| {labels.p(row['p_holm'])} | {_real(row)} |"
             for row in found["loss"]
         ]
     if found["loss_free_rates"]:
@@ -297,8 +297,8 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
             values = [f"{row[side]:.3f}" if kind == "relative" else labels.ms(row[side]) for side in "ab"]
             interval = f"{row['ci95'][0]:.3f} to {row['ci95'][1]:.3f}" if row["ci95"] else "-"
             lines.append(
-                f"| {_name(row)} | {values[0]} | {values[1]} | {row['ratio']:.3f} | {interval} | {_p(row['p_holm'])} "
-                f"| {_real(row)} |"
+                f"| {_name(row)} | {values[0]} | {values[1]} | {row['ratio']:.3f} | {interval} "
+                f"| {labels.p(row['p_holm'])} | {_real(row)} |"
             )
         lines.append("")
     if kind == "cells":
@@ -341,10 +341,6 @@ def _name(row: dict[str, Any]) -> str:
     if row["mode"] != "closed":
         parts.append(labels.MODES[row["mode"]])
     return " ".join(parts)
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def _real(row: dict[str, Any]) -> str:
