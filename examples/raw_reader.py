@@ -5,7 +5,7 @@ import sys
 
 import zmq
 
-KINDS = {1: "data", 2: "ack", 3: "hello", 4: "bye", 5: "again", 6: "ask", 7: "gone", 8: "bundle"}
+KINDS = dict(enumerate(["data", "ack", "hello", "bye", "again", "ask", "gone", "bundle", "part", "progress"], 1))
 socket = zmq.Context().socket(zmq.SUB)
 socket.subscribe(b"")
 (socket.bind if "bind" in sys.argv[2:] else socket.connect)(sys.argv[1])

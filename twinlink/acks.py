@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from .incoming import ANNOUNCE_OCTETS, Stream
 from .transports import Transport
-from .wire import ACK_ONE, ACK_ONE_LENGTH, ACK_WORD, MAX_ACK_RECORDS, Kind, ack_body
+from .wire import ACK_ONE, ACK_ONE_LENGTH, ACK_WORD, MAX_ACK_RECORDS, Kind, ack_body, progress_body
 from .wire import frame as make_frame
 
 Record = tuple[int, int, int]  # sequence, T1, T2
@@ -80,6 +80,13 @@ class Acks:
         if records:  # by the leading thread only
             stream.acked = acked
             self._announce_rest(topic, stream)
+
+    def progress(self, topic: bytes, epoch: int, sent_ns: int, octets: int) -> None:
+        """Say how much of a frame is there that comes in parts."""
+        number = self.sent
+        self.sent = number + 1
+        body = progress_body(epoch, sent_ns, octets)
+        self._transport.send(topic, make_frame(Kind.PROGRESS, self._epoch, number, _time_ns(), body))
 
     def _announce_rest(self, topic: bytes, stream: Stream) -> None:
         """What the application consumed before its ack was out could not be announced then."""

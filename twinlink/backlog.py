@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from .kept import Kept
+from .kept import Entry, Kept
+from .parts import Cut
 from .ranges import RangeSet
 from .transit import FRAMING_OCTETS, Transit
 from .window import Window
-from .wire import MAX_RANGES, Kind, Why
+from .wire import MAX_RANGES, Kind, Why, again
 
 # So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
+STUCK_LOOKS = 4  # a frame of which no more has got through in so many looks begins anew: parts of it were lost
 
 
 class Backlog:
@@ -30,6 +32,7 @@ class Backlog:
         waits: whether something waits to be handed over, or is being handed over after it has waited.
         up: the peers that are there now.
         bundles: whether all of them read bundles, and ask again for what was in one that is lost.
+        parts: whether all of them take frames in parts, and say how much is there.
         announced: no message from this number on has been announced as gone.
     """
 
@@ -39,6 +42,7 @@ class Backlog:
         self.waits = False
         self.up: frozenset[int] = frozenset()
         self.bundles = False
+        self.parts = False
         self.announced = 0
         self._kept = kept
         self._transit = transit
@@ -47,6 +51,7 @@ class Backlog:
         self._sent_again: set[int] = set()  # and not acknowledged yet
         self._gone: dict[Why, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what everybody has consumed
+        self._cut: Cut | None = None  # what leaves in parts, or was the last to
 
     # What comes in
 
@@ -135,6 +140,8 @@ class Backlog:
         """Whether something that waits may leave now; of many not each as soon as there is room for it."""
         if not self.waits or not self.up:
             return False
+        if (cut := self._leaving) is not None:
+            return self._transit.takes_part(cut.sequence)
         many = self.next - self.unsent + len(self._again) >= BULK_MESSAGES
         return not many or bool(self._gone) or self._transit.room >= min(BUNDLE_OCTETS, self._transit.limit // 2)
 
@@ -144,11 +151,14 @@ class Backlog:
         ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
         one bundle: ``(DATA, frames)`` to send, ``(AGAIN, frames)`` the same as they were sent before.  To be called
         again when it has been handed over: until then something ``waits``.  Who is ``patient`` may have to wait for the
-        transport: it gets a single message however large, and more than the transport takes at once.
+        transport: it gets more than the transport takes at once, and long frames, part by part: ``(PART, part)``.
+        Nothing goes before the last part, so that what is announced is known to be behind all that was sent.
         """
         room = self._transit.room if patient else self._transit.direct_room
         if not self.goes_on or (room <= 0 and not patient):
             return None
+        if self._leaving is not None:
+            return (Kind.PART, self._next_part()) if patient else None
         for why, gone in self._gone.items():
             ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
             for _ in ranges:
@@ -161,9 +171,9 @@ class Backlog:
             room = sys.maxsize
         if self._again and (frames := self._take_again(room)):
             return Kind.AGAIN, frames
-        if not self._again and (frames := self._take_unsent(room)):
+        if not self._again and self._leaving is None and (frames := self._take_unsent(room)):
             return Kind.DATA, frames
-        return None
+        return (Kind.PART, self._next_part()) if self._leaving is not None else None
 
     def _take_again(self, room: int) -> list[bytes]:
         taken: list[bytes] = []
@@ -175,6 +185,13 @@ class Backlog:
                 size = len(frame) - self._kept.framing_octets
                 most -= size + FRAMING_OCTETS
                 if taken and most < 0:
+                    break
+                if self._is_long(size) and waiting & self.up:
+                    if room < self._transit.part:
+                        break
+                    self._begin(sequence, again(frame))
+                    self._sent_again.add(sequence)
+                    del self._again[sequence]
                     break
                 if sequence not in self._transit and waiting & self.up:
                     room -= size + FRAMING_OCTETS
@@ -195,24 +212,82 @@ class Backlog:
             self.waits = False
             return taken
         entries, up = self._kept.entries, self.up
+        if self._is_long(size := self._size(entries[sequence])):
+            if room >= self._transit.part and self._window.admit(((sequence, size),), size):
+                self._begin(sequence, entries[sequence][2])
+                self.unsent = sequence + 1
+            return taken
         most = min(room, BUNDLE_OCTETS) if self.bundles else 0
         while sequence < self.next:
             entry = entries.get(sequence)
             if entry is not None and (entry[1] is up or entry[1] & up):
-                frame = entry[2]
-                size = len(frame) - self._kept.framing_octets
+                size = self._size(entry)
                 most -= size + FRAMING_OCTETS
                 if most < 0 and taken:
                     break
                 octets += size
                 messages.append((sequence, size))
-                taken.append(frame)
+                taken.append(entry[2])
             sequence += 1
         if octets + FRAMING_OCTETS * len(messages) > room or not self._window.admit(messages, octets):
             return []
         self._transit.add(messages, octets)
         self.unsent = sequence
         return taken
+
+    def _size(self, entry: Entry) -> int:
+        return len(entry[2]) - self._kept.framing_octets
+
+    # What leaves in parts
+
+    def _is_long(self, size: int) -> bool:
+        return size + FRAMING_OCTETS > self._transit.whole and self.parts
+
+    def _begin(self, sequence: int, frame: bytes) -> None:
+        self._cut = Cut(sequence, frame)
+        self._transit.add(((sequence, 0),), 0)
+
+    @property
+    def _leaving(self) -> Cut | None:
+        """What leaves in parts, and has not left: if it is not on its way any more, nobody up waits for this try."""
+        cut = self._cut
+        return cut if cut is not None and cut.at < cut.octets and cut.sequence in self._transit else None
+
+    def _next_part(self) -> bytes:
+        assert self._cut is not None
+        part = self._cut.next(self._transit.part)
+        self._count_parts(self._cut)
+        return part
+
+    def _count_parts(self, cut: Cut) -> None:
+        waiting = self._kept.entries[cut.sequence][1]
+        self._transit.set(cut.sequence, cut.under_way(waiting & self.up))
+
+    def progress(self, epoch: int, sent_ns: int, octets: int) -> None:
+        """Peer ``epoch`` has so much of the frame of that time."""
+        cut = self._cut
+        if cut is not None and cut.sequence in self._transit and cut.progress(epoch, sent_ns, octets):
+            self._count_parts(cut)
+
+    def begin_anew(self) -> None:
+        """Somebody has not had the first parts."""
+        if (cut := self._leaving) is not None:
+            cut.rewind()
+            self._transit.set(cut.sequence, 0)
+
+    def look(self) -> None:
+        """To be called a few times a second."""
+        if (cut := self._leaving) is not None:
+            cut.looks += 1
+            if cut.looks > STUCK_LOOKS:
+                self.begin_anew()
+        elif self._cut is not None and self._cut.sequence not in self._transit:
+            self._cut = None  # and its frame
+
+    def end(self) -> None:
+        """Nothing will be handed over any more."""
+        self.waits = False
+        self._cut = None
 
     # What is done with
 
@@ -238,4 +313,4 @@ class Backlog:
         self._again.clear()
         self._sent_again.clear()
         self.unsent = self.next
-        self.waits = False
+        self.end()

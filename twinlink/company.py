@@ -37,6 +37,7 @@ class Company:
         peers: who is heard, and who is up.
         up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
         senders: by flow.
+        urgent: whether there is something, ours or theirs, that bulk is not to hold up.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Company:
         self.peers = PeerTable(epoch)
         self.up: frozenset[int] = frozenset()
         self.senders: dict[str, Sender] = {}
+        self.urgent = False
         self._transport = transport
         self._node = node
         self._epoch = epoch
@@ -74,6 +76,7 @@ class Company:
                 peer = self.peers.get(epoch)
                 sender.peer_up(epoch, peer is not None and peer.repairs)
             self.senders[sender.flow] = sender
+            self.urgent |= sender.priority == "high"
 
     def joined_at(self, epoch: int, flow: str) -> int:
         """The next number of a peer's flow when the peer was first heard."""

@@ -32,17 +32,17 @@ class Delays:
         """The peer must have joined."""
         self._acks[epoch].extend(acks)
 
-    def path_ns(self, epochs: Collection[int]) -> int:
+    def path_ns(self, epochs: Collection[int], calm: bool = True) -> int:
         """The round trip of the path to the farthest of these peers, without waiting; 0 without acks.
 
         To be called about five times a second.  A path that has become longer is believed slowly: after a partition
-        everything that waited tells of seconds.
+        everything that waited tells of seconds.  And only when it is ``calm``: else acks tell of what was ahead.
         """
         for epoch in epochs:
             recent = min((ack.rtt_ns for ack in islice(reversed(self._acks.get(epoch, ())), RECENT)), default=None)
             if recent is not None:
                 known = self._path_ns.get(epoch, recent)
-                self._path_ns[epoch] = min(recent, known + known // 50)
+                self._path_ns[epoch] = min(recent, known + known // 50 if calm else known)
         return max((self._path_ns.get(epoch, 0) for epoch in epochs), default=0)
 
     def stats(self) -> dict[str, Any]:

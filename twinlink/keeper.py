@@ -12,9 +12,6 @@ from .company import Company
 from .peers import HELLO_NS, SEARCH_NS
 from .wire import Kind
 
-# All that may be ahead of a message of high priority, however fast the link is: one message of 1 MiB.
-BESIDE_URGENT_OCTETS = 1024 * 1024
-
 logger = logging.getLogger("twinlink")
 
 
@@ -35,13 +32,13 @@ class Keeper:
     def share(self) -> None:
         """Divide what may be on its way among the flows that are in use; to be called when a flow is opened, too."""
         senders = list(self._company.senders.values())
-        urgent = any(sender.priority == "high" for sender in senders)
+        calm = not any(sender.waits for sender in senders)
+        path_ns = min(filter(None, [sender.path_ns(calm) for sender in senders]), default=0)
         for priority in ("high", "normal"):
             of_it = [sender for sender in senders if sender.priority == priority]
             sharing = max(1, sum(sender.in_use for sender in of_it))
-            most = BESIDE_URGENT_OCTETS if urgent and priority == "normal" else None
             for sender in of_it:
-                sender.limit_transit(sharing, most)
+                sender.limit_transit(sharing, path_ns, self._company.urgent and priority == "normal")
 
     def _run(self) -> None:
         company = self._company

@@ -24,7 +24,7 @@ from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
-from .sender import Priority, Sender
+from .sender import URGENT_FLOW, Priority, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
@@ -120,8 +120,8 @@ class Link:
                 ``"drop-newest"`` drop and report; ``"latest"`` keeps only the newest of what waits to be handed to
                 the transport, for states of which only the last one counts.
             priority: ``"high"`` for small messages that bulk data on other flows must not delay: beside such a flow
-                the others have at most 1 MiB under way.  The default is ``"normal"``, except for the flow called
-                ``control``.
+                the others have no more under way than the path needs and 192 KiB.  The default is ``"normal"``, except
+                for the flow called ``control``.
 
         Raises:
             ConfigurationError: an argument cannot be used, or the flow has been opened with another choice.
@@ -145,7 +145,7 @@ class Link:
                     overflow=overflow or "block",
                     framing_octets=HEADER_OCTETS + self._transport.added_octets,
                 )
-                sender = Sender(self, self._transport, core, priority or ("high" if flow == "control" else "normal"))
+                sender = Sender(self, self._transport, core, priority or ("high" if flow == URGENT_FLOW else "normal"))
                 if sender.priority == "high":
                     self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)

@@ -66,6 +66,7 @@ class Outgoing:
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # when it was last looked at
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
+        self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._doubt = Doubt()
@@ -261,6 +262,8 @@ class Outgoing:
         backlog = self.backlog
         returns = epoch in self._absent
         self._joined.setdefault(epoch, backlog.next)
+        if not repairs:
+            self._plain.add(epoch)
         self.window.consumed.setdefault(epoch, self._absent.pop(epoch, backlog.next))
         if repairs and self.repair:
             self._repairing.add(epoch)
@@ -269,6 +272,7 @@ class Outgoing:
         if returns:
             self._returned[epoch] = backlog.unsent
             self.transit.unsure = True
+            backlog.begin_anew()
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
         self.delays.join(epoch, self.owing)
@@ -283,6 +287,7 @@ class Outgoing:
         self.transit.unsure = bool(self._returned)
         stays = may_return and epoch in self._repairing and consumed is not None
         self._repairing.discard(epoch)
+        self._plain.discard(epoch)
         if not stays or consumed is None:
             self.forget(epoch, reason, successor)
             return
@@ -321,13 +326,14 @@ class Outgoing:
             self.window.clear()
             self.backlog.clear()
 
-    def path_ns(self) -> int:
+    def path_ns(self, calm: bool) -> int:
         """The round trip of the path to those who are up; 0 without acks."""
-        return self.delays.path_ns(self.backlog.up)
+        return self.delays.path_ns(self.backlog.up, calm)
 
     def _peers_changed(self) -> None:
         up = self.backlog.up = frozenset(self.window.consumed)
         self.backlog.bundles = len(self._repairing) == len(up)
+        self.backlog.parts = not self._plain
         self.owing = up | frozenset(self._absent) if self._absent else up
 
     def outstanding(self) -> RangeSet:
@@ -339,7 +345,7 @@ class Outgoing:
 
     def end(self) -> None:
         """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
-        self.backlog.waits = False
+        self.backlog.end()
         self.kept.release()
 
     def look(self) -> None:
@@ -349,6 +355,7 @@ class Outgoing:
         gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
         """
         backlog, before = self.backlog, self._waited_for
+        backlog.look()
         slowest = min(self.window.consumed.values(), default=backlog.announced)
         self._waited_for = (
             self.transit.oldest,

@@ -1,24 +1,63 @@
-"""Frames that are too long for a transport: cut into parts, and put together again.  No I/O.
+"""Frames that are too long to be sent whole: cut into parts, and put together again.  No I/O.
+
+A long frame keeps everything behind it waiting: hellos, acks, what is urgent.  In parts, only a little of it is under
+way at any time, and the receiver says how much it has.
 
 A part is a frame itself: its sequence says how many octets of the whole came before, its time is the whole's.  The
 whole begins with its own header, so that the first part says how long it is.
 """
 
-from collections.abc import Iterator
+from .wire import HEADER, HEADER_OCTETS, PART_WORD, Kind, Malformed, check
 
-from .wire import HEADER, HEADER_OCTETS, Kind, Malformed, check
-from .wire import frame as make_frame
-
-PART_OCTETS = 512 * 1024
 MOST_OCTETS = 64 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
 BEGUN_OCTETS = 1024  # what Python needs for one, beside what has come of it
 
 
-def cut(whole: bytes | memoryview) -> Iterator[bytes]:
-    """The parts of a frame, in order."""
-    _, _, epoch, _, sent_ns = HEADER.unpack_from(whole)
-    for at in range(0, len(whole), PART_OCTETS):
-        yield make_frame(Kind.PART, epoch, at, sent_ns, bytes(whole[at : at + PART_OCTETS]))
+class Cut:
+    """A frame that leaves in parts.
+
+    Attributes:
+        sequence: of its message.
+        at: octets of the frame that were handed over.
+        octets: of the whole.
+        looks: how often somebody looked and no more of it was there than the time before.
+    """
+
+    def __init__(self, sequence: int, frame: bytes) -> None:
+        """What a transport added behind the frame is left out."""
+        _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
+        self.sequence = sequence
+        self.octets = HEADER_OCTETS + length
+        self._frame = memoryview(frame)
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin anew."""
+        self.at = 0
+        self.looks = 0
+        self._there: dict[int, int] = {}  # peer epoch -> octets
+
+    def next(self, octets: int) -> bytes:
+        """The next part, of at most so many octets of the whole."""
+        at = self.at
+        self.at = min(at + octets, self.octets)
+        header = HEADER.pack(PART_WORD, self.at - at, self._epoch, at, self._sent_ns)
+        part = b"".join((header, self._frame[at : self.at]))
+        if self.at == self.octets:
+            self._frame = memoryview(b"")  # it is kept elsewhere, as long as somebody may ask for it
+        return part
+
+    def progress(self, epoch: int, sent_ns: int, octets: int) -> bool:
+        """Peer ``epoch`` has so much of the frame of that time; whether this is news."""
+        if sent_ns != self._sent_ns or not self._there.get(epoch, 0) < octets <= self.at:
+            return False
+        self._there[epoch] = octets
+        self.looks = 0
+        return True
+
+    def under_way(self, epochs: frozenset[int]) -> int:
+        """Octets that were handed over and are not there yet with all of these peers."""
+        return self.at - min((self._there.get(epoch, 0) for epoch in epochs), default=0)
 
 
 class Parts:
@@ -30,10 +69,11 @@ class Parts:
         self._begun: dict[tuple[bytes, int], tuple[int, bytearray]] = {}  # topic and epoch -> sent_ns, what is there
         self._octets = 0
 
-    def take(self, topic: bytes, part: bytes | memoryview) -> memoryview | None:
-        """The frame that this part completes; None: more must come.
+    def take(self, topic: bytes, part: bytes | memoryview) -> memoryview | int:
+        """The frame that this part completes; if more must come, how many octets of it are there.
 
-        Raises Malformed when it continues nothing, perhaps because the others were lost with a connection.
+        None are when a part continues nothing: it is for a peer who was here before, or those before it were lost.
+        Raises Malformed when no part is like this.
         """
         _, _, epoch, at, sent_ns = HEADER.unpack_from(part)
         key = (topic, epoch)
@@ -41,7 +81,7 @@ class Parts:
         if at == 0:
             began_ns, there = sent_ns, bytearray()
         if at != len(there) or sent_ns != began_ns:
-            raise Malformed("part")
+            return 0
         there += part[HEADER_OCTETS:]
         if len(there) < HEADER_OCTETS:
             raise Malformed("part")
@@ -57,7 +97,7 @@ class Parts:
         self._octets += len(there) + BEGUN_OCTETS
         while self._octets > MOST_OCTETS:
             self._pop(next(iter(self._begun)))
-        return None
+        return len(there)
 
     def forget(self, epoch: int) -> None:
         """Nothing more will come of this session."""

@@ -19,7 +19,7 @@ from .incoming import Incoming, Stream
 from .message import Ack, Message
 from .parts import Parts
 from .repair import Repair
-from .sender import Sender
+from .sender import URGENT_FLOW, Sender
 from .sequence import Arrival
 from .sync import State
 from .transports import Transport
@@ -46,6 +46,7 @@ from .wire import (
     parse_ask,
     parse_bundle,
     parse_gone,
+    parse_progress,
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
@@ -124,8 +125,9 @@ class Reception:
                 elif kind is Kind.GONE:
                     self._gone(topic, frame, epoch, sequence)
                 elif kind is Kind.PART:
-                    if (whole := self._parts.take(topic, frame)) is not None:
-                        self.handle(topic, whole, mono_ns, at_once)
+                    self._part(topic, frame, epoch, sent_ns, mono_ns, at_once)
+                elif kind is Kind.PROGRESS:
+                    self._progress(topic, frame, epoch, mono_ns)
                 elif topic != HELLO_TOPIC:
                     raise Malformed("topic")
                 elif epoch == self._epoch:
@@ -300,6 +302,25 @@ class Reception:
         stream.consumed = max(stream.consumed, message.sequence + 1)
         self.calls.later(incoming.handler, message, incoming.flow)
 
+    def _part(self, topic: bytes, frame: Frame, epoch: int, sent_ns: int, mono_ns: int, at_once: bool) -> None:
+        there = self._parts.take(topic, frame)
+        if isinstance(there, memoryview):
+            self.handle(topic, there, mono_ns, at_once)
+        elif there and epoch in self._heard:
+            _, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+            self.acks.progress(ack_topic, epoch, sent_ns, there)
+
+    def _progress(self, topic: bytes, frame: Frame, epoch: int, mono_ns: int) -> None:
+        to_epoch, sent_ns, octets = parse_progress(frame)
+        if to_epoch != self._epoch:
+            return
+        sender = self._on_ack.get(topic)
+        if sender is None:
+            raise Malformed("topic")
+        if epoch in self._hears:
+            self._hears[epoch] = mono_ns
+        sender.progressed(epoch, sent_ns, octets)
+
     def _ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         asked_epoch, known, missing = parse_ask(frame)
         if asked_epoch != self._epoch:
@@ -366,6 +387,7 @@ class Reception:
             incoming = self.flows.get(name)
             if incoming is None:
                 incoming = self.flows[name] = Incoming(name)
+                self.company.urgent |= name == URGENT_FLOW
                 self._on_data[f"traffic/{name}".encode()] = (incoming, f"ack/{name}".encode())
             return incoming
 

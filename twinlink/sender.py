@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from .backlog import BUNDLE_OCTETS
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from .message import Ack
 from .outgoing import Outgoing, Overflow
+from .pace import LEAST_OCTETS, Pace
 from .ranges import RangeSet
+from .transit import PART_OCTETS, PARTS
 from .transports import Transport
-from .wire import AGAIN_WORD, DATA_WORD, HEADER, HEADER_OCTETS, Kind, Why, gone_body
+from .wire import DATA_WORD, HEADER, Kind, Why, again, gone_body
 from .wire import frame as make_frame
 
 if TYPE_CHECKING:
@@ -20,9 +23,7 @@ if TYPE_CHECKING:
 Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
 
 Priority = Literal["high", "normal"]
-
-NS_AN_OCTET = 8  # at 1 Gb/s: so much more is under way on a long way, that a gigabit link is kept full,
-MOST_ON_THE_WAY_OCTETS = 4 * 1024 * 1024  # but no more than TCP keeps by default
+URGENT_FLOW = "control"  # unless its sender says otherwise
 
 LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
@@ -50,6 +51,7 @@ class Sender:
         self._core = core
         self._backlog = core.backlog
         self._topic = f"traffic/{core.flow}".encode()
+        self._pace = Pace()
         self._looked_at = 0  # number of the next message when the keeper last looked
         self._seen = 0  # and the courier
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
@@ -233,6 +235,13 @@ class Sender:
             self._link.hand_over_backlog()
         return acks
 
+    def progressed(self, epoch: int, sent_ns: int, octets: int) -> None:
+        """Take in how much a peer has of a frame that leaves in parts."""
+        with self._state:
+            self._backlog.progress(epoch, sent_ns, octets)
+        if self._backlog.goes_on:
+            self._link.hand_over_backlog()
+
     def hand_over(self, stops: Callable[[], bool]) -> bool:
         """Give the backlog to the transport, as far as the limits allow; for the link's courier.
 
@@ -265,47 +274,45 @@ class Sender:
         if kind is Kind.GONE:
             self._announce(*what)
             return True
-        frames = [_again(frame) for frame in what] if kind is Kind.AGAIN else what
+        if kind is Kind.PART:
+            self._transport.send(self._topic, what)
+            return True
+        frames = [again(frame) for frame in what] if kind is Kind.AGAIN else what
         if len(frames) > 1:
             added = self._transport.added_octets
             body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
             self._transport.send(self._topic, make_frame(Kind.BUNDLE, self._link.epoch, 0, _time_ns(), body))
-        elif len(frames[0]) > self._transport.direct_octets:
-            self._hand_over_long(frames[0])
         else:
             self._transport.send(self._topic, frames[0])
         return True
-
-    def _hand_over_long(self, frame: bytes) -> None:
-        """The transport may have the courier wait; who sends on other flows is not to wait as well."""
-        senders = list(self._link.reception.company.senders.values())
-        others = [one for one in senders if one is not self and one.priority == self.priority]
-        try:
-            for other in others:
-                other.hold(True)
-            self._transport.send(self._topic, frame)
-        finally:
-            for other in others:
-                other.hold(False)
-            self._link.hand_over_backlog()
-
-    def hold(self, held: bool) -> None:
-        """Whether what is sent from now on has to wait for the courier."""
-        with self._order, self._state:
-            self._core.transit.held = held
 
     @property
     def in_use(self) -> bool:
         """Whether something is on its way, or was sent since `look_after` was last called."""
         return bool(self._core.transit) or self._backlog.next != self._looked_at
 
-    def limit_transit(self, sharing: int, most_octets: int | None) -> None:
-        """So many flows share what the transport takes without making its senders wait; ``most_octets``: no more."""
-        core = self._core
+    @property
+    def waits(self) -> bool:
+        """Whether there is a backlog."""
+        return self._backlog.waits
+
+    def path_ns(self, calm: bool) -> int:
+        """The round trip as this flow sees it, 0 without acks; ``calm``: nothing of any flow waits."""
         with self._state:
-            on_the_way = min(core.path_ns() // NS_AN_OCTET, MOST_ON_THE_WAY_OCTETS)
-            core.transit.limit = (most_octets or self._transport.direct_octets + on_the_way) // sharing
-            core.transit.direct = min(core.transit.limit, self._transport.direct_octets // sharing)
+            return self._core.path_ns(calm)
+
+    def limit_transit(self, sharing: int, path_ns: int, beside_urgent: bool) -> None:
+        """So many flows share what may be on its way; what is urgent goes ``beside`` them."""
+        transit, direct = self._core.transit, self._transport.direct_octets
+        with self._state:
+            self._pace.look(_monotonic_ns(), transit.through, self._backlog.waits, bool(transit))
+            queue = LEAST_OCTETS if beside_urgent else self._pace.queue_octets(direct)
+            limit = transit.limit = (queue + self._pace.path_octets(path_ns)) // sharing
+            transit.direct = min(limit, direct // sharing)
+            whole = self._transport.whole_octets
+            divides = beside_urgent or sharing > 1 or self._pace.is_slow(whole)
+            transit.whole = max(limit, BUNDLE_OCTETS if divides else whole)
+            transit.part = max(limit // PARTS, PART_OCTETS)
 
     def look_after(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
@@ -348,12 +355,6 @@ class Sender:
         """What was lost since the last call, by reason."""
         with self._state:
             return self._core.losses.report()
-
-
-def _again(frame: bytes) -> bytes:
-    """Marked as sent again, without what the transport had added."""
-    _, size, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
-    return HEADER.pack(AGAIN_WORD, size, epoch, sequence, sent_ns) + frame[HEADER_OCTETS : HEADER_OCTETS + size]
 
 
 def _octets(payload: Payload) -> memoryview:

@@ -3,22 +3,27 @@
 from collections.abc import Iterable
 
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
+PARTS = 4  # as many of a long frame may be on their way: enough to go on while the first is answered for
+PART_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 
 
 class Transit:
-    """Bounds what a peer that takes nothing makes the transport keep.
+    """Bounds what a peer that takes nothing makes the transport keep, and what is ahead of a hello.
 
     Attributes:
         limit: octets, framing included.
+        whole, part: what is longer than ``whole`` goes in parts of so many octets.
         direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
-        held: the transport makes somebody wait now.
-        unsure: it may still have what was on its way to somebody who fell silent, and is back.
+        unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
+        through: octets that got through, or were given up, so far, framing included.
     """
 
     def __init__(self, limit: int, single: bool) -> None:
         """``single``: one message at a time."""
-        self.limit = self.direct = limit
-        self.held = self.unsure = False
+        self.limit = self.direct = self.whole = limit
+        self.part = limit // PARTS
+        self.unsure = False
+        self.through = 0
         self._single = single
         self._octets = 0  # of payload
         self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
@@ -26,27 +31,44 @@ class Transit:
     @property
     def room(self) -> int:
         """So many octets may be handed over now, framing included."""
-        of = self._of
-        return 0 if of and self._single else self.limit - self._octets - FRAMING_OCTETS * len(of)
+        return 0 if self._of and self._single else self._free
 
     @property
     def direct_room(self) -> int:
         """So many without having to wait."""
         of = self._of
-        if self.held or self.unsure or (of and self._single):
+        if self.unsure or (of and self._single):
             return 0
         return self.direct - self._octets - FRAMING_OCTETS * len(of)
+
+    @property
+    def _free(self) -> int:
+        return self.limit - self._octets - FRAMING_OCTETS * len(self._of)
+
+    def takes_part(self, sequence: int) -> bool:
+        """Whether one more part of this message may be handed over; the first always."""
+        return self._free >= self.part or not self._of[sequence]
 
     def add(self, messages: Iterable[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""
         self._of.update(messages)
         self._octets += octets
 
+    def set(self, sequence: int, octets: int) -> None:
+        """Of this message, which is in parts, so much is on its way."""
+        known = self._of[sequence]
+        self._of[sequence] = octets
+        self._octets += octets - known
+        self.through += max(0, known - octets)
+
     def remove(self, sequences: Iterable[int]) -> None:
         """They are not on their way, or not any more."""
         of = self._of
         for sequence in sequences:
-            self._octets -= of.pop(sequence, 0)
+            octets = of.pop(sequence, None)
+            if octets is not None:
+                self._octets -= octets
+                self.through += octets + FRAMING_OCTETS
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of

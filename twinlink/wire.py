@@ -56,6 +56,8 @@ ASK_HEAD = struct.Struct("!QQ")  # asked epoch, known
 # first that has not been sent: it travels behind all that were, so what is not there when it arrives is missing.
 GONE_HEAD = struct.Struct("!Q")  # reason
 RANGE = struct.Struct("!QQ")  # first, end (not included)
+# A progress: whose frame comes in parts (epoch, and the frame's own time), and how many octets of it are there.
+PROGRESS = struct.Struct("!QQQ")
 MAX_RANGES = 256  # of an ask or a gone
 
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -76,7 +78,8 @@ class Kind(IntEnum):
     ASK = 6
     GONE = 7  # without ranges it only asks what is missing
     BUNDLE = 8  # several data or again of one flow
-    PART = 9  # of a frame that is too long for a transport
+    PART = 9  # of a frame that is too long to be sent whole
+    PROGRESS = 10  # so much of it is there
 
 
 class Why(IntEnum):
@@ -89,7 +92,15 @@ class Why(IntEnum):
 
 _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
 DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
-AGAIN_WORD, BUNDLE_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE]
+AGAIN_WORD, BUNDLE_WORD, PART_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE], _WORDS[Kind.PART]
+
+
+def again(frame: bytes) -> bytes:
+    """A data frame marked as sent again, without what a transport added behind it."""
+    return _AGAIN + frame[4 : HEADER_OCTETS + int.from_bytes(frame[4:8])]
+
+
+_AGAIN = AGAIN_WORD.to_bytes(4)
 
 
 class Malformed(Exception):
@@ -152,6 +163,19 @@ def parse_ask(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int
     ranges = _ranges(octets, HEADER_OCTETS + ASK_HEAD.size, "ask")
     asked_epoch, known = ASK_HEAD.unpack_from(octets, HEADER_OCTETS)
     return asked_epoch, known, ranges
+
+
+def progress_body(epoch: int, sent_ns: int, octets: int) -> bytes:
+    """The body of a progress: the data sender's epoch, the time of the whole frame, octets of it that are there."""
+    return PROGRESS.pack(epoch, sent_ns, octets)
+
+
+def parse_progress(octets: bytes | memoryview) -> tuple[int, int, int]:
+    """Epoch, time and octets of a progress *frame*.  Raises Malformed."""
+    if len(octets) != HEADER_OCTETS + PROGRESS.size:
+        raise Malformed("progress")
+    epoch, sent_ns, there = PROGRESS.unpack_from(octets, HEADER_OCTETS)
+    return epoch, sent_ns, there
 
 
 def gone_body(why: Why, ranges: Sequence[tuple[int, int]]) -> bytes:

@@ -4,9 +4,10 @@ from typing import Any
 
 from twinlink.backlog import BUNDLE_OCTETS
 from twinlink.outgoing import Outgoing
+from twinlink.parts import Parts
 from twinlink.ranges import RangeSet
 from twinlink.transit import FRAMING_OCTETS
-from twinlink.wire import Kind, Why, frame
+from twinlink.wire import Kind, Why, frame, parse
 
 WINDOW = 300_000
 RETENTION = 2 * WINDOW
@@ -28,11 +29,23 @@ def acknowledge(core: Outgoing, epoch: int, sequences: list[int], now: int = 10)
 
 
 def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
-    """All of the backlog that may go now: numbers of messages, announcements of what is gone."""
+    """All of the backlog that may go now: numbers of messages, announcements of what is gone.
+
+    Whatever goes in parts, everybody is quick to say how much of it is there.
+    """
     out: list[int | tuple[Why, list[tuple[int, int]]]] = []
+    parts = Parts(2**24)
     while several := core.backlog.take():
-        assert_is_one_frame(*several)
         kind, what = several
+        if kind is Kind.PART:
+            there = parts.take(b"", what)
+            if isinstance(there, memoryview):
+                out.append(number(bytes(there)))
+            else:
+                for epoch in core.backlog.up:
+                    core.backlog.progress(epoch, parse(what)[3], there)
+            continue
+        assert_is_one_frame(*several)
         out += [what] if kind is Kind.GONE else map(number, what)
     return out
 

@@ -11,7 +11,7 @@ from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing
 from twinlink.ranges import RangeSet
 from twinlink.window import SLACK_OCTETS
-from twinlink.wire import REFUSED, Kind
+from twinlink.wire import REFUSED, Kind, parse
 
 PEERS = st.integers(1, 3)
 ANYBODY = set(range(10))
@@ -35,6 +35,7 @@ class Sending(RuleBasedStateMachine):
         self.refused: set[int] = set()
         self.due: set[int] = set()  # refused by somebody, and owed by nobody any more: now it is lost
         self.handed_over: list[int] = []  # first transmissions
+        self.last_part = b""
         self.doubt: dict[int, set[int]] = {}  # evicted, but handed over to this absent peer
 
     def note_losses(self) -> set[int]:
@@ -84,12 +85,31 @@ class Sending(RuleBasedStateMachine):
 
     @rule()
     def hand_over(self) -> None:
+        self.parts_arrive()
         while several := self.core.backlog.take():
             self.went(several)
+            self.parts_arrive()
 
     def went(self, several: tuple[Kind, Any]) -> None:
+        kind, what = several
+        if kind is Kind.PART:
+            self.last_part = what
+            _, _, at, _ = parse(what)
+            if at == 0 and what[35] == Kind.DATA and number(what[32:]) not in self.handed_over:  # it may begin anew
+                self.handed_over.append(number(what[32:]))
+            return
         assert_is_one_frame(*several)
-        self.handed_over += map(number, several[1]) if several[0] is Kind.DATA else []
+        self.handed_over += map(number, what) if kind is Kind.DATA else []
+
+    def parts_arrive(self) -> None:
+        if self.last_part:
+            _, _, at, sent_ns = parse(self.last_part)
+            for epoch in self.up:
+                self.core.backlog.progress(epoch, sent_ns, at + len(self.last_part) - 32)
+
+    @rule()
+    def look(self) -> None:
+        self.core.look()
 
     @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())

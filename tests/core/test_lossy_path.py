@@ -23,14 +23,15 @@ from twinlink.wire import HELLO_TOPIC, Hello, Kind, frame
 
 REAL_WORLD, TWINS = 1, (2, 3)
 RETENTION = 20 * (1000 + KEEPING_OCTETS)
-LOOKS = 6  # several in a row may be needed: something waits for the same as at the look before
+TRANSIT = 4000  # what is longer goes in parts of 1000
+LOOKS = 12  # several in a row may be needed: something waits for the same as at the look before
 
 
 class Way(Transport):
     """What is sent lies here until somebody delivers or loses it."""
 
     def __init__(self) -> None:
-        super().__init__(Endpoint("way", 1), False, 0, Options())
+        super().__init__(Endpoint("way", 1), False, 2**16, Options())
         self.frames: deque[tuple[bytes, bytes]] = deque()
 
     def open(self) -> None: ...
@@ -103,7 +104,7 @@ class LossyPath(RuleBasedStateMachine):
         self.twins = {epoch: Twin(epoch) for epoch in TWINS}
         fork = Fork(list(self.twins.values()))
         self.acks = met(fork, REAL_WORLD, TWINS, [])
-        self.core = Outgoing("flow", 2**20, RETENTION, overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = Outgoing("flow", 2**20, RETENTION, TRANSIT, overflow=self.overflow)  # type: ignore[arg-type]
         link: Any = SimpleNamespace(
             epoch=REAL_WORLD,
             max_payload=2**16,
@@ -118,7 +119,7 @@ class LossyPath(RuleBasedStateMachine):
         self.acks.add_sender(self.sender)
         assert self.core.backlog.up == set(TWINS)
 
-    @rule(size=st.sampled_from([0, 1000]), count=st.integers(1, 40))
+    @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
     def send(self, size: int, count: int) -> None:
         for _ in range(count):
             try:
@@ -214,5 +215,5 @@ class LossyPathKeepingTheLatest(LossyPath):
 TestLossyPath, TestLossyPathDroppingOldest = LossyPath.TestCase, LossyPathDroppingOldest.TestCase
 TestLossyPathKeepingTheLatest = LossyPathKeepingTheLatest.TestCase
 TestLossyPath.settings = TestLossyPathDroppingOldest.settings = TestLossyPathKeepingTheLatest.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=600, stateful_step_count=50, deadline=None
 )

@@ -132,8 +132,8 @@ def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
 def test_who_has_not_gone_past_what_is_gone_is_asked_though_the_flow_goes_on(core: Outgoing) -> None:
     send(core, 10)
     core.peer_down(1, "silent", may_return=True)
-    for _ in range(10):
-        send(core, 100_000)
+    for _ in range(19):
+        send(core, 40_000)
     core.peer_up(1, repairs=True)
     announced, *_ = taken(core)  # and lost on the way
     assert announced == (Why.EVICTED, [(1, 6)])
@@ -278,10 +278,7 @@ def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgo
     assert 1000 - 2 * (100 + FRAMING_OCTETS) < sum(100 + FRAMING_OCTETS for _ in core.transit.sequences()) <= 1000
     core.backlog.ask()
     assert core.backlog.take(patient=False) is not None  # there is room for that
-    core.transit.held = True
-    core.backlog.ask()
-    assert core.backlog.take(patient=False) is None
-    assert taken(core) == [(Why.EVICTED, []), core.backlog.next - 1]
+    assert taken(core) == [core.backlog.next - 1]
 
 
 def test_what_is_sent_waits_until_who_is_back_has_said_what_it_misses(core: Outgoing) -> None:

@@ -6,10 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.parts import BEGUN_OCTETS, MOST_OCTETS, PART_OCTETS, Parts, cut
+from twinlink.parts import BEGUN_OCTETS, MOST_OCTETS, Cut, Parts
 from twinlink.wire import Kind, Malformed, check, frame
 
 TOPICS = [b"traffic/a", b"traffic/b"]
+PART_OCTETS = 1000
+BOTH = frozenset((8, 9))
+
+
+def in_parts(whole: bytes) -> list[bytes]:
+    """All parts of a frame."""
+    cut = Cut(0, whole)
+    parts = []
+    while cut.at < cut.octets:
+        parts.append(cut.next(PART_OCTETS))
+    return parts
 
 
 payloads = st.builds(lambda octets, fill: bytes([fill]) * octets, st.integers(1, 3 * PART_OCTETS), st.integers(0, 255))
@@ -23,9 +34,10 @@ def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.D
     for number, (topic, epoch, payload) in enumerate(sent):
         whole = frame(Kind.DATA, epoch, number, 1000 + number, payload)
         frames.append((topic, whole))
-        queues[topic, epoch] += [(number, part) for part in cut(whole)]
+        queues[topic, epoch] += [(number, part) for part in in_parts(whole + b"a seal")]
     lossy = data.draw(st.booleans())
     joined = Parts(2**24)
+    there: dict[int, int] = defaultdict(int)
     broken: set[int] = set()
     came = []
     while queues:
@@ -38,24 +50,25 @@ def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.D
         if lossy and data.draw(st.booleans()):
             broken.add(number)
             continue
-        try:
-            taken = joined.take(key[0], part)
-        except Malformed:
-            assert number in broken
+        taken = joined.take(key[0], part)
+        there[number] += len(part) - 32
+        if isinstance(taken, memoryview):
+            came.append((key[0], bytes(taken)))
         else:
-            came += [] if taken is None else [(key[0], bytes(taken))]
+            assert taken == (0 if number in broken else there[number])
     assert sorted(came) == sorted(one for number, one in enumerate(frames) if number not in broken)
-    assert joined._octets == sum(len(there) + BEGUN_OCTETS for _, there in joined._begun.values())
+    assert joined._octets == sum(len(begun) + BEGUN_OCTETS for _, begun in joined._begun.values())
 
 
 def test_strangers_take_no_more_than_so_much_memory() -> None:
     joined = Parts(2**24)
-    begins = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))[:PART_OCTETS]
-    for epoch in range(2 * MOST_OCTETS // PART_OCTETS):
+    octets = 2**19
+    begins = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))[:octets]
+    for epoch in range(2 * MOST_OCTETS // octets):
         joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, begins))
         assert joined._octets <= MOST_OCTETS
-    assert len(joined._begun) == MOST_OCTETS // (PART_OCTETS + BEGUN_OCTETS)
-    for epoch in range(2 * MOST_OCTETS // PART_OCTETS):
+    assert len(joined._begun) == MOST_OCTETS // (octets + BEGUN_OCTETS)
+    for epoch in range(2 * MOST_OCTETS // octets):
         joined.forget(epoch)
     assert (joined._octets, joined._begun) == (0, {})
 
@@ -65,3 +78,26 @@ def test_what_is_too_long_or_a_part_itself_is_malformed() -> None:
     for octets in (frame(Kind.DATA, 1, 0, 1, bytes(100)), part, part[:20], part + b"more"):
         with pytest.raises(Malformed, match="part"):
             Parts(100).take(b"traffic/a", frame(Kind.PART, 1, 0, 1, octets))
+
+
+def test_what_not_everybody_has_is_under_way() -> None:
+    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
+    assert cut.under_way(BOTH) == 0
+    cut.next(PART_OCTETS), cut.next(PART_OCTETS)
+    assert cut.under_way(BOTH) == 2 * PART_OCTETS
+    assert cut.progress(8, 77, 2 * PART_OCTETS)
+    assert cut.progress(9, 77, PART_OCTETS)
+    assert (cut.under_way(BOTH), cut.under_way(frozenset((8,)))) == (PART_OCTETS, 0)
+
+
+def test_what_does_not_fit_what_was_handed_over_is_no_progress() -> None:
+    """It is of another frame, of a try before this one, or a stranger's."""
+    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
+    cut.next(PART_OCTETS)
+    assert not cut.progress(8, 78, PART_OCTETS)
+    assert not cut.progress(8, 77, PART_OCTETS + 1)
+    assert cut.progress(8, 77, PART_OCTETS)
+    assert not cut.progress(8, 77, PART_OCTETS)
+    cut.rewind()
+    assert not cut.progress(8, 77, PART_OCTETS)
+    assert cut.next(32)[32:] == frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS))[:32]

@@ -1,13 +1,15 @@
 """Nobody who sends waits for a transport that makes others wait, or for what nobody is known to hear."""
 
-import threading
+import random
 
 import twinlink
+from twinlink.pace import MOST_ON_THE_WAY_OCTETS
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.wire import HEADER_OCTETS, Kind, check, parse
 
 
-def test_who_sends_does_not_wait_for_a_long_message_of_another_flow() -> None:
-    """Zenoh takes one message of a priority at a time, however long that takes."""
+def test_a_long_message_leaves_room_for_others() -> None:
+    """Only so much of it is under way that the transport need not wait; the peer says how much is there."""
     endpoint = free_endpoint()
     with (
         twinlink.open("memory", listen=endpoint) as listener,
@@ -15,33 +17,41 @@ def test_who_sends_does_not_wait_for_a_long_message_of_another_flow() -> None:
     ):
         connector.wait_ready(patience(5))
         bulk, small = connector.sender("bulk"), connector.sender("small")
-        queue, begun, taken = threading.Lock(), threading.Event(), threading.Event()
-        transport = connector._transport
-        hand_over = transport.send
+        inbox, beside = listener.receiver("bulk"), listener.receiver("small")
+        at_once, answer = connector._transport.direct_octets, listener._transport.send
+        silent = True
 
         def send(topic: bytes, frame: bytes) -> None:
-            if not topic.startswith((b"traffic/bulk", b"traffic/small")):
-                hand_over(topic, frame)
-                return
-            with queue:
-                if len(frame) > transport.direct_octets:
-                    begun.set()
-                    assert taken.wait(patience(10))
-                hand_over(topic, frame)
+            if not (silent and check(frame) is Kind.PROGRESS):
+                answer(topic, frame)
 
-        transport.send = send  # type: ignore[method-assign]
-        bulk.send(bytes(transport.direct_octets))
-        assert begun.wait(patience(5))
-        sending = threading.Thread(target=lambda: [small.send(bytes([number])) for number in range(100)])
-        sending.start()
-        sending.join(patience(5))
-        was_held = sending.is_alive()
-        taken.set()
-        sending.join()
-        assert not was_held
-        received = listener.receiver("small")
-        messages = [received.receive(timeout=patience(5)) for _ in range(100)]
-        assert [bytes(message.payload) for message in messages if message] == [bytes([n]) for n in range(100)]
+        listener._transport.send = send  # type: ignore[method-assign]
+        left = 0  # octets of the frame
+        hand_over = connector._transport.send
+
+        def note(topic: bytes, frame: bytes) -> None:
+            nonlocal left
+            kind, _, before, _ = parse(frame)
+            assert kind is not Kind.DATA or topic != b"traffic/bulk"
+            if kind is Kind.PART:
+                left = max(left, before + len(frame) - HEADER_OCTETS)
+            hand_over(topic, frame)
+
+        connector._transport.send = note  # type: ignore[method-assign]
+        payload = random.Random(1).randbytes(4 * at_once)
+        bulk.send(payload)
+        wait_until(lambda: left, patience(5))
+        for number in range(10):
+            small.send(bytes([number]))
+            message = beside.receive(timeout=patience(5))
+            assert message is not None
+            assert bytes(message.payload) == bytes([number])
+        assert left <= at_once + MOST_ON_THE_WAY_OCTETS < len(payload)
+        assert inbox.receive(timeout=0) is None
+        silent = False
+        message = inbox.receive(timeout=patience(10))
+        assert message is not None
+        assert bytes(message.payload) == payload
         wait_until(lambda: bulk.stats()["acknowledged"] == 1, patience(5))
 
 

@@ -24,6 +24,8 @@ from twinlink.wire import (
     parse_ask,
     parse_bundle,
     parse_gone,
+    parse_progress,
+    progress_body,
 )
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
@@ -46,6 +48,9 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         description["payload_hex"] = body.hex()
     elif kind is Kind.PART:
         description["octets_hex"] = body.hex()
+    elif kind is Kind.PROGRESS:
+        of_epoch, of_ns, octets_there = parse_progress(octets)
+        description |= {"of_epoch": f"{of_epoch:016x}", "of_sent_ns": str(of_ns), "octets_there": str(octets_there)}
     elif kind is Kind.BUNDLE:
         description["frames_hex"] = [
             frame(Kind.AGAIN if word == AGAIN_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
@@ -77,6 +82,9 @@ def composed(description: dict[str, Any]) -> bytes:
         body = bytes.fromhex(description["payload_hex"])
     elif kind is Kind.PART:
         body = bytes.fromhex(description["octets_hex"])
+    elif kind is Kind.PROGRESS:
+        of_epoch, of_ns = int(description["of_epoch"], 16), int(description["of_sent_ns"])
+        body = progress_body(of_epoch, of_ns, int(description["octets_there"]))
     elif kind is Kind.BUNDLE:
         body = bytes.fromhex("".join(description["frames_hex"]))
     elif kind is Kind.ACK:
@@ -125,6 +133,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
         "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
         "part": ("traffic/spectrum", frame(Kind.PART, EPOCH, 0, SENT_NS, whole[:40])),
+        "progress": ("ack/spectrum", frame(Kind.PROGRESS, PEER, 11, SENT_NS, progress_body(EPOCH, SENT_NS, 40))),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 46, [(38, 39), (41, 44)]))),
         "ask-nothing": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 44, []))),
         "gone": (
@@ -147,14 +156,15 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "truncated": (topic, data[:31]),
         "magic": (topic, b"LT" + data[2:]),
         "version": (topic, data[:2] + b"\x02" + data[3:]),
-        "kind": (topic, data[:3] + b"\x0a" + data[4:]),
+        "kind": (topic, data[:3] + b"\x0b" + data[4:]),
         "length": (topic, data + b"one too many"),
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
         "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
-        "part": (topic, frame(Kind.PART, EPOCH, 40, SENT_NS, data[40:])),  # nothing has come before it
+        "part": (topic, frame(Kind.PART, EPOCH, 0, SENT_NS, data + b"one too many")),
+        "progress": ("ack/spectrum", frame(Kind.PROGRESS, PEER, 11, SENT_NS, progress_body(EPOCH, SENT_NS, 40)[:-1])),
         "bundle": (topic, frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, data + frame(Kind.DATA, PEER, 0, SENT_NS, b""))),
         "hello": (
             "traffic/_link",

@@ -20,7 +20,7 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     "truncated": [("traffic/flow", b""), ("traffic/flow", b"T"), ("traffic/flow", GOOD[:31]), ("ack/flow", b"hello")],
     "magic": [("traffic/flow", b"XX" + GOOD[2:]), ("ack/flow", bytes(100)), ("traffic/_link", b"{" * 100)],
     "version": [("traffic/flow", GOOD[:2] + b"\x02" + GOOD[3:]), ("traffic/flow", GOOD[:2] + b"\x00" + GOOD[3:])],
-    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0a" + GOOD[4:])],
+    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0b" + GOOD[4:])],
     "length": [("traffic/flow", GOOD[:-1]), ("traffic/flow", GOOD + b"x"), ("ack/flow", GOOD[:32])],
     "topic": [
         ("traffic/_other", GOOD),
@@ -36,10 +36,13 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     ],
     "part": [
         ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD[:31])),
-        ("traffic/flow", frame(Kind.PART, EPOCH, 33, 1, GOOD[33:])),  # nothing has come before it
         ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD + b"x")),
         ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, frame(Kind.PART, EPOCH, 0, 1, GOOD))),
         ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD[:4] + b"\xff\xff\xff\xff" + GOOD[8:])),
+    ],
+    "progress": [
+        ("ack/flow", frame(Kind.PROGRESS, EPOCH, 0, 1, b"")),
+        ("ack/flow", frame(Kind.PROGRESS, EPOCH, 0, 1, bytes(25))),
     ],
     "hello": [
         ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, 1, body))

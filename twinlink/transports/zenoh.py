@@ -18,7 +18,6 @@ from pathlib import Path
 import zenoh
 
 from ..errors import TransportError
-from ..parts import cut
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
 from .base import Frame, Options, Transport, advice
 
@@ -37,9 +36,6 @@ POLL_S = 0.0005
 SEAL = slice(24, 32)
 SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
-# Zenoh gives a connection up when a message waits in it for ``block_before_close_ms``, though it moves: 16 MiB would
-# never get through 100 Mb/s.  What does not fit its queue goes in parts, and each waits on its own.
-LONG_OCTETS = 17 * 64 * 1024
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
@@ -70,7 +66,10 @@ class ZenohTransport(Transport):
     options: ZenohOptions
     _patience = 1  # see renew
     added_octets = SEAL_OCTETS
-    direct_octets = 15 * 48 * 1024  # what its data queue holds while a batch, of 48 or 64 KiB, is being written
+    # What its data queue holds while a batch, of 48 or 64 KiB, is being written.  A message that waits in it for
+    # ``block_before_close_ms`` ends the connection, though it moves.
+    direct_octets = 15 * 48 * 1024
+    whole_octets = 17 * 64 * 1024
 
     def open(self) -> None:
         self._publishers: dict[bytes, zenoh.Publisher] = {}
@@ -197,11 +196,6 @@ class ZenohTransport(Transport):
         return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes its time
 
     def send(self, topic: bytes, frame: bytes) -> None:
-        if len(frame) > LONG_OCTETS:
-            for part in cut(memoryview(frame)[: int.from_bytes(frame[4:8]) + HEADER_OCTETS]):
-                if not self._closing.is_set():
-                    self.send(topic, part)
-            return
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
         publisher = None
@@ -213,8 +207,6 @@ class ZenohTransport(Transport):
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        if len(frame) > LONG_OCTETS:
-            return
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
         with contextlib.suppress(zenoh.ZError):

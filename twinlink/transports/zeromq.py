@@ -42,7 +42,7 @@ class ZeromqOptions(Options):
     heartbeat_timeout_ms: int = 1500
     reconnect_ms: int = 30  # and up to as much again, by chance
     reconnect_max_ms: int = 0  # always the same
-    connect_timeout_ms: int = 100  # at first, see renew; TCP itself would try again after 1, 3, 7 s
+    connect_timeout_ms: int = 50  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts when it cannot make them all
 
 
@@ -169,7 +169,7 @@ class ZeromqTransport(Transport):
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 made.disconnect(self._address(port))
-                made.setsockopt(zmq.CONNECT_TIMEOUT, self.options.connect_timeout_ms * patience)
+                made.setsockopt(zmq.CONNECT_TIMEOUT, self.options.connect_timeout_ms * (2 * patience - 1))
                 made.connect(self._address(port))
 
     def close(self) -> None:

@@ -1,0 +1,78 @@
+"""How fast a path is, from what got through."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlink.pace import GIGABIT, LEAST_OCTETS, MOST_ON_THE_WAY_OCTETS, QUEUE_NS, Pace
+
+MOST = 2 * 1024 * 1024
+LOOK_NS = 200_000_000
+
+
+class Path:
+    """What is looked at every 200 ms."""
+
+    def __init__(self) -> None:
+        self.pace = Pace()
+        self.through = self.now_ns = 0
+
+    def look(self, got: int, waits: bool, under_way: bool = True) -> None:
+        self.now_ns += LOOK_NS
+        self.through += got
+        self.pace.look(self.now_ns, self.through, waits, under_way)
+
+
+@given(st.floats(1e-4, 10 * GIGABIT), st.integers(0, 5))
+def test_a_path_that_is_kept_full_shows_how_fast_it_is(rate: float, idle: int) -> None:
+    path = Path()
+    for _ in range(idle):
+        path.look(0, waits=False, under_way=False)
+    for _ in range(3):
+        path.look(int(rate * LOOK_NS), waits=True)
+    queue = path.pace.queue_octets(MOST)
+    assert queue == pytest.approx(max(LEAST_OCTETS, min(rate * QUEUE_NS, MOST)), rel=0.01)
+    assert path.pace.is_slow(MOST) == (rate * QUEUE_NS < MOST)
+    assert path.pace.path_octets(50_000_000) == pytest.approx(
+        min(min(rate, GIGABIT) * 50_000_000, MOST_ON_THE_WAY_OCTETS), rel=0.01
+    )
+
+
+def test_what_comes_through_all_at_once_took_its_time() -> None:
+    path = Path()
+    path.look(0, waits=False, under_way=False)
+    for _ in range(4):
+        path.look(0, waits=False)
+    path.look(1_000_000, waits=False)  # a second, all in all
+    assert path.pace.queue_octets(MOST) == LEAST_OCTETS
+    assert path.pace.is_slow(MOST)
+
+
+def test_a_path_of_which_nothing_is_known_is_not_slow() -> None:
+    pace = Pace()
+    assert not pace.is_slow(MOST)
+    assert LEAST_OCTETS < pace.queue_octets(MOST) < MOST
+
+
+def test_a_path_that_takes_all_may_be_faster() -> None:
+    path = Path()
+    path.look(0, waits=False, under_way=False)
+    queues = []
+    for _ in range(6):
+        path.look(1000, waits=False)
+        queues.append(path.pace.queue_octets(MOST))
+    assert queues == sorted(queues)
+    assert queues[-1] == MOST
+
+
+def test_a_cut_says_nothing_of_the_path() -> None:
+    path = Path()
+    for _ in range(3):
+        path.look(int(GIGABIT * LOOK_NS), waits=True)
+    for _ in range(300):
+        path.look(0, waits=True)
+    path.look(100_000, waits=True)  # it came back just before
+    assert path.pace.queue_octets(MOST) == MOST
+    for _ in range(2):
+        path.look(100_000, waits=True)
+    assert path.pace.queue_octets(MOST) == LEAST_OCTETS
