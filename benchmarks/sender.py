@@ -101,7 +101,7 @@ def say(**content: Any) -> None:
 
 
 class SenderProcess:
-    """Such a process as its user holds it; a context manager.  Raises OSError when it ends early."""
+    """Such a process as its user holds it; raises OSError when it ends early."""
 
     def __init__(self, *arguments: str) -> None:
         self._process = subprocess.Popen(

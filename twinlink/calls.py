@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import LinkClosed
@@ -34,13 +34,17 @@ class Calls:
         """Call a handler; not inside another one: while a handler waits, the next gets its turn afterwards."""
         self.call_each(handler, (argument,), flow)
 
-    def call_each(self, handler: Callable[[Any], None], arguments: Iterable[Any], flow: str) -> None:
-        """Call a handler several times."""
+    def call_each(self, handler: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
+        """Call a handler several times.
+
+        What is no Exception (sys.exit, Ctrl-C) goes through; the calls that it cuts off are due.
+        """
         if self.running:
             for argument in arguments:
                 self.later(handler, argument, flow)
             return
         self.running = True
+        argument = None
         try:
             for argument in arguments:
                 try:
@@ -52,8 +56,16 @@ class Calls:
                     self._log(flow)
                     if flow:
                         self._report(HandlerError(time.time_ns(), flow, repr(error)))
+        except BaseException:  # the peer has been told that all of these are here
+            self._put_off(handler, arguments, argument, flow)
+            raise
         finally:
             self.running = False
+
+    def _put_off(self, handler: Callable[[Any], None], arguments: Sequence[Any], last: Any, flow: str) -> None:
+        """What comes behind the last call goes before what is due already."""
+        begun = next((place + 1 for place, one in enumerate(arguments) if one is last), 0)
+        self.due.extendleft((handler, one, flow) for one in reversed(arguments[begun:]))
 
     def _log(self, flow: str) -> None:
         """With its traceback, but not so often that writing it holds up delivery."""

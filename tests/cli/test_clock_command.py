@@ -1,6 +1,10 @@
+import json
+
 import pytest
 
-from tests.cli.running import Run, Start
+import twinlink
+from tests.cli.running import PATIENCE_S, Run, Start
+from twinlink.cli.clock import _by_ntp
 from twinlink.testing import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")
@@ -54,6 +58,35 @@ def test_pong_answers_too(start: Start, endpoint: str) -> None:
     assert clock.out[-1].startswith("last: twin-1: offset ")
 
 
+def test_nothing_that_a_peer_tells_stops_it(start: Start, endpoint: str) -> None:
+    """Its rows come from its own exchanges then."""
+    most = 2**63 - 1
+    with twinlink.open("zeromq", listen=endpoint, node="twin-1") as peer:
+        notes, tells = peer.receiver("ping"), peer.sender("ping")
+        clock = start("clock", "--connect", endpoint, "--count", "5", "--interval", "0.1", "--json")
+        first = notes.receive(PATIENCE_S)
+        assert first is not None
+        wild: list[object] = [
+            [[most] * 3, [-most - 1] * 3, [0] * 3, [1] * 3],
+            [[0], [most], [most], [0]],
+            [[10**400]] * 4,
+            [["a"]] * 4,
+            [[1, 2], [3]],
+            {"a": 1},
+            7,
+        ]
+        for exchanges in wild:
+            ntp = {"offset_ns": 10**400, "bound_ns": "?"}
+            note = {"clock": {"ntp": ntp, "quickest": {f"{first.epoch:016x}": exchanges}}}
+            tells.send(json.dumps(note).encode())
+        tells.send(b"{" * 4000)
+        assert clock.code() == 0, clock.err
+    rows = clock.records()
+    assert [row["type"] for row in rows] == ["clock"] * 5 + ["summary"]
+    assert not rows[4]["both_began"]
+    assert abs(rows[4]["offset_ns"]) <= rows[4]["bound_ns"]
+
+
 def test_interrupt_prints_the_summary(start: Start, endpoint: str) -> None:
     start("pong", "--listen", endpoint, "--node", "twin-1")
     clock = start("clock", "--connect", endpoint, "--interval", "0.05")
@@ -102,3 +135,10 @@ def test_what_names_no_ntp_server(start: Start, endpoint: str, server: str) -> N
     clock = start("clock", "--connect", endpoint, "--ntp", server)
     assert clock.code() == 3
     assert "is not HOST or HOST:PORT" in clock.err
+
+
+@pytest.mark.parametrize("offset_ns", [2**63, -(10**400), "1", None, 1.5])
+def test_a_peer_whose_view_of_ntp_is_no_time_has_none(offset_ns: object) -> None:
+    ours = {"offset_ns": 5, "bound_ns": 2}
+    assert _by_ntp(ours, {"offset_ns": 3, "bound_ns": 1}) == {"offset_ns": 2, "bound_ns": 3}
+    assert _by_ntp(ours, {"offset_ns": offset_ns, "bound_ns": 1}) is None

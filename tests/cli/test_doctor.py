@@ -121,9 +121,9 @@ def test_e3_sockets(tmp_path: Path) -> None:
     assert "not a socket" in look().seen
 
 
-@pytest.fixture
-def ntp_server() -> Iterator[str]:
-    """An NTP server (RFC 5905) on loopback whose clock is 2 s ahead, at stratum 2."""
+@pytest.fixture(params=[0])
+def ntp_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An NTP server (RFC 5905) on loopback whose clock is 2 s ahead, at stratum 2; the parameter: leap indicator."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(0.1)
@@ -132,12 +132,12 @@ def ntp_server() -> Iterator[str]:
         def serve() -> None:
             while not done.is_set():
                 try:
-                    request, address = server.recvfrom(48)
+                    asked, address = server.recvfrom(48)
                 except TimeoutError:
                     continue
                 now = int((time.time() + 2_208_988_800 + 2) * 2**32)
-                head = struct.pack("!BBbbII4sQ", 4 << 3 | 4, 2, 6, -20, 0, 0, b"TEST", now)
-                server.sendto(head + request[40:48] + struct.pack("!QQ", now, now), address)
+                head = struct.pack("!BBbbII4sQ", request.param << 6 | 4 << 3 | 4, 2, 6, -20, 0, 0, b"TEST", now)
+                server.sendto(head + asked[40:48] + struct.pack("!QQ", now, now), address)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -152,6 +152,19 @@ def test_ntp(start: Start, ntp_server: str) -> None:
     offset_ms = float(row["seen"].partition("offset ")[2].split()[0])
     bound_ms = float(row["seen"].partition("at most ")[2].split()[0])
     assert abs(offset_ms - 2000) <= bound_ms + 0.01
+
+
+@pytest.mark.parametrize("ntp_server", [3], indirect=True)
+def test_an_ntp_server_that_is_not_synchronised_says_nothing_of_this_clock(start: Start, ntp_server: str) -> None:
+    row = report(start("doctor", "--json", "--ntp", ntp_server))["ntp"]
+    assert row["status"] == "fail"
+    assert "its own clock is not synchronised" in row["seen"]
+
+
+def test_a_wrong_ntp_server_is_a_bad_argument(start: Start) -> None:
+    run = start("doctor", "--ntp", "127.0.0.1:65536")
+    assert run.code() == 3
+    assert "is not HOST or HOST:PORT" in run.err
 
 
 def test_no_ntp_server(start: Start) -> None:

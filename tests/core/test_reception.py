@@ -193,6 +193,28 @@ def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
     assert [message.sequence for message in received] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("leaves", [SystemExit, KeyboardInterrupt])
+def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
+    reception: Reception, leaves: type[BaseException]
+) -> None:
+    """All of it has been acknowledged: nobody would send it again, nor find it missing."""
+    received: list[int] = []
+
+    def handle(message: Message) -> None:
+        received.append(message.sequence)
+        if message.sequence == 30:
+            raise leaves
+
+    incoming = reception.flow("flow")
+    incoming.claimed, incoming.handler = True, handle
+    frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
+    data(reception, 0, at_once=True)
+    with pytest.raises(leaves):
+        reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[1:60])), 0, True)
+    reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[60:])), 0, True)
+    assert received == list(range(70))
+
+
 def test_a_duplicate_is_acknowledged_again_but_not_delivered(reception: Reception, transport: Kept) -> None:
     incoming = reception.flow("flow")
     incoming.claimed = True

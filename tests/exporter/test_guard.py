@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twinlink_exporter.guard import Limits, Rejection, check, format_prbs, parse_prbs
+from twinlink_exporter.guard import Limits, Rejection, check
 
 from twinlink.control import PrbBlock
 
@@ -79,14 +79,3 @@ def test_a_wrong_schema_is_refused_and_answered_where_it_has_an_id(change: dict[
 )
 def test_garbage_is_refused_without_an_exception(payload: bytes) -> None:
     assert check(payload, LIMITS, NOW_NS) == Rejection(None, check(payload, LIMITS, NOW_NS).reason)
-
-
-@given(st.sets(st.integers(0, 272)))
-def test_prb_lists_survive_their_text(prbs: set[int]) -> None:
-    assert parse_prbs(format_prbs(prbs)) == prbs
-
-
-@pytest.mark.parametrize("text", ["3-1", "a", "1-", "-3", "1;2"])
-def test_a_wrong_prb_list_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - which one does not matter
-        parse_prbs(text)

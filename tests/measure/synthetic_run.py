@@ -77,7 +77,13 @@ def write(
         records.write(folder / "records" / f"{cell['id']}.sent.csv.gz", np.concatenate(sent_tables))
         records.write(folder / "records" / f"{cell['id']}.received.csv.gz", np.concatenate(received_tables))
         now_ns += 500_000_000
-    used = {"seed": seed, "count": count * rounds, "rounds": rounds, "subjects": list(subjects)}
+    used = {
+        "seed": seed,
+        "count": count * rounds,
+        "rounds": rounds,
+        "subjects": list(subjects),
+        "subject_options": {subject: {"send_timeout": 5.0} for subject in subjects},
+    }
     run = _run(setting, used, cells, None if broken_off else STARTED_NS + 280_000_000_000)
     (folder / "run.json").write_text(json.dumps(run, indent=1))
     return run

@@ -179,6 +179,12 @@ def test_what_are_no_exchanges(stamps: tuple[list[int], ...]) -> None:
         clock.estimate(*stamps)
 
 
+@pytest.mark.parametrize("stamps", [(2**63 - 1, -(2**63), 0, 1), (0, 2**62, 2**62, 1), (-1, 0, 0, 0)])
+def test_what_are_no_times(stamps: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="from 0 to below"):
+        clock.pooled([(exchanges(60).stamps, False), (np.array([stamps] * 3).T, True)])
+
+
 def test_nothing_but_negative_round_trips() -> None:
     with pytest.raises(ValueError, match="each of 2 exchanges has a negative network round trip"):
         clock.estimate([10, 20], [10, 20], [100, 200], [11, 21])

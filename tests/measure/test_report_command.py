@@ -152,6 +152,14 @@ def test_one_round_tells_nothing(tmp_path: Path) -> None:
     assert "nothing can be told" in compare.text(found)
 
 
+def test_a_subject_of_one_run_is_named_once_and_not_by_each_of_its_options(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path / "a", subjects=("zeromq", "raw-zeromq"), payloads=(100,))
+    synthetic_run.write(tmp_path / "b", subjects=("zeromq",), payloads=(100,))
+    found = compare.compare(tmp_path / "a", tmp_path / "b")
+    assert [row["what"] for row in found["differences"]] == ["configuration.subjects"]
+    assert found["only_in_a"] == ["raw-zeromq-100-rw-dt-closed", "raw-zeromq-100-dt-rw-closed"]
+
+
 def test_settings_are_never_mixed(tmp_path: Path) -> None:
     synthetic_run.write(tmp_path / "a", **SMALL)
     synthetic_run.write(tmp_path / "b", setting="loopback", **SMALL)
@@ -163,13 +171,14 @@ def test_comparison_command(start: Start, tmp_path: Path) -> None:
     synthetic_run.write(tmp_path / "a", **SMALL)
     run = synthetic_run.write(tmp_path / "b", broken_off=True, **SMALL)
     run["system"]["digital_twin"]["versions"]["libzmq"] = "4.3.6"
-    run["configuration"]["used"]["subjects"] = {"zeromq": {"io_threads": 2}}
+    run["configuration"]["used"]["subject_options"]["zeromq"]["io_threads"] = 2
     run["rate_limit"] = "100mbit"
     (tmp_path / "b" / "run.json").write_text(json.dumps(run))
     told = start("report", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "out"))
     assert told.code() == 0, told.err
     text = "\n".join(told.out)
-    for part in ("# b against a", "B was broken off", "libzmq: A 4.3.5, B 4.3.6", "rate_limit: A None, B 100mbit"):
+    for part in ("# b against a", "B was broken off", "libzmq: A 4.3.5, B 4.3.6", "rate_limit: A None, B 100mbit",
+                 "configuration.subject_options.zeromq.io_threads: A None, B 2"):  # fmt: skip
         assert part in text
     assert (tmp_path / "out" / "comparison.md").read_text().strip() == text.strip()
     found = json.loads((tmp_path / "out" / "comparison.json").read_text())

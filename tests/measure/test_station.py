@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+import twinlink
 from tests.cli.running import PATIENCE_S
+from twinlink.measure.remote import TOLD, Remote, RemoteStation, StationHost
 from twinlink.measure.rows import ReceivedRows, SentRows, decode, encode
 from twinlink.measure.run import received_table, sent_table
 from twinlink.measure.setting import free_ports
@@ -47,6 +49,24 @@ def test_what_it_cannot_do_it_says(station: LocalStation, what: str, arguments: 
     with pytest.raises(StationFailed, match=told):
         station.ask(what, PATIENCE_S, None, **arguments)
     assert station.ask("system", PATIENCE_S)  # and goes on
+
+
+def test_a_pong_goes_on_after_whatever_comes_on_its_flow() -> None:
+    endpoint = "tcp/pong:7447"
+    with twinlink.open("memory", listen=endpoint) as pong, twinlink.open("memory", connect=endpoint) as stranger:
+        host = StationHost(pong)
+        try:
+            stranger.wait_ready(PATIENCE_S)
+            for line in (b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"end": 1}', b'{"id": 1, "do": "system"}'):
+                stranger.sender(TOLD).send(b"0123456789abcdef" + line)
+            remote = Remote(stranger)
+            station = RemoteStation("Digital Twin", remote)
+            assert station.ask("system", PATIENCE_S)["system"]
+            remote.send(station._own + b"[" * 100_000)
+            assert station.ask("system", PATIENCE_S)["system"]
+            station.end()
+        finally:
+            host.close()
 
 
 def test_a_subject_that_cannot_be_had_is_told_from_one_that_fails(station: LocalStation) -> None:

@@ -33,6 +33,21 @@ def test_it_carries_every_message_and_answers_it(subject: str, tmp_path: Path) -
     assert (received["octets"] == 100 * 1024).all()
 
 
+class Nowhere(Loopback):
+    """Where no station can be started."""
+
+    def start(self) -> Pair:
+        raise SettingError("no ports are free")
+
+
+def test_cells_that_are_not_tried_any_more_all_say_the_same(tmp_path: Path) -> None:
+    plan = Plan(("raw-tcp",), (1, 2, 3), count=1, rounds=1)
+    run = measure(tmp_path, plan, Nowhere())
+    reasons = [cell["reason"] for cell in run["cells"] if cell["status"] == "skipped"]
+    assert reasons == ["round 0: not tried after 3 failures of this subject: no ports are free"] * 3
+    assert [cell["status"] for cell in run["cells"]].count("failed") == 3
+
+
 KILLED = ("zeromq", "zenoh", "raw-zeromq", "raw-tcp")
 
 

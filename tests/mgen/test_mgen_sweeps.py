@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -235,9 +234,7 @@ def test_a_port_that_another_mgen_has(needs: None, run: Run) -> None:
         'mgen flush event "LISTEN UDP 6003" output ../other.drc & until grep -q LISTEN ../other.drc; do sleep .1; done'
     )
     one = run(before=other)
-    began = time.monotonic()
     assert one.code() == 2
-    assert time.monotonic() - began < patience(20)
     assert "port 6003 is in use (`ss -lntup sport = :6003` shows by which program)" in one.said()
     assert one.left() == []
     assert len(one.alive()) == 1  # the other

@@ -73,6 +73,25 @@ def test_malformed_payloads_are_counted_and_passed_over() -> None:
     assert queue.complaint
 
 
+def test_what_is_missing_before_a_malformed_payload_is_told_with_the_next_packet() -> None:
+    queue = PacketQueue("ci16", 10**6, zero_fill=True)
+    for sequence, octets in ((0, 8), (3, 7), (4, 8), (9, 8), (7, 7), (10, 8)):
+        queue.put(message(sequence, bytes(octets)))
+    queue.put(message(11, bytes(7), epoch=2))
+    queue.put(message(11))
+    assert [each for each in sequences(queue) if not each[3]] == [
+        (0, 0, 0, False), (4, 3, 0, False), (9, 4, 0, False), (10, 0, 0, False), (11, 0, 0, False),
+    ]  # fmt: skip
+    assert (queue.missing, queue.malformed) == (6, 3)
+
+
+def test_what_was_dropped_before_a_malformed_payload_is_told_with_the_next_packet() -> None:
+    queue = PacketQueue("ci16", 2 * (8 + OVERHEAD))
+    for sequence, octets in ((0, 8), (1, 8), (2, 7), (3, 8)):
+        queue.put(message(sequence, bytes(octets)))
+    assert sequences(queue) == [(3, 3, 2, False)]
+
+
 @pytest.mark.parametrize(("payload", "octets"), [("ci16", 6), ("cf32", 12)])
 def test_half_a_sample_is_malformed(payload: str, octets: int) -> None:
     queue = PacketQueue(payload, 10**6)

@@ -5,9 +5,12 @@ from typing import Any
 
 import numpy as np
 import pmt
+import pytest
 from gnuradio import blocks, gr
 from twinlink_replay.blocks import PduSink, PduSource, Source, StreamSink
 from twinlink_replay.radio import keep
+from twinlink_replay.sending import Sending
+from twinlink_replay.session import Address
 
 import twinlink
 from twinlink.control import PrbBlock
@@ -95,6 +98,33 @@ def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endp
     assert payloads[0] == bytes([1, 2, 255])
     np.testing.assert_array_equal(np.frombuffer(payloads[1], np.complex64), [1 + 2j, -3])
     assert PrbBlock.decode(payloads[2]) == block
+
+
+def test_a_sink_tells_each_time_that_sending_begins_to_fail(endpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with twinlink.open("zeromq", listen=endpoint, max_payload=10) as link:
+        sending = Sending("sink", Address("zeromq", endpoint, None, None), "flow", link)
+        sending.open()
+        for octets in (11, 12, 1, 13, 14):
+            sending.send(bytes(octets))
+    assert (sending.sent, sending.failed) == (1, 4)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(" octets")[0] for line in told] == ["sink: a payload of 11", "sink: a payload of 13"]
+
+
+def test_payloads_that_cannot_be_read_are_counted(endpoint: str) -> None:
+    source, catch = PduSource("zeromq", listen=endpoint), Catch()
+    top = gr.top_block()
+    top.msg_connect(source, "pdus", catch, "pdus")
+    top.start()
+    try:
+        with twinlink.open("zeromq", connect=endpoint) as gnb:
+            gnb.wait_ready(20)
+            gnb.sender("spectrum").send(b"no spectrum")
+            wait_until(lambda: source.stats() == {"missing": 0, "malformed": 1})
+    finally:
+        top.stop()
+        top.wait()
+    assert catch.pdus == []
 
 
 def test_stream_sink_sends_each_packet(endpoint: str) -> None:

@@ -237,18 +237,17 @@ def clock() -> Iterator[Row]:
 
 
 def ntp(server: str) -> Iterator[Row]:
-    """The clock as one NTP server, ``host`` or ``host:port``, sees it."""
-    import ntplib
+    """The clock as one NTP server (`linking.ntp_server`) sees it."""
+    from twinlink.measure.ntp import view
 
-    host, _, port = server.partition(":")
-    try:
-        answer = ntplib.NTPClient().request(host, version=4, port=int(port or 123), timeout=3)
-    except (ntplib.NTPException, OSError, ValueError) as error:
-        yield Row("ntp", "fail", f"{server}: {error}", "check the name, and that UDP port 123 is let through")
+    found = view(server)
+    if "error" in found:
+        advice = "check the name, and that its UDP port is let through; or name a server that is synchronised"
+        yield Row("ntp", "fail", found["error"], advice)
         return
-    bound_ms = (answer.delay / 2 + answer.root_delay / 2 + answer.root_dispersion) * 1000  # RFC 5905 section 4
-    seen = f"{server}: offset {answer.offset * 1000:+.3f} ms, at most {bound_ms:.3f} ms off; stratum {answer.stratum}"
-    if abs(answer.offset * 1000) > bound_ms + 1:
+    offset_ms, bound_ms = found["offset_ns"] / 1e6, found["bound_ns"] / 1e6
+    seen = f"{server}: offset {offset_ms:+.3f} ms, at most {bound_ms:.3f} ms off; stratum {found['stratum']}"
+    if abs(offset_ms) > bound_ms + 1:
         yield Row("ntp", "warn", seen, "let chrony or PTP set the clock before one-way delays are measured")
     else:
         yield Row("ntp", "ok", seen)

@@ -43,7 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=linking.seconds, default=1.0, metavar="S", help="time between rows in s; 0 pauses nowhere"
     )
-    parser.add_argument("--ntp", metavar="HOST[:PORT]", help="ask this NTP server too; both sides may be given one")
+    parser.add_argument(
+        "--ntp",
+        type=linking.ntp_server,
+        metavar="HOST[:PORT]",
+        help="ask this NTP server too; both sides may be given one",
+    )
     parser.add_argument(
         "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for an answer"
     )
@@ -51,14 +56,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Exchange, print a row for each interval and peer, then the summary."""
-    from twinlink.errors import ConfigurationError
-    from twinlink.measure import ntp
-
-    if given.ntp:
-        try:
-            ntp.parse(given.ntp)
-        except ValueError as error:
-            raise ConfigurationError(f"--ntp: {error}") from error
     with Stop() as stop:
         with linking.open_link(given) as link:
             clocks = _Clocks(given, link)
@@ -119,6 +116,8 @@ class _Clocks:
 
     def _hear(self, message: Message) -> None:
         """What a peer tells; by no means to be trusted in shape."""
+        from twinlink.measure.clock import LATEST_NS
+
         if len(message.payload) > NOTE_OCTETS or bytes(message.payload[:1]) != b"{":
             return
         try:
@@ -128,7 +127,8 @@ class _Clocks:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return
         self._peer_ntp[message.epoch] = ntp
-        if exchanges.ndim == 2 and len(exchanges) == 4 and 0 < exchanges.shape[1] <= QUICKEST:
+        shaped = exchanges.ndim == 2 and len(exchanges) == 4 and 0 < exchanges.shape[1] <= QUICKEST
+        if shaped and ((exchanges >= 0) & (exchanges < LATEST_NS)).all():
             self._theirs.setdefault(message.epoch, deque(maxlen=KEPT)).append(exchanges)
 
     def _row(self) -> bool:
@@ -262,7 +262,7 @@ def _by_ntp(ours: Any, theirs: Any) -> dict[str, int] | None:
     for side in (ours, theirs):
         for name in ("offset_ns", "bound_ns"):
             value = side.get(name) if isinstance(side, dict) else None
-            if not isinstance(value, int):
+            if not isinstance(value, int) or abs(value) >= 2**63:
                 return None
             figures.append(value)
     our_offset, our_bound, their_offset, their_bound = figures

@@ -28,7 +28,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--listen", metavar="tcp/HOST:PORT", help=f"are these ports free? else {linking.LISTEN}, as advice only"
     )
     parser.add_argument("--connect", metavar="tcp/HOST:PORT", help="does somebody listen there?")
-    parser.add_argument("--ntp", metavar="HOST[:PORT]", help="ask this NTP server how far the clock is off")
+    parser.add_argument(
+        "--ntp", type=linking.ntp_server, metavar="HOST[:PORT]", help="ask this NTP server how far the clock is off"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

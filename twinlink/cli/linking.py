@@ -77,6 +77,17 @@ def seconds(text: str) -> float:
     return _at_least(0, _convert(float, text, "a number"))
 
 
+def ntp_server(text: str) -> str:
+    """``HOST`` or ``HOST:PORT``."""
+    from twinlink.measure import ntp
+
+    try:
+        ntp.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
     try:
         return kind(text)

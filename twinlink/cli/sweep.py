@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import ConfigurationError
+from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
 from . import linking
 from .console import DONE, NOT_MET, Output, Stop, log, writing
 
 if TYPE_CHECKING:
-    from twinlink.measure.cells import Plan
     from twinlink.measure.setting import Setting
 
 NAME = "twinlink sweep"
-DIRECTIONS = ("rw-dt", "dt-rw")
 MODES = ("closed", "open", "saturation")
 SETTINGS = ("loopback", "netns", "hosts")
 OPEN_HZ, MGEN_HZ = 100.0, 20.0
@@ -126,7 +125,10 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         help="an option of a subject's link or transport; may be given several times",
     )
     parser.add_argument(
-        "--ntp", type=_ntp, metavar="HOST[:PORT]", help="NTP server that both hosts ask how far their clocks are off"
+        "--ntp",
+        type=linking.ntp_server,
+        metavar="HOST[:PORT]",
+        help="NTP server that both hosts ask how far their clocks are off",
     )
     parser.add_argument(
         "--timeout", type=_above_0, default=5.0, metavar="S", help="wait for an answer, and for the peer"
@@ -200,8 +202,7 @@ def _value(name: str, figures: dict[str, Any]) -> float | None:
     return None if rtt is None else float(rtt[name.split("-")[1]]) / 1e6
 
 
-def _plan(given: argparse.Namespace) -> "Plan":
-    from twinlink.measure.cells import Plan
+def _plan(given: argparse.Namespace) -> Plan:
     from twinlink.measure.channels import SUBJECTS, find
     from twinlink.mgen import script
 
@@ -273,7 +274,7 @@ def _where(name: str, given: argparse.Namespace) -> str:
     return f"two processes on loopback{chosen}"
 
 
-def _content(given: argparse.Namespace, plan: "Plan", setting: "Setting") -> dict[str, Any]:
+def _content(given: argparse.Namespace, plan: Plan, setting: "Setting") -> dict[str, Any]:
     """run.json as it begins."""
     options = {name: str(value) if isinstance(value, Path) else value for name, value in sorted(vars(given).items())}
     return {
@@ -314,9 +315,11 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _payloads(text: str) -> str:
-    largest = max(map(linking.octets, _parts(text)), default=0)
-    if largest > MAX_PAYLOAD:
-        raise argparse.ArgumentTypeError(f"a payload of {largest} octets; a link takes at most {MAX_PAYLOAD}")
+    sizes = list(map(linking.octets, _parts(text)))
+    if max(sizes, default=0) > MAX_PAYLOAD:
+        raise argparse.ArgumentTypeError(f"a payload of {max(sizes)} octets; a link takes at most {MAX_PAYLOAD}")
+    if len(set(sizes)) < len(sizes):  # 1K and 1024 would be one cell, measured twice
+        raise argparse.ArgumentTypeError(f"each payload once, not {text!r}")
     return _names(text)
 
 
@@ -333,20 +336,13 @@ def _above_0(text: str) -> float:
     return value
 
 
-def _ntp(text: str) -> str:
-    from twinlink.measure import ntp
-
-    ntp.parse(text)
-    return text
-
-
 def _rate_limit(text: str) -> str:
     from twinlink.measure.namespaces import octets_per_s
 
     try:
         octets_per_s(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate such as 100mbit or 1gbit") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return text.lower()
 
 

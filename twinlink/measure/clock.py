@@ -42,6 +42,7 @@ GROUP = 10  # exchanges of which the least delay of each leg is taken
 QUICK = 2.0  # times the least round trip: groups that took longer say nothing of the offset
 _SIGNIFICANT = 3.0  # standard errors that make a slope ...
 _VISIBLE = 0.5  # ... if over the run it amounts to this share of the bound: less may be asymmetry that changed
+LATEST_NS = 2**62  # in the year 2116; differences of what is from 0 to below it are 64-bit integers
 _CHUNK = 8192
 
 Floats = NDArray[np.float64]
@@ -190,11 +191,14 @@ def estimate(t1_ns: ArrayLike, t2_ns: ArrayLike, t3_ns: ArrayLike, t4_ns: ArrayL
     The shorter the messages the better: what takes longer one way than the other shows as an offset.
 
     Raises:
-        ValueError: the arrays differ in length or are empty, or every exchange has a negative network round trip.
+        ValueError: the arrays differ in length or are empty, a time is below 0 or not below `LATEST_NS`, or every
+            exchange has a negative network round trip.
     """
     t1, t2, t3, t4 = (np.asarray(values, np.int64) for values in (t1_ns, t2_ns, t3_ns, t4_ns))
     if not t1.shape == t2.shape == t3.shape == t4.shape or t1.ndim != 1 or not t1.size:
         raise ValueError(f"T1 to T4 must be four arrays of the same length, at least 1: {t1.shape}, {t2.shape}, ...")
+    if min(t.min() for t in (t1, t2, t3, t4)) < 0 or max(t.max() for t in (t1, t2, t3, t4)) >= LATEST_NS:
+        raise ValueError(f"T1 to T4 must be Unix time in ns, from 0 to below {LATEST_NS}")
     possible = (t4 - t1) - (t3 - t2) >= 0
     if not possible.any():
         raise ValueError(f"each of {t1.size} exchanges has a negative network round trip: the clocks are not steady")

@@ -96,10 +96,11 @@ def _rounds(sent: Any, figure: Any) -> Rounds:
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What was not the same in both runs, as far as they say."""
     sides = [dict(_conditions(run)) for run in (one, other)]
+    known = [(run["configuration"].get("used") or {}).get("subject_options", {}) for run in (one, other)]
+    alone = tuple(f"configuration.subject_options.{subject}." for subject in known[0].keys() ^ known[1].keys())
     for key in dict.fromkeys([*sides[0], *sides[1]]):
         values = [side.get(key) for side in sides]
-        of_a_subject = key.startswith("configuration.subjects.")  # which cells are in one run only is told elsewhere
-        if values[0] != values[1] and (not of_a_subject or all(key in side for side in sides)):
+        if values[0] != values[1] and not key.startswith(alone):  # which cells are in one run only is told elsewhere
             yield {"what": key, "a": values[0], "b": values[1]}
 
 
@@ -258,7 +259,7 @@ def text(found: dict[str, Any]) -> str:
         lines += ["", "## Loss", "", "| cell | lost in A | lost in B | p | real |", "|---|---:|---:|---:|---|"]
         lines += [
             f"| {_name(row)} | {row['lost_a']} of {row['sent_a']} | {row['lost_b']} of {row['sent_b']} "
-            f"| {_p(row['p_holm'])} | {_real(row)} |"
+            f"| {labels.p(row['p_holm'])} | {_real(row)} |"
             for row in found["loss"]
         ]
     if found["loss_free_rates"]:
@@ -296,8 +297,8 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
             values = [f"{row[side]:.3f}" if kind == "relative" else labels.ms(row[side]) for side in "ab"]
             interval = f"{row['ci95'][0]:.3f} to {row['ci95'][1]:.3f}" if row["ci95"] else "-"
             lines.append(
-                f"| {_name(row)} | {values[0]} | {values[1]} | {row['ratio']:.3f} | {interval} | {_p(row['p_holm'])} "
-                f"| {_real(row)} |"
+                f"| {_name(row)} | {values[0]} | {values[1]} | {row['ratio']:.3f} | {interval} "
+                f"| {labels.p(row['p_holm'])} | {_real(row)} |"
             )
         lines.append("")
     if kind == "cells":
@@ -340,10 +341,6 @@ def _name(row: dict[str, Any]) -> str:
     if row["mode"] != "closed":
         parts.append(labels.MODES[row["mode"]])
     return " ".join(parts)
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def _real(row: dict[str, Any]) -> str:

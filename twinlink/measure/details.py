@@ -42,7 +42,8 @@ def comparisons(results: dict[str, Any]) -> str:
     for (mode, subject, other), found in pairs.items():
         names = " / ".join(labels.subject(name).short for name in (subject, other))
         rows = [
-            (_place(each), f"{each['ratio']:.3f}", _interval(each["ci95"]), _p(each["p"])) for each in _sorted(found)
+            (_place(each), f"{each['ratio']:.3f}", _interval(each["ci95"]), labels.p(each["p"]))
+            for each in _sorted(found)
         ]
         ratios = sorted(each["ratio"] for each in found)
         span = f"{ratios[0]:.2f}" if len(ratios) == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
@@ -61,7 +62,7 @@ def _anova(results: dict[str, Any]) -> str:
             f"{_place(each)}, {labels.MODES[each['mode']]}",
             str(len(each["subjects"])),
             "-" if each["f"] is None else labels.decimal(each["f"]),
-            _p(each["p"]),
+            labels.p(each["p"]),
         )
         for each in _sorted(results["comparisons"]["anova"])
     ]
@@ -243,10 +244,6 @@ def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _interval(ci95: Sequence[float] | None) -> str:
     return f"{ci95[0]:.3f} to {ci95[1]:.3f}" if ci95 else "-"
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def _folded(title: str, note: str, content: str = "") -> str:

@@ -1,6 +1,7 @@
 """A known loss: a transport that withholds every so many-th data message from the wire.
 
-For tests of the instrument.  The link counts such a message as sent; the peer finds a gap.
+For tests of the instrument.  The link counts such a message as sent; the peer finds a gap.  What is sent again, and
+what goes in a bundle, as in a flood, is not withheld.
 """
 
 from ..transports import TRANSPORTS, transport_class

@@ -106,6 +106,11 @@ def time(value_ns: float) -> str:
     return f"{value_ns:.0f} ns"
 
 
+def p(value: float | None) -> str:
+    """A p of a test."""
+    return "-" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
 def between(values_ns: Iterable[float | None]) -> str:
     """The least and the greatest of some times, such as "1 µs to 2 ms"; those that are None are passed over."""
     known = sorted(value for value in values_ns if value is not None)

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import clock as clocks
 from . import statistics
+from .cells import DIRECTIONS
 from .records import RECEIVED, Table
 
 USABLE = 0.2  # a one-way delay whose clock bound is more than this share of its median is none
 ONE_HOST = frozenset({"loopback", "netns"})  # settings in which both sides read one clock
 ONE_CLOCK = "one host, one clock; the bound is what the exchanges say against it"
-DIRECTIONS = ("rw-dt", "dt-rw")
 
 Floats = NDArray[np.float64]
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..mgen import log
-from ..mgen.records import Row
+from ..mgen.records import Row, parse
 from .cells import Plan
 from .measuring import SEND_S, Taken, cell_entry
-from .mgen_side import rows
 from .records import RECEIVED, SENT, Table
 from .setting import Pair
 from .stations import Stopped, watching
@@ -57,7 +56,8 @@ class MgenCell:
         return taken if said["problem"] is None else replace(taken, status="failed", reason=said["problem"])
 
     def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> MgenTaken:
-        taken_in, given_out = rows(said.get("notes_rows", b"")), rows(heard.get("notes_rows", b""))
+        noted = [each.get("notes_rows", b"") for each in (said, heard)]
+        taken_in, given_out = (parse(octets, "what the bridge noted") if octets else [] for octets in noted)
         began = datetime.datetime.fromtimestamp(said["started_ns"] / 1e9, datetime.UTC).date()
         sent = sent_rows(self._number, taken_in, said.get("log_rows", b""), began)
         received = np.zeros(len(given_out), RECEIVED)
@@ -66,7 +66,7 @@ class MgenCell:
         said = {**said, "sent": len(sent), "dropped": 0}
         entry = cell_entry(self._number, said, heard, self._counts_wire, self._plan.warm_up)
         files = {"tx.drc": said.get("log_rows", b""), "rx.drc": heard.get("log_rows", b"")}
-        notes = said.get("notes_rows", b"") + heard.get("notes_rows", b"").partition(b"\n")[2]
+        notes = noted[0] + noted[1].partition(b"\n")[2]
         return MgenTaken(sent, received, entry, files={**files, "bridge.csv": notes})
 
 

@@ -8,8 +8,8 @@ from twinlink.mgen import joined, log
 from twinlink.mgen import records as bridge
 
 from .metrics import spread
+from .run import MGEN
 
-FOLDER = "mgen"
 PARTS = {
     "mgen_delay_ns": "MGEN's delay",
     "before_link_ns": "before the link",
@@ -33,7 +33,7 @@ def figures(folder: Path, cell_id: str, started_ns: int) -> dict[str, Any] | Non
     Raises:
         OSError, ValueError: a log, or the bridge's records, cannot be read.
     """
-    tx, rx, notes = (folder / FOLDER / f"{cell_id}.{end}" for end in ("tx.drc", "rx.drc", "bridge.csv"))
+    tx, rx, notes = (folder / MGEN / f"{cell_id}.{end}" for end in ("tx.drc", "rx.drc", "bridge.csv"))
     if not tx.exists() and not rx.exists():
         return None
     date = datetime.datetime.fromtimestamp(started_ns / 1e9, datetime.UTC).date()

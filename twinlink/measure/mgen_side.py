@@ -1,7 +1,5 @@
 """A station's part where MGEN is the source: its end of the bridge, and the mgen process behind it."""
 
-import csv
-import io
 import shutil
 import socket
 import tempfile
@@ -14,7 +12,7 @@ from ..mgen import log, session
 from ..mgen.egress import Egress
 from ..mgen.ingress import Ingress
 from ..mgen.message import Address, Protocol
-from ..mgen.records import Recorder, Row
+from ..mgen.records import Recorder
 from ..mgen.script import Flow, protocol_for
 
 FLOW = "mgen"
@@ -125,20 +123,3 @@ def _free_port(protocol: Protocol) -> int:
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def rows(notes: bytes) -> list[Row]:
-    """The bridge's records, as they came home.  Raises ValueError."""
-    if not notes:
-        return []
-    lines = csv.reader(io.StringIO(notes.decode()))
-    next(lines, None)
-    found = []
-    for line in lines:
-        values = [field or None for field in line]
-        numbers = [
-            value if value is None or name in ("end", "epoch", "protocol") else int(value)
-            for name, value in zip(Row._fields, values, strict=True)
-        ]
-        found.append(Row(*numbers))  # type: ignore[arg-type]
-    return found

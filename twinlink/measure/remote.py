@@ -140,7 +140,7 @@ class StationHost:
     def _tell(self, node: str | None, number: bytes, line: bytes) -> None:
         try:
             told = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         if not isinstance(told, dict):
             return
@@ -150,7 +150,10 @@ class StationHost:
                 self._say(number, {"ended": f"was not started: {why}"})
                 return
             self._end()
-            self._start(node, number)
+            try:
+                self._start(node, number)
+            except OSError as error:
+                self._say(number, {"ended": f"was not started: {error.strerror or error}"})
         elif number != self._number or self._process is None:
             self._say(number, {"ended": "has ended"})
         elif "end" in told:

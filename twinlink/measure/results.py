@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from twinlink.errors import ConfigurationError, TwinlinkError
 
 from . import records
+from .run import FORMAT as RUN_FORMAT
+from .run import RECORDS, RUN
+from .run import VERSION as RUN_VERSION
 
 FORMAT, VERSION = "twinlink-results", 1
-RUN_FORMAT, RUN_VERSION = "twinlink-run", 1
-RUN, RESULTS, TABLE_MD, TABLE_CSV, REPORT = "run.json", "results.json", "table.md", "table.csv", "report.html"
-RECORDS, FIGURES = "records", "figures"
+RESULTS, TABLE_MD, TABLE_CSV, REPORT = "results.json", "table.md", "table.csv", "report.html"
+FIGURES = "figures"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import time
 from .channels import Channel, PeerLost
 from .channels.base import UNANSWERED
 
-MODES = ("closed", "open", "saturation")
 _PR_SET_TIMERSLACK = 29
 _S = 1_000_000_000
 SLEEP_NS = 15_000  # what is due sooner is sent at once: a sleep takes about this long

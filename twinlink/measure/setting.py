@@ -19,7 +19,6 @@ from .channels import PORTS
 from .stations import LocalStation, Station
 
 REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
-NAMES = ("loopback", "netns", "hosts")
 _FIRST, _LAST = 20000, 32000  # below the range that the system takes for outgoing connections
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError, TransportMissing, TwinlinkError
+from ..errors import ConfigurationError, TransportMissing
 from ..transports import Endpoint
 from . import dropping, sending, system
 from .channels import SUBJECTS, Channel, PeerLost, channel
@@ -70,7 +70,7 @@ class Station:
         try:
             command = json.loads(line)
             number, what = command.pop("id"), command.pop("do")
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             self._say({"id": None, "error": "a line that is no command", "kind": "failed"})
             return
         if what in self._sends:
@@ -89,8 +89,6 @@ class Station:
             answer = {"error": str(error), "kind": "peer lost"}
         except (ConfigurationError, TransportMissing) as error:
             answer = {"error": str(error), "kind": "unusable"}
-        except (TwinlinkError, OSError, ModuleNotFoundError) as error:
-            answer = {"error": f"{type(error).__name__}: {error}", "kind": "failed"}
         except Exception as error:  # whatever it is ends the cell, not the sweep
             answer = {"error": f"{type(error).__name__}: {error}", "kind": "failed"}
         self._say({"id": number, **answer})

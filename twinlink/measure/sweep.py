@@ -11,7 +11,7 @@ from .cells import Plan
 from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
-from .setting import REAL_WORLD, Pair, Setting
+from .setting import Pair, Setting
 from .stations import Interrupted, Station, StationFailed, StationLost, Stopped, watching
 
 OPEN_S = 20.0
@@ -99,9 +99,9 @@ class Sweep:
                     restarts += 1
                     if restarts > RESTARTS:
                         break
-            reason = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
-            for cell in cells:  # not tried: they would end as the others did
-                self._end_cell(cell, "skipped", reason, number)
+            why = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
+            for cell in cells:  # they would end as the others did
+                self._end_cell(cell, "skipped", why, number)
                 self._done += 1
         finally:
             if pair is not None:
@@ -204,6 +204,3 @@ class Sweep:
             turns = self._took.get(subject)
             expected += sum(turns) / len(turns) if turns else mean
         return max(0.0, expected - (time.monotonic() - self._turn_began))
-
-
-__all__ = ["REAL_WORLD", "Step", "Sweep"]

@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ..transports.mosquitto import SBIN
+
 PACKAGES = ("twinlink", "pyzmq", "eclipse-zenoh", "paho-mqtt", "numpy")
 
 
@@ -56,7 +58,7 @@ def _libzmq() -> str | None:
 
 
 def _mosquitto() -> str | None:
-    program = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}")
     if program is None:
         return None
     try:

@@ -53,7 +53,6 @@ from ..errors import MalformedPayload, TransportError
 VERSION = 2
 MIN_OCTETS = 28
 MAX_UDP_OCTETS = 8192  # stock MGEN's longest datagram
-MAX_FRAGMENT = 65535
 
 # size, version, flags, flow, sequence, seconds, microseconds, destination port, address type and length
 HEADER = struct.Struct(">HBBIIIIHBB")

@@ -86,17 +86,25 @@ def read(path: Path) -> list[Row]:
         octets = path.read_bytes()
         if path.suffix == ".gz":
             octets = zlib.decompressobj(wbits=31).decompress(octets)  # as far as it goes, if it was not closed
-        lines = list(csv.reader(octets[: octets.rfind(b"\n") + 1].decode().splitlines()))
-    except (OSError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+    return parse(octets, str(path))
+
+
+def parse(octets: bytes, name: str) -> list[Row]:
+    """The rows in a file's octets, as `read`; ``name`` is what errors call it."""
+    try:
+        lines = list(csv.reader(octets[: octets.rfind(b"\n") + 1].decode().splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{name} cannot be read: {error}") from error
     if not lines or tuple(lines[0]) != Row._fields:
-        raise ValueError(f"{path}: the first line does not name the columns of a bridge's records")
+        raise ValueError(f"{name}: the first line does not name the columns of a bridge's records")
     rows = []
     for number, line in enumerate(lines[1:], 2):
         try:
             rows.append(_row(line))
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: it cannot be read: {error}") from error
+            raise ValueError(f"{name}, line {number}: it cannot be read: {error}") from error
     return rows
 
 

@@ -26,8 +26,6 @@ from .part import PartFailed
 from .progress import Progress
 from .session import Plan, Session, Stop
 
-SECONDS = 22.0
-EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"
 PACKAGES = ("pyzmq", "eclipse-zenoh", "numpy", "dapps", "asn1tools", "sigmf", "matplotlib", "rich")
 
 
@@ -46,12 +44,6 @@ class Settings:
     transports: tuple[str, ...]
     seconds: float
     recording: Path
-
-
-def example() -> Path:
-    """The committed recording: of the checkout that this file belongs to, or else of the current directory."""
-    in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
-    return in_checkout if in_checkout.exists() else Path(EXAMPLE)
 
 
 def run(settings: Settings, stop: Stop) -> dict[str, Any]:

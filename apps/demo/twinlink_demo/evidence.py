@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.schema import RecordingError
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .folder import PARTS, TransportFolder
 from .part import parse_events
 
-SUBCARRIERS_PER_PRB = 12
 PIECE = 512  # records
 
 Times = NDArray[np.int64]

@@ -4,10 +4,10 @@ import fcntl
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from twinlink.errors import ConfigurationError
-from twinlink.measure import ledger, results
+from twinlink.measure import ledger, results, run
 
 from .flows import FLOWS, cell_id
 
@@ -126,7 +126,7 @@ class Folder:
                 file.unlink(missing_ok=True)
         derived = [self.path / name for name in (results.RESULTS, results.TABLE_MD, results.TABLE_CSV)]
         derived += [self.summary, self.report, *map(self.figure, FIGURES)]
-        for file in (self.path / results.RUN, self.truth, *derived):
+        for file in (self.path / run.RUN, self.truth, *derived):
             file.unlink(missing_ok=True)
         self._lock.seek(0)
         self._lock.truncate()
@@ -139,7 +139,7 @@ class Folder:
     def _records(self, transport: str) -> list[Path]:
         names = [cell_id(transport, flow) for flow in FLOWS]
         sides = (ledger.SENT_ROWS, ledger.RECEIVED_ROWS)
-        return [ledger.path(self.path / results.RECORDS, name, side) for name in names for side in sides]
+        return [ledger.path(self.path / run.RECORDS, name, side) for name in names for side in sides]
 
     def release(self) -> None:
         """Let another demo write here."""
@@ -155,10 +155,3 @@ def _names(text: str) -> list[str]:
     except (ValueError, TypeError, KeyError):
         return []
     return [name for name in names if isinstance(name, str) and name not in ("", ".", "..") and "/" not in name]
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file whole or not at all.  Raises OSError."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    part.replace(path)

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.prbs import format_prbs
+
 from . import freshness, loop, score
 from .evidence import Evidence
 from .folder import PARTS
 from .part import how_it_ended
-from .progress import prbs_text
 
 FORMAT, VERSION = "twinlink-demo-summary", 1
 MET, NOT_MET, PART_FAILED = 0, 1, 2
@@ -166,7 +167,7 @@ def _open(episodes: list[loop.Episode]) -> str:
         return "the loop did not close: no interferer was played"
     for each in episodes:
         if each.required and not each.closed:
-            where = f"the loop did not close for the interferer on PRBs {prbs_text(list(each.prbs))}"
+            where = f"the loop did not close for the interferer on PRBs {format_prbs(each.prbs)}"
             where += f" from record {each.first_record}"
             if each.proposed_ns is None:
                 return f"{where}: the twin asked for no block"

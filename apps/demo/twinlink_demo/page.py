@@ -6,11 +6,11 @@ from html import escape
 from typing import Any
 
 from twinlink.measure import labels, table
+from twinlink.prbs import format_prbs
 
 from .figures import Drawn
 from .flows import FLOWS
 from .outcome import ROWS, ms, yes
-from .progress import prbs_text
 
 CSS = """
 :root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
@@ -106,7 +106,7 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
     rows = []
     for each in episodes:
         cells = (
-            prbs_text(each["prbs"]),
+            format_prbs(each["prbs"]),
             f"{each['first_record']}",
             f"{each['duration_ns'] / 1e9:.2f} s",
             "-" if each["inr_db"] is None else f"{each['inr_db']:.1f} dB",

@@ -12,6 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from twinlink.prbs import format_prbs
+
 PARTS = (
     ("emulator", "gNB: RAN emulator"),
     ("exporter", "gNB: exporter"),
@@ -125,7 +127,7 @@ class Progress:
 
 def _told(part: str, event: dict[str, Any]) -> tuple[str, str] | None:
     """An event in words, and its style; None where it is not worth a line."""
-    name, prbs = event["event"], prbs_text(event.get("prbs") or [])
+    name, prbs = event["event"], format_prbs(event.get("prbs") or [])
     if name == "process":
         return f"{TITLES[part]} is process {event['pid']}", "dim"
     match part, name:
@@ -148,14 +150,3 @@ def _told(part: str, event: dict[str, Any]) -> tuple[str, str] | None:
         case "exporter", "block-rejected":
             return f"the exporter refused a block: {event.get('reason')}", "bold red"
     return None
-
-
-def prbs_text(prbs: list[int]) -> str:
-    """PRBs as a person writes them: ``0-3,50``."""
-    runs: list[list[int]] = []
-    for prb in sorted(prbs):
-        if runs and prb == runs[-1][1] + 1:
-            runs[-1][1] = prb
-        else:
-            runs.append([prb, prb])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -1,7 +1,6 @@
 """One transport's run: emulator, exporter and replay as processes on private endpoints, from start to clean end."""
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,6 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from twinlink_ran_emulator.recording import Recording
+
+from twinlink.measure.channels import PORTS
+from twinlink.measure.setting import free_ports
 
 from . import flows
 from .folder import TransportFolder
@@ -20,7 +22,6 @@ LATE_S = 30.0  # how far behind its schedule playing may be before it counts as 
 IDLE_S = 5.0  # the twin ends when it has every record, or after that long without one
 LOOK_S = 0.1
 DRAIN_S = 0.5  # after an interrupted play, for what is on its way
-PORTS = 2  # zeromq takes the endpoint's port and the next
 
 
 class Stop(Protocol):
@@ -193,18 +194,3 @@ class Session:
 def _state(part: Part) -> str:
     code = part.exit_code
     return "running" if code is None else "ended" if code == 0 else f"ended ({code})"
-
-
-def free_ports(count: int) -> int:
-    """The first of ``count`` neighbouring free ports on loopback."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-            try:
-                for port in range(first + 1, first + count):
-                    with socket.socket() as neighbour:
-                        neighbour.bind(("127.0.0.1", port))
-            except (OSError, OverflowError):
-                continue
-            return first

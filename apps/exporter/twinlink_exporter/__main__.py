@@ -14,9 +14,10 @@ from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, GrammarMissing, add_endpoint_argu
 
 import twinlink
 from twinlink.measure.ledger import Ledger
+from twinlink.prbs import format_prbs, parse_prbs
 
 from .exporter import RECEIVES, SENDS, Exporter
-from .guard import Limits, format_prbs, parse_prbs
+from .guard import Limits
 from .journal import Journal
 from .observation import Carrier
 from .sockets import E3Sockets

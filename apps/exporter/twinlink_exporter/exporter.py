@@ -30,12 +30,13 @@ from twinlink_e3 import (
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.measure.ledger import Ledger
+from twinlink.prbs import format_prbs
 from twinlink.sync import State as SyncState
 from twinlink.sync import Thresholds
 
 from .block import Blocks, Control, Instant, Outcome
 from .counters import Counters
-from .guard import Limits, Rejection, check, format_prbs
+from .guard import Limits, Rejection, check
 from .journal import Journal
 from .observation import Carrier, observe
 from .session import Refused, Session, SetUp, State, Subscribed

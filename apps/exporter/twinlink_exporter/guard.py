@@ -5,11 +5,11 @@ follows from the gNB's configuration, which E3 does not tell, so the operator na
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinlink.control import MAX_ID_LENGTH, PrbBlock
 from twinlink.errors import MalformedPayload
+from twinlink.prbs import format_prbs
 
 MS = 1_000_000
 
@@ -55,30 +55,6 @@ def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> PrbBlock 
     if reason := _objection(block, limits, now_ns):
         return Rejection(block.id, reason)
     return block
-
-
-def parse_prbs(text: str) -> frozenset[int]:
-    """``"0-3,50"`` as a set; empty text is the empty set.  Raises ValueError."""
-    prbs: set[int] = set()
-    for part in filter(None, text.replace(" ", "").split(",")):
-        first, dash, last = part.partition("-")
-        last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
-            raise ValueError(f"{part!r} is neither a PRB nor a range of PRBs, as in 0-3,50")
-        low, high = int(first), int(last)
-        prbs.update(range(low, high + 1))
-    return frozenset(prbs)
-
-
-def format_prbs(prbs: Iterable[int]) -> str:
-    """The inverse of `parse_prbs`, for people: ``"0-3,50"``."""
-    runs: list[list[int]] = []
-    for prb in sorted(prbs):
-        if runs and prb == runs[-1][1] + 1:
-            runs[-1][1] = prb
-        else:
-            runs.append([prb, prb])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:

@@ -1,5 +1,6 @@
 """What the exporter says: one line to a person on stderr, one JSON object a line to ``--log``."""
 
+import contextlib
 import json
 import sys
 import time
@@ -22,7 +23,9 @@ class Journal:
         """Something happened: ``text`` for a person, ``fields`` for a program."""
         time_ns = time.time_ns()
         clock = time.strftime("%H:%M:%S", time.localtime(time_ns // 1_000_000_000))
-        print(f"{clock}.{time_ns // 1_000_000 % 1000:03d} twinlink-exporter: {text}", file=self._stream, flush=True)
+        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} twinlink-exporter: {text}"
+        with contextlib.suppress(OSError, ValueError):  # whoever read stderr may be gone; the exporter goes on
+            print(line, file=self._stream, flush=True)
         if self._file:
             self._file.write(json.dumps({"time_ns": time_ns, "event": name, **fields}) + "\n")
 

@@ -14,12 +14,11 @@ from twinlink.errors import TwinlinkError
 from .emulator import Emulator, Options, choose_fft_size
 from .eventlog import EventLog
 from .heard import Heard
-from .recording import read
+from .recording import EXAMPLE, example, read
 from .schedule import Pace
 from .sockets import Sockets
 
 PROGRAM = "twinlink-ran-emulator"
-EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -96,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recording",
         type=Path,
-        default=_example(),
+        default=example(),
         help=f"SigMF recording to play (default: {EXAMPLE} of the checkout)",
     )
     parser.add_argument(
@@ -122,12 +121,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--log", type=Path, metavar="FILE", help="write events as JSON Lines")
     e3.add_endpoint_arguments(parser)
     return parser
-
-
-def _example() -> Path:
-    """The committed recording: in the checkout that this file belongs to, or else in the current directory."""
-    in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
-    return in_checkout if in_checkout.exists() else Path(EXAMPLE)
 
 
 def _pace(text: str) -> Pace:

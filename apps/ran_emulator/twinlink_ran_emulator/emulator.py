@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import twinlink_e3 as e3
 
+from twinlink.prbs import format_prbs
+
 from . import agent as events
 from .agent import Agent
-from .eventlog import EventLog, prbs_text
+from .eventlog import EventLog
 from .heard import Heard
 from .prb_block import PrbBlocker
 from .recording import Recording
@@ -206,7 +208,7 @@ class Emulator:
             ("interferer_on", prbs - self._interfered, "on"),
         ):
             if changed:
-                text = f"interferer {what} PRBs {prbs_text(changed)} in record {self._played}"
+                text = f"interferer {what} PRBs {format_prbs(changed)} in record {self._played}"
                 self._log(event, text, time_ns=time_ns, record=self._played, prbs=sorted(changed))
         self._interfered = prbs
 
@@ -223,10 +225,12 @@ class Emulator:
             case events.Blocked(dapp, prbs):
                 self._blocked = np.zeros(self._recording.grid.n_prbs, np.bool_)
                 self._blocked[list(prbs)] = True
-                text = f"dApp {dapp} blocks PRBs {prbs_text(prbs)} from record {self._played}"
+                text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self._played}"
                 self._log("control", text, dapp=dapp, prbs=list(prbs), record=self._played)
             case events.Reported(dapp, prbs):
-                self._log("report", f"dApp {dapp} reports PRBs {prbs_text(prbs)}", dapp=dapp, prbs=list(prbs))
+                self._log(
+                    "report", f"dApp {dapp} reports PRBs {format_prbs(prbs) or 'none'}", dapp=dapp, prbs=list(prbs)
+                )
             case events.Released(dapp):
                 self._log("release", f"dApp {dapp} left", dapp=dapp)
             case events.Refused(reason):

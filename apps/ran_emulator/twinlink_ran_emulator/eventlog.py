@@ -4,7 +4,6 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,14 +28,3 @@ class EventLog:
         if self._file:
             self._file.close()
             self._file = None
-
-
-def prbs_text(prbs: Iterable[int]) -> str:
-    """PRBs as a person writes them: ``80-87, 90``; ``none`` for none."""
-    ranges: list[list[int]] = []
-    for prb in sorted(prbs):
-        if ranges and prb == ranges[-1][1] + 1:
-            ranges[-1][1] = prb
-        else:
-            ranges.append([prb, prb])
-    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges) or "none"

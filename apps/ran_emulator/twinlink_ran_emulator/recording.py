@@ -16,6 +16,7 @@ from .truth import Area, Grid, mark
 DEFAULT_PERIOD_MS = 10.0  # a gNB captures one symbol per frame
 BYTES_PER_SAMPLE = 4  # ci16
 LABELS = ("ue", "interferer")
+EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"  # the committed one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ class Recording:
     ue: NDArray[np.bool_]
     interferer: NDArray[np.int32]
     period_ns: int
+
+
+def example() -> Path:
+    """The committed recording: in the checkout that this file belongs to, or else in the current directory."""
+    in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
+    return in_checkout if in_checkout.exists() else Path(EXAMPLE)
 
 
 def read(path: Path) -> Recording:

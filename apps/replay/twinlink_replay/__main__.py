@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import twinlink
 from twinlink.measure.ledger import Ledger
+from twinlink.prbs import parse_prbs
 
 from . import grc
 from .journal import Journal
@@ -207,14 +208,10 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 def _prbs(text: str) -> frozenset[int]:
     """For argparse: ``0-3,50``."""
-    prbs: set[int] = set()
     try:
-        for part in filter(None, text.replace(" ", "").split(",")):
-            first, dash, last = part.partition("-")
-            prbs.update(range(int(first), int(last if dash else first) + 1))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"PRBs such as 0-3,50 are expected, not {text!r}") from None
-    return frozenset(prbs)
+        return parse_prbs(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _fail(error: Exception, code: int) -> int:

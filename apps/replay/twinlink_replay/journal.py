@@ -5,7 +5,6 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,14 +34,3 @@ class Journal:
             if self._file:
                 self._file.close()
                 self._file = None
-
-
-def format_prbs(prbs: Iterable[int]) -> str:
-    """PRBs as a person writes them: ``0-3,50``; ``none`` for none."""
-    runs: list[list[int]] = []
-    for prb in sorted(prbs):
-        if runs and prb == runs[-1][1] + 1:
-            runs[-1][1] = prb
-        else:
-            runs.append([prb, prb])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs) or "none"

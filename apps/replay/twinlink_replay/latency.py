@@ -6,7 +6,6 @@ the transport (``received_ns``) to the ``work`` of the next block, for the last 
 
 import argparse
 import json
-import socket
 import sys
 import time
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import numpy as np
 
 import twinlink
+from twinlink.measure.channels import PORTS
+from twinlink.measure.setting import free_ports
 from twinlink.spectrum import Spectrum
 
 from .assembler import PacketAssembler
@@ -46,7 +47,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    endpoint = f"tcp/127.0.0.1:{_free_port()}"
+    endpoint = f"tcp/127.0.0.1:{free_ports(PORTS)}"
     source, probe = Source(arguments.transport, listen=endpoint), _Probe()
     top = gr.top_block()
     top.connect(source, probe)
@@ -68,18 +69,6 @@ def main() -> int:
     result = {"transport": arguments.transport, "n": len(delays_us), **percentiles, "max_us": float(delays_us.max())}
     print(json.dumps(result) if arguments.json else ", ".join(f"{name} {value}" for name, value in result.items()))
     return 0
-
-
-def _free_port() -> int:
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-        return port
 
 
 if __name__ == "__main__":

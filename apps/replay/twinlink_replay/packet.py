@@ -26,7 +26,7 @@ class Packet:
     Attributes:
         samples: complex64, in LSB of the sender (not scaled).
         sequence, epoch: the link's number and sender session.
-        gap: messages missing between the one before and this one.
+        gap: messages between the packet before and this one that never came, were dropped, or could not be read.
         dropped: how many of those this side's full buffer dropped.
         filled: zeros in place of a missing message; ``sequence`` is the missing one's.
         time_ns: when it was observed (``spectrum``), else sent; Unix time, the sender's clock.
@@ -113,6 +113,7 @@ class PacketQueue:
         self._messages: deque[Message] = deque()
         self._octets = 0
         self._told = 0  # of dropped
+        self._untold: dict[int, int] = {}  # epoch -> messages before the next packet of which none has told
         self._next: dict[int, int] = {}  # epoch -> sequence expected
         self._waiting: deque[Packet] = deque()
         self._last_length = 0
@@ -138,15 +139,18 @@ class PacketQueue:
                     return None
                 message = self._messages.popleft()
                 self._octets -= len(message.payload) + OVERHEAD
-                dropped, self._told = self.dropped - self._told, self.dropped
-            gap = self._gap(message)
+                dropped = self.dropped
+            gap = self._gap(message) + self._untold.pop(message.epoch, 0)
             try:
                 packet = read(message, self._format)
             except MalformedPayload as error:
                 self.malformed += 1
                 self.complaint = str(error)
+                late = message.sequence + 1 < self._next[message.epoch]  # then it was in a gap that has been told
+                self._untold[message.epoch] = gap + (not late)
                 continue
-            packet.gap, packet.dropped = gap, dropped
+            packet.gap, packet.dropped = gap, dropped - self._told
+            self._told = dropped
             if gap and self._zero_fill:
                 self._fill(packet, gap)
             self._last_length = len(packet.samples)
@@ -161,7 +165,8 @@ class PacketQueue:
         expected = self._next.get(message.epoch)
         if expected is None:
             if len(self._next) >= MAX_SENDERS:
-                self._next.pop(next(iter(self._next)))
+                self._untold.pop(oldest := next(iter(self._next)), None)
+                del self._next[oldest]
             expected = message.sequence
         self._next[message.epoch] = max(expected, message.sequence + 1)
         gap = max(message.sequence - expected, 0)

@@ -74,6 +74,10 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
             self._lease = None
         return True
 
+    def stats(self) -> dict[str, int]:
+        """Counted since the start: messages missing, and payloads that could not be read."""
+        return {"missing": self._queue.missing, "malformed": self._queue.malformed}
+
     def _receive(self, message: twinlink.Message) -> None:
         """On the link's thread."""
         if not self._running:

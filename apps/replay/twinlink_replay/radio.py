@@ -42,7 +42,8 @@ def wake(block: Any) -> None:
     """Make the scheduler call ``block.work()`` now, from any thread.
 
     A source that returns 0 is called again after up to 250 ms.  A ``done`` message on the system port with value 0
-    ends that wait and has no other effect.  `_post` is not public API; tests/replay/test_source.py holds it in place.
+    ends that wait and has no other effect.  `_post` is not public API; tests/replay/test_replay_source.py holds it in
+    place.
     """
     block.to_basic_block()._post(_SYSTEM, _NOT_DONE)
 

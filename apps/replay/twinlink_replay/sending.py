@@ -8,7 +8,12 @@ from .session import Address, Lease
 
 
 class Sending:
-    """What both sinks share: a flow to send on, and counting instead of raising into the scheduler."""
+    """What both sinks share: a flow to send on, and counting instead of raising into the scheduler.
+
+    Attributes:
+        sent, failed: messages.
+        error: why the last one failed; None when it did not.
+    """
 
     def __init__(self, name: str, address: Address, flow: str, link: twinlink.Link | None) -> None:
         self.sent = self.failed = 0
@@ -43,6 +48,7 @@ class Sending:
         try:
             self._sender.send(payload)
             self.sent += 1
+            self.error = None
         except twinlink.TwinlinkError as error:
             self.refuse(error)
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted, SyncChanged
+from twinlink.prbs import format_prbs
 from twinlink.sync import State
 
 from .controller import Change, Controller
 from .detector import Detector
-from .journal import Journal, format_prbs
+from .journal import Journal
 from .observer import Record
 from .power import prb_features, subcarrier_power
 from .recording import Recording
@@ -171,7 +172,7 @@ class Twin:
         why = f": {result.reason}" if result.reason else ""
         self._journal.event(
             "block-result",
-            f"{result.id} {result.status}, PRBs {format_prbs(result.prbs)} stand{why}",
+            f"{result.id} {result.status}, PRBs {format_prbs(result.prbs) or 'none'} stand{why}",
             id=result.id,
             status=result.status,
             prbs=result.prbs,

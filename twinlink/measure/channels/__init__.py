@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import ConfigurationError, TransportMissing
 from ...transports import Endpoint, names
+from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
 
 __all__ = ["SUBJECTS", "Channel", "PeerLost", "Subject", "channel", "find"]
@@ -52,7 +53,6 @@ SUBJECTS = {
     "raw-zenoh-default": Subject("zenoh", "ZenohChannel", {"tuned": False}),  # as Zenoh comes
     "raw-mqtt": Subject("mqtt", "MqttChannel", programs=("mosquitto",)),  # paho-mqtt, QoS 0
 }
-SBIN = ":/usr/sbin:/usr/local/sbin:/sbin"  # where servers are; seldom on the PATH of an ordinary user
 PORTS = 2  # consecutive ones that a subject may take
 
 
@@ -77,7 +77,7 @@ def channel(
     """
     known = find(subject)
     for program in known.programs if listening else ():
-        if shutil.which(program, path=os.environ.get("PATH", os.defpath) + SBIN) is None:
+        if shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}") is None:
             raise TransportMissing(f"subject {subject!r} needs the program {program}, which is not installed")
     made: type[Channel] = getattr(import_module(f"{__name__}.{known.module}"), known.attribute)
     return made(endpoint, listening, node, {**known.options, **(options or {})})
