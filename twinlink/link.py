@@ -90,7 +90,11 @@ class Link:
         self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
         transport.open()
-        self._company.say(Kind.HELLO)
+        try:
+            self._company.say(Kind.HELLO)
+        except BaseException:
+            transport.close()
+            raise
         self._keeper = Keeper(self.node, self._company)
         self._courier = Courier(self.node, self._company)
         self.hand_over_backlog = self._courier.wake  # whoever calls it does not wait for the transport
@@ -166,12 +170,17 @@ class Link:
     ) -> Receiver:
         """The receiving end of a flow: iterate it, or give a handler.
 
-        A message that is older than ``max_age`` seconds when it arrives, or when what was missing before it has come,
-        is not delivered, but counted and reported (`Stale`); while it waits for the application it is not looked at
-        again.  Its age contains what the two clocks differ by.
+        Args:
+            flow: 1 to 63 letters, digits, dots, dashes or underscores.
+            handler: called with each `Message` on the thread that receives, one at a time; it must not block.  What it
+                raises is reported as HandlerError, and delivery goes on.
+            max_age: seconds.  A message that is older when it arrives, or when what was missing before it has come, is
+                not delivered, but counted and reported (`Stale`); while it waits for the application it is not looked
+                at again.  Its age contains what the two clocks differ by.
 
-        A handler is called for each message on the thread that receives, one at a time; it must not block.  What it
-        raises is reported as HandlerError, and delivery goes on.
+        Raises:
+            ConfigurationError: an argument cannot be used.
+            LinkClosed: the link was closed.
         """
         self._check_flow(flow)
         _check_callable("handler", handler)
@@ -204,6 +213,10 @@ class Link:
 
         Every change of state is an event (`SyncChanged`).  Asking again gives the same object, with the thresholds as
         they were.
+
+        Raises:
+            ConfigurationError: an argument cannot be used.
+            LinkClosed: the link was closed.
         """
         self._check_flow(flow)
         if not (0 < stale_after <= out_after and 0 <= completeness <= 1):

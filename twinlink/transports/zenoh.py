@@ -89,6 +89,13 @@ class ZenohTransport(Transport):
 
     def _open_session(self) -> None:
         session = zenoh.open(self.config())
+        try:
+            self._declare(session)
+        except BaseException:
+            session.close()  # type: ignore[no-untyped-call]
+            raise
+
+    def _declare(self, session: zenoh.Session) -> None:
         self._connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(1), history=True)
         # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
         self._subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
