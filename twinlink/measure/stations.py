@@ -15,6 +15,7 @@ from .rows import decode
 
 LOOK_S = 0.1
 END_S = 3.0  # a station that was told to end gets this long
+WHY_S = 1.0  # whoever reads the answers of one that is gone may take so long to find out how it went
 Stopped = Callable[[], bool]
 
 
@@ -70,6 +71,8 @@ class Station(ABC):
         try:
             self._write(json.dumps({"id": self._number, "do": what, **arguments}).encode() + b"\n")
         except OSError as error:
+            with self._arrived:  # whoever reads its answers finds out why
+                self._arrived.wait_for(lambda: self._end, WHY_S)
             raise StationLost(self._end or f"the station at the {self.name} cannot be told: {error}") from error
         return self._number
 
