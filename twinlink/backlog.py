@@ -98,9 +98,12 @@ class Backlog:
     def send_again(self, first: int, end: int, epoch: int) -> None:
         """Peer ``epoch`` misses these; what of them is not kept will not come."""
         end = min(end, self.unsent)
+        leaving = self._leaving
         for sequence in self._kept.between(first, end):
             self._will_not_come(first, sequence)
             first = sequence + 1
+            if leaving is not None and leaving.sequence == sequence:
+                continue  # it comes: whoever is up has had the first part, or will have it again
             self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
             self._transit.remove((sequence,))  # it is not on its way: it is missing
             self.waits = True

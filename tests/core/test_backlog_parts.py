@@ -89,6 +89,29 @@ def test_who_returns_has_not_had_the_beginning(core: Outgoing) -> None:
     assert again[1:] == first[1:]
 
 
+def test_what_two_ask_for_leaves_once(core: Outgoing) -> None:
+    core.peer_up(2, repairs=True)
+    send(core, LONG, now=77)
+    handed_over(core)
+    for epoch in (1, 2):
+        core.peer_down(epoch, "silent", may_return=True)
+    for epoch in (1, 2):
+        core.peer_up(epoch, repairs=True)
+    assert taken(core) == [(Why.EVICTED, [])]
+    core.asked(1, 1, [(0, 1)], 3, 4, 5)
+    first = handed_over(core)
+    core.asked(2, 1, [(0, 1)], 3, 4, 5)
+    assert core.backlog.take() is None
+    there = sum(len(octets) for _, octets in first)
+    while there < LONG + 32:
+        for epoch in (1, 2):
+            core.backlog.progress(epoch, 77, there)
+        parts = handed_over(core)
+        assert parts[0][0] == there
+        there += sum(len(octets) for _, octets in parts)
+    assert core.backlog.take() is None
+
+
 def test_what_is_announced_goes_behind_the_last_part(core: Outgoing) -> None:
     send(core, LONG, now=77)
     there = sum(len(octets) for _, octets in handed_over(core))
