@@ -216,6 +216,8 @@ class Backlog:
             return taken
         entries, up = self._kept.entries, self.up
         if self._is_long(size := self._size(entries[sequence])):
+            if self._transit.unsure:
+                return taken  # what is missing goes first
             if room >= self._transit.part and self._window.admit(((sequence, size),), size):
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
@@ -278,14 +280,16 @@ class Backlog:
             cut.rewind()
             self._transit.set(cut.sequence, 0)
 
-    def look(self) -> None:
-        """To be called a few times a second."""
+    def look(self) -> bool:
+        """To be called a few times a second; whether something leaves in parts, and so says itself how it fares."""
         if (cut := self._leaving) is not None:
             cut.looks += 1
             if cut.looks > STUCK_LOOKS:
                 self.begin_anew()
-        elif self._cut is not None and self._cut.sequence not in self._transit:
+            return True
+        if self._cut is not None and self._cut.sequence not in self._transit:
             self._cut = None  # and its frame
+        return False
 
     def end(self) -> None:
         """Nothing will be handed over any more."""

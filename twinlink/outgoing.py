@@ -355,7 +355,7 @@ class Outgoing:
         gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
         """
         backlog, before = self.backlog, self._waited_for
-        backlog.look()
+        in_parts = backlog.look()
         slowest = min(self.window.consumed.values(), default=backlog.announced)
         self._waited_for = (
             self.transit.oldest,
@@ -363,10 +363,12 @@ class Outgoing:
             0 if self._returned else None,
             slowest if slowest < backlog.announced else None,
         )
-        moved = (now is None or now != then for now, then in zip(self._waited_for, before, strict=False))
-        if self._repairing and not all(moved):
-            backlog.ask()
         backlog.forget_below(min([slowest, *self._absent.values()]))
+        moved = (now is None or now != then for now, then in zip(self._waited_for, before, strict=False))
+        if in_parts:
+            self._waited_for = ()
+        elif self._repairing and not all(moved):
+            backlog.ask()
 
     def waits_for_somebody_up(self) -> bool:
         """Whether an ack may come without anybody returning."""
