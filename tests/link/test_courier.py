@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 import twinlink
 from twinlink.pace import MOST_ON_THE_WAY_OCTETS
 from twinlink.testing import free_endpoint, patience, wait_until
@@ -71,3 +73,29 @@ def test_what_nobody_is_known_to_hear_is_only_offered() -> None:
             assert message is not None
             assert bytes(message.payload) == b"heard"
         assert offered == [b"traffic/flow"]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_bulk_leaves_room_for_control_whoever_sends_it(ours: bool) -> None:
+    endpoint = free_endpoint()
+    with (
+        twinlink.open("memory", listen=endpoint) as listener,
+        twinlink.open("memory", connect=endpoint) as connector,
+    ):
+        connector.wait_ready(patience(5))
+        bulk = connector.sender("bulk")
+        (connector if ours else listener).sender("control").send(b"")
+        octets = connector._transport.whole_octets // 2  # without control it would go whole
+        wait_until(lambda: bulk._core.transit.whole < octets, patience(5))
+        parts: list[int] = []
+        hand_over = connector._transport.send
+
+        def note(topic: bytes, frame: bytes) -> None:
+            if topic == b"traffic/bulk" and check(frame) is Kind.PART:
+                parts.append(len(frame))
+            hand_over(topic, frame)
+
+        connector._transport.send = note  # type: ignore[method-assign]
+        bulk.send(bytes(octets))
+        bulk.flush(patience(10))
+        assert sum(parts) > octets
