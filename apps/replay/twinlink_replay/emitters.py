@@ -1,16 +1,18 @@
 """Interferers that were found once, told again by where they are and how strong, however short they come or stay.
 
-An *emitter* is a run of adjacent PRBs that were interfered at the same times, with a level for each.  Each record is
-compared with that pattern, and a hidden Markov model of two states, on and off, sums up over the records.
+An *emitter* is a run of adjacent PRBs that were interfered at the same times, or a box that came back, with a level
+for each PRB.  Each record is compared with that pattern, and a hidden Markov model of two states, on and off, sums up
+over the records.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .boxes import STEP, Box, interferers
 from .evidence import Array, Evidence
 
 Mask = NDArray[np.bool_]
@@ -22,19 +24,19 @@ LEAST_SCATTER, MOST_SCATTER = 0.3, 0.42  # of the log power about the level; wit
 KEPT = 16  # emitters; the oldest are forgotten first
 SAME = 0.7  # of the PRBs of two emitters are common if they are one, and ...
 SAME_LEVEL = 1.0  # ... their mean log powers differ by less
-
-EDGE = 1.0  # log power that changes from an emitter's outermost PRB to the next one, unless somebody covers both
-COVERED = 0.25  # chance that a UE is on top of an emitter
-BUSY = 0.5  # chance that a UE is on a PRB
-ANY = 0.12  # density of a UE's log power
-FREE_SCATTER = 0.3  # of a free PRB's log power
-MOST = 3.0  # nats that one PRB may say
-SPEAK = 4  # PRBs of an emitter count in full; more of them tell the same
-LEVEL_WEIGHT = 0.4  # a UE that has the level in one record is likely to have it in the next
-LOOK_WEIGHT = 0.3  # roughness is averaged over neighbours, which would count it several times
+PART = 1.45  # log power of a PRB that has a part of the signal
 ROUGH, TONE = -0.5, -1.0  # nats that roughness, and the peak, say against a UE if an emitter is known by its look
+
+ON_LEVEL = 2.0  # nats for a record that has the level; a UE seldom has it
+GONE = 8.0  # nats against one that has less
+STEPS_SHOW = 0.85  # chance that a step of power shows where an emitter ends and nobody covers it
+FREE_SCATTER = 0.3
+MOST_LOOK = 6.0  # nats that the texture of a record may say
+MOST_CONTRAST = 2.0  # nats that the texture of a UE on top may say
+BESIDE = 6  # PRBs on either side that show what the UE on top looks like
+ALIKE = 0.7  # log power from one PRB to the next of the same UE
+VARIANCE = 0.12**2  # of a PRB's roughness
 COMES, GOES = 1 / 100, 1 / 50  # chances per record
-SQRT_TAU = math.sqrt(math.tau)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class _Seen:
 
     log_power: Array
     structure: Array
+    own: Array
+    unlike: Array
     even: Array
 
 
@@ -85,11 +89,15 @@ class Emitters:
             recent: the records' evidence.
             rough: whether UEs are, so that roughness tells nothing.
         """
-        log_power = np.array([evidence.log_power[k] for evidence, k in recent])
-        structure = np.array([evidence.structure[k] for evidence, k in recent])
-        even = np.array([evidence.even[k] for evidence, k in recent])
-        seen = _Seen(log_power, np.zeros_like(structure) if rough else structure, even)
-        for new in _find(interfered, seen):
+        names = ("log_power", "structure", "own", "unlike", "even")
+        seen = _Seen(*(np.array([getattr(evidence, name)[k] for evidence, k in recent]) for name in names))
+        if rough:
+            seen = replace(seen, structure=np.zeros_like(seen.structure), own=np.zeros_like(seen.own))
+        boxes = [_of_box(box, seen) for box in interferers(seen.log_power, seen.own, rough)]
+        covered = np.zeros(interfered.shape[1], bool)
+        for each in boxes:
+            covered[each.first : each.end] = True
+        for new in [each for each in _find(interfered, seen) if not covered[each.first : each.end].any()] + boxes:
             same = [old for old in self._known if old.same(new)]
             if all(new.scatter <= old.scatter for old in same):  # or UEs have spoilt it
                 others = [old for old in self._known if old not in same]
@@ -100,7 +108,7 @@ class Emitters:
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
-            answer[:, where] |= on[:, k, None] & (log_power[:, where] > each.level - 3 * each.scatter)
+            answer[:, where] |= on[:, k, None] & (seen.log_power[:, where] > each.level - 3 * each.scatter)
         return answer
 
 
@@ -131,27 +139,75 @@ def _find(interfered: Mask, seen: _Seen) -> list[Emitter]:
     return emitters
 
 
+def _of_box(box: Box, seen: _Seen) -> Emitter:
+    power = seen.log_power[box.records]
+    first, end = box.first, box.end
+    # A signal may end within a PRB, which has less of it.
+    part = (np.quantile(power, 0.15, axis=0) > PART) & (seen.own[box.records].mean(axis=0) < 0)
+    first -= bool(first > 0 and part[first - 1])
+    end += bool(end < len(part) and part[end])
+    where = slice(first, end)
+    level = np.median(power[:, where], axis=0).astype(np.float32)
+    rough = bool(seen.own[box.records, where].mean() < 0)
+    tone = bool(np.median(seen.even[box.records, where]) < TONE)
+    return Emitter(first, end, level, LEAST_SCATTER, rough, tone)
+
+
 def _says(emitter: Emitter, seen: _Seen) -> Array:
     """Log-likelihood ratio of on against off for each record."""
     where = slice(emitter.first, emitter.end)
     power = seen.log_power[:, where]
-    speak = min(power.shape[1], SPEAK)
     off_level = (power - emitter.level) / emitter.scatter
-    alone = np.log((1 - COVERED) / (SQRT_TAU * emitter.scatter)) - off_level**2 / 2
-    on = np.logaddexp(alone, np.where(off_level > -2, np.log(COVERED * ANY), -20))
-    free = np.log((1 - BUSY) / (SQRT_TAU * FREE_SCATTER)) - (power / FREE_SCATTER) ** 2 / 2
-    off = np.logaddexp(free, np.log(BUSY * ANY))
-    says = LEVEL_WEIGHT * speak * np.clip(on - off, -MOST, MOST).mean(axis=1)
-    # A UE may have the level by chance, but hardly ends where the emitter does, and at both ends still less.
-    edges = np.zeros(len(power))
+    at, below = np.abs(off_level) < 3, off_level < -3
+    shown = at.sum(axis=1)
+    says = ON_LEVEL * np.minimum(shown / min(2, at.shape[1]), 1)
     for beside, edge in ((emitter.first - 1, emitter.first), (emitter.end, emitter.end - 1)):
-        inside = 0 <= beside < seen.log_power.shape[1]
-        edges += np.abs(seen.log_power[:, beside] - seen.log_power[:, edge]) > EDGE if inside else 1
-    says = np.where(says > 0, says * edges / 2, says)
+        if not 0 <= beside < seen.log_power.shape[1]:
+            continue
+        step = np.abs(seen.log_power[:, beside] - seen.log_power[:, edge]) > STEP
+        here = at[:, edge - emitter.first]
+        usual = (step[~here].sum() + 1) / ((~here).sum() + 10)  # others have steps there too
+        usual = min(max(usual, 0.03), STEPS_SHOW)
+        says = says + here * np.where(step, math.log(STEPS_SHOW / usual), math.log((1 - STEPS_SHOW) / (1 - usual)))
     if emitter.rough or emitter.tone:
-        look = (seen.even if emitter.tone else seen.structure)[:, where]
-        says = says - LOOK_WEIGHT * speak * (look * (np.abs(off_level) < 2)).mean(axis=1)
-    return np.asarray(says, np.float32)
+        look = (seen.even if emitter.tone else seen.own)[:, where]
+        says = says - np.clip((look * at).sum(axis=1), -MOST_LOOK, MOST_LOOK)
+    if emitter.rough:
+        says = says + _contrast(emitter, seen, off_level > 3)
+    gone = below.sum(axis=1) > 0.25 * below.shape[1]
+    return np.asarray(np.where(gone, -GONE, says), np.float32)
+
+
+def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> Array:
+    """What the roughness of a UE on top says, compared with that of the same UE beside the emitter.
+
+    The variance of a signal's power relative to its squared mean, ``2 r^2 / (1 - r^2)`` of its roughness, is that of
+    its modulation, and grows with what is added to it: one minus it shrinks by the squared share of the UE.
+    """
+    first, end = emitter.first, emitter.end
+    power, rough = seen.log_power, seen.unlike
+    beside, weight = np.zeros(len(power)), np.zeros(len(power))
+    for start, step in ((first, -1), (end - 1, 1)):
+        same = above[:, start - first]
+        for k in range(1, BESIDE + 1):
+            other = start + step * k
+            if not 0 <= other < power.shape[1]:
+                break
+            same = same & (np.abs(power[:, other] - power[:, other - step]) < ALIKE)
+            beside += same * rough[:, other]
+            weight += same
+    count = above.sum(axis=1)
+    known = (weight > 0) & (count > 0)
+    rough_beside = beside / np.maximum(weight, 1)
+    rough_inside = (rough[:, first:end] * above).sum(axis=1) / np.maximum(count, 1)
+    level = np.exp((power[:, first:end] * above).sum(axis=1) / np.maximum(count, 1))
+    share = np.clip(1 - np.exp(emitter.level.mean()) / level, 0, 1)
+    smooth = np.clip(1 - 2 * rough_beside**2 / (1 - np.minimum(rough_beside, 0.55) ** 2), 0, 1) * share**2
+    expected = np.sqrt((1 - smooth) / (3 - smooth))
+    rise = np.maximum(expected - rough_beside, 0)
+    variance = VARIANCE * (1 / np.maximum(count, 1) + 1 / np.maximum(weight, 1))
+    says = (rough_inside - rough_beside - rise / 2) * rise / variance
+    return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32)
 
 
 def _smooth(says: Array) -> Array:
