@@ -60,17 +60,27 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
     found = find(log_power, look, border)
     events = border[:, 1:-1].sum(axis=0)
     answer: list[Box] = []
-    for box in sorted(found, key=lambda box: -len(box.records) * (box.end - box.first)):
+
+    def add(boxes: list[Box]) -> None:
+        for box in sorted(boxes, key=lambda box: -len(box.records) * (box.end - box.first)):
+            if all(box.beside(other) for other in answer):  # what is left are pieces of it
+                answer.append(box)
+
+    if not rough:
+        add([box for box in found if box.look < ROUGH])
+    ends = {end for box in answer for end in (box.first, box.end)}
+    often = []
+    for box in found:
         wide = [other for other in found if other.beside(box) and other.end - other.first >= box.end - box.first]
         elsewhere = events.copy()
         elsewhere[max(box.first - 1, 0) : box.end] = 0
         put = elsewhere[elsewhere > OLD * len(border)].sum()
         moving = put <= MOVING * elsewhere.sum()
-        often = box.occasions >= max([OFTEN] + [RIVALS * other.occasions for other in wide])
-        noise = not rough and box.look < ROUGH
-        if noise or (often and moving and len(box.records) >= SHOWN):
-            if all(box.beside(other) for other in answer):  # what is left are pieces of it
-                answer.append(box)
+        enough = box.occasions >= max([OFTEN] + [RIVALS * other.occasions for other in wide])
+        # Beside an interferer every UE has a border.
+        if enough and moving and len(box.records) >= SHOWN and not ends & {box.first, box.end}:
+            often.append(box)
+    add(often)
     return answer
 
 

@@ -132,7 +132,7 @@ class Detector:
         found = long | tones | (chance > SETTLED_AT)
         interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
-        interfered = self._emitters.complete(interfered, list(self._recent), self._world.rough)
+        interfered = self._emitters.complete(interfered, tones | long, list(self._recent), self._world.rough)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()

@@ -36,6 +36,7 @@ MOST_CONTRAST = 2.0  # nats that the texture of a UE on top may say
 BESIDE = 6  # PRBs on either side that show what the UE on top looks like
 ALIKE = 0.7  # log power from one PRB to the next of the same UE
 VARIANCE = 0.12**2  # of a PRB's roughness
+SURELY_OFF = -3.0  # log-odds
 COMES, GOES = 1 / 100, 1 / 50  # chances per record
 
 
@@ -81,11 +82,14 @@ class Emitters:
     def __init__(self) -> None:
         self._known: list[Emitter] = []
 
-    def complete(self, interfered: Mask, recent: list[tuple[Evidence, int]], rough: bool) -> Mask:
+    def complete(self, interfered: Mask, sure: Mask, recent: list[tuple[Evidence, int]], rough: bool) -> Mask:
         """Add to ``interfered``, shape ``(records, n_prbs)``, where emitters are on that were seen there or before.
+
+        Where an emitter is noise and surely off, what others found on top of its level is taken back.
 
         Args:
             interfered: what is known otherwise.
+            sure: what of it is not taken back.
             recent: the records' evidence.
             rough: whether UEs are, so that roughness tells nothing.
         """
@@ -104,11 +108,17 @@ class Emitters:
                 self._known = [*others[1 - KEPT :], new]
         if not self._known:
             return interfered
-        on = _smooth(np.stack([_says(each, seen) for each in self._known], axis=1)) > 0
+        odds = _smooth(np.stack([_says(each, seen) for each in self._known], axis=1))
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
-            answer[:, where] |= on[:, k, None] & (seen.log_power[:, where] > each.level - 3 * each.scatter)
+            there = seen.log_power[:, where] > each.level - 3 * each.scatter
+            if each.rough and not each.tone:
+                answer[:, where] &= sure[:, where] | ~(there & (odds[:, k, None] < SURELY_OFF))
+        for k, each in enumerate(self._known):
+            where = slice(each.first, each.end)
+            there = seen.log_power[:, where] > each.level - 3 * each.scatter
+            answer[:, where] |= (odds[:, k, None] > 0) & there
         return answer
 
 
@@ -143,9 +153,10 @@ def _of_box(box: Box, seen: _Seen) -> Emitter:
     power = seen.log_power[box.records]
     first, end = box.first, box.end
     # A signal may end within a PRB, which has less of it.
-    part = (np.quantile(power, 0.15, axis=0) > PART) & (seen.own[box.records].mean(axis=0) < 0)
-    first -= bool(first > 0 and part[first - 1])
-    end += bool(end < len(part) and part[end])
+    if box.look < 0:
+        part = (np.quantile(power, 0.15, axis=0) > PART) & (seen.own[box.records].mean(axis=0) < 0)
+        first -= bool(first > 0 and part[first - 1])
+        end += bool(end < len(part) and part[end])
     where = slice(first, end)
     level = np.median(power[:, where], axis=0).astype(np.float32)
     rough = bool(seen.own[box.records, where].mean() < 0)
