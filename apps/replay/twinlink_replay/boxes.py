@@ -17,7 +17,9 @@ SAME = 0.5  # log power within which a box is the same again
 MOSTLY = 0.7  # of the records that show a box have to show it at one level: a UE that stays put fades
 FEWEST = 5  # records that show a box
 ROUGH = -12.0  # nats that the texture of a box says for a UE, summed up, to call it noise
-APART = 3  # records between two occasions
+APART = 2  # records without anything between two occasions
+NOTHING = 0.6  # log power
+STEADY = 0.9  # of the records that show a box that comes often show it at one level
 BENEFIT = 3.0  # nats that a PRB at a box's end has to look like a UE's not to belong to it
 OFTEN = 5  # occasions, and ...
 RIVALS = 2  # ... so many times as often as any other box that is not narrower
@@ -112,10 +114,10 @@ def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> list[Box]:
         if len(near) < max(FEWEST, MOSTLY * counts[k]):
             continue
         a, b = divmod(int(keys[k]), n_prbs + 1)
-        # It has been away where neither its borders nor its level were seen.
-        away = np.cumsum(np.abs((levels[:, b] - levels[:, a]) / (b - a) - middle) > SAME)
+        # A UE that fades loses its level and its borders too, but is hardly ever gone.
+        away = np.cumsum((levels[:, b] - levels[:, a]) / (b - a) < NOTHING)
         shown = np.sort(record[mine])
-        occasions = 1 + int(((np.diff(shown) > APART) & (np.diff(away[shown]) >= APART)).sum())
+        occasions = int(len(near) >= STEADY * counts[k]) * (1 + int((np.diff(away[shown]) >= APART).sum()))
         boxes.append(_noisiest(a, b, near, occasions, look))
     return boxes
 
