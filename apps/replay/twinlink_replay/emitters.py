@@ -20,22 +20,28 @@ Mask = NDArray[np.bool_]
 TOGETHER = 0.6  # of the records in which either of two adjacent PRBs is interfered, for them to be one emitter's
 FEWEST = 20  # records that have to show an emitter's level
 NEAR = 0.8  # log power within which a record may show the level; what is farther off has a UE on top
-LEAST_SCATTER, MOST_SCATTER = 0.3, 0.42  # of the log power about the level; with more there is no level
+LEAST_SCATTER, MOST_SCATTER = 0.12, 0.3  # of the level itself, in log power; with more there is none
 KEPT = 16  # emitters; the oldest are forgotten first
 SAME = 0.7  # of the PRBs of two emitters are common if they are one, and ...
 SAME_LEVEL = 1.0  # ... their mean log powers differ by less
 PART = 1.45  # log power of a PRB that has a part of the signal
 ROUGH, TONE = -0.5, -1.0  # nats that roughness, and the peak, say against a UE if an emitter is known by its look
 
-ON_LEVEL = 2.0  # nats for a record that has the level; a UE seldom has it
+ANY = 0.12  # density of a UE's log power
+WEAK_UE = -0.7  # nats against one just above the level, with a weak UE on top
+PRB_SCATTER = 0.3  # of the log power of a PRB with noise
+BAND = 0.9  # log power about the level that may still be the level
 GONE = 8.0  # nats against one that has less
 STEPS_SHOW = 0.85  # chance that a step of power shows where an emitter ends and nobody covers it
-FREE_SCATTER = 0.3
+MOST_PRBS = 0.7  # of an emitter's; fewer have to end with a step where it does
+COVERED_COST = 0.05  # nats a record for one that nobody can see
+CLEAR = 0.3  # log power above the level that speaks for a UE on top
 MOST_LOOK = 6.0  # nats that the texture of a record may say
-MOST_CONTRAST = 2.0  # nats that the texture of a UE on top may say
+MOST_CONTRAST = 3.0  # nats that the texture of a UE on top may say
 BESIDE = 6  # PRBs on either side that show what the UE on top looks like
 ALIKE = 0.7  # log power from one PRB to the next of the same UE
 VARIANCE = 0.12**2  # of a PRB's roughness
+UNEVEN = 0.05  # how much a UE's roughness differs over its PRBs, by its channel
 SURELY_OFF = -3.0  # log-odds
 COMES, GOES = 1 / 100, 1 / 50  # chances per record
 
@@ -58,7 +64,7 @@ class Emitter:
     Attributes:
         first, end: its PRBs are ``first`` to ``end - 1``.
         level: log power against the floor of each.
-        scatter: standard deviation of the log power about it.
+        scatter: standard deviation of that level over the records.
         rough, tone: whether the roughness or the peak tell it from a UE.
     """
 
@@ -112,12 +118,12 @@ class Emitters:
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
-            there = seen.log_power[:, where] > each.level - 3 * each.scatter
+            there = seen.log_power[:, where] > each.level - BAND
             if each.rough and not each.tone:
                 answer[:, where] &= sure[:, where] | ~(there & (odds[:, k, None] < SURELY_OFF))
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
-            there = seen.log_power[:, where] > each.level - 3 * each.scatter
+            there = seen.log_power[:, where] > each.level - BAND
             answer[:, where] |= (odds[:, k, None] > 0) & there
         return answer
 
@@ -138,13 +144,13 @@ def _find(interfered: Mask, seen: _Seen) -> list[Emitter]:
         level = np.nanmedian(np.where(np.abs(power - level) < 2 * NEAR, power, np.nan), axis=0)
         shown = np.abs(power - level) < NEAR
         scatter = float((power - level)[shown].std()) if shown.any() else np.inf
+        scatter = math.sqrt(max(scatter**2 - PRB_SCATTER**2, LEAST_SCATTER**2))
         if shown.sum(axis=0).min() < FEWEST or scatter > MOST_SCATTER:
             continue
         rough = bool(np.median(seen.structure[:, where][shown]) < ROUGH)
         tone = bool(np.median(seen.even[:, where][shown]) < TONE)
         if end - first == 1 and not rough and not tone:
             continue  # nothing but its level would tell it from a UE
-        scatter = max(scatter, LEAST_SCATTER)
         emitters.append(Emitter(int(first), int(end), level.astype(np.float32), scatter, rough, tone))
     return emitters
 
@@ -161,17 +167,22 @@ def _of_box(box: Box, seen: _Seen) -> Emitter:
     level = np.median(power[:, where], axis=0).astype(np.float32)
     rough = bool(seen.own[box.records, where].mean() < 0)
     tone = bool(np.median(seen.even[box.records, where]) < TONE)
-    return Emitter(first, end, level, LEAST_SCATTER, rough, tone)
+    scatter = max(float(np.std((power[:, where] - level).mean(axis=1))), LEAST_SCATTER)
+    return Emitter(first, end, level, scatter, rough, tone)
 
 
 def _says(emitter: Emitter, seen: _Seen) -> Array:
     """Log-likelihood ratio of on against off for each record."""
     where = slice(emitter.first, emitter.end)
     power = seen.log_power[:, where]
-    off_level = (power - emitter.level) / emitter.scatter
-    at, below = np.abs(off_level) < 3, off_level < -3
+    off_level = power - emitter.level
+    at, below = np.abs(off_level) < BAND, off_level < -BAND
     shown = at.sum(axis=1)
-    says = ON_LEVEL * np.minimum(shown / min(2, at.shape[1]), 1)
+    mean = (off_level * at).sum(axis=1) / np.maximum(shown, 1)
+    variance = PRB_SCATTER**2 / np.maximum(shown, 1) + emitter.scatter**2
+    says = -(mean**2) / (2 * variance) - np.log(ANY * np.sqrt(math.tau * variance))
+    says = np.where(mean > 0, np.maximum(says, WEAK_UE), says) * (shown > 0)
+    anchored = shown > MOST_PRBS * at.shape[1]
     for beside, edge in ((emitter.first - 1, emitter.first), (emitter.end, emitter.end - 1)):
         if not 0 <= beside < seen.log_power.shape[1]:
             continue
@@ -179,17 +190,23 @@ def _says(emitter: Emitter, seen: _Seen) -> Array:
         here = at[:, edge - emitter.first]
         usual = (step[~here].sum() + 1) / ((~here).sum() + 10)  # others have steps there too
         usual = min(max(usual, 0.03), STEPS_SHOW)
-        says = says + here * np.where(step, math.log(STEPS_SHOW / usual), math.log((1 - STEPS_SHOW) / (1 - usual)))
+        anchored |= here & step
+        says = says + (here & step) * math.log(STEPS_SHOW / usual)
+        says = says + (here & ~step & (mean < CLEAR)) * math.log((1 - STEPS_SHOW) / (1 - usual))
+    # The power of a UE on top passes the level somewhere; where it ends there is a step.
+    passes = (at[:, 1:] != at[:, :-1]) & (np.abs(np.diff(power, axis=1)) < STEP)
+    says = np.where(passes.any(axis=1) | ~anchored, np.minimum(says, 0), says)
+    on_top = off_level > CLEAR if emitter.rough else np.zeros_like(at)
+    contrast, known = _contrast(emitter, seen, on_top)
+    says = says + contrast - COVERED_COST * ((off_level > BAND).all(axis=1) & ~known)
     if emitter.rough or emitter.tone:
-        look = (seen.even if emitter.tone else seen.own)[:, where]
-        says = says - np.clip((look * at).sum(axis=1), -MOST_LOOK, MOST_LOOK)
-    if emitter.rough:
-        says = says + _contrast(emitter, seen, off_level > 3)
+        look = (seen.even if emitter.tone else seen.own)[:, where] * (at & ~(on_top & known[:, None]))
+        says = says - np.clip(look.sum(axis=1), -MOST_LOOK, MOST_LOOK)
     gone = below.sum(axis=1) > 0.25 * below.shape[1]
     return np.asarray(np.where(gone, -GONE, says), np.float32)
 
 
-def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> Array:
+def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
     """What the roughness of a UE on top says, compared with that of the same UE beside the emitter.
 
     The variance of a signal's power relative to its squared mean, ``2 r^2 / (1 - r^2)`` of its roughness, is that of
@@ -216,9 +233,9 @@ def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> Array:
     smooth = np.clip(1 - 2 * rough_beside**2 / (1 - np.minimum(rough_beside, 0.55) ** 2), 0, 1) * share**2
     expected = np.sqrt((1 - smooth) / (3 - smooth))
     rise = np.maximum(expected - rough_beside, 0)
-    variance = VARIANCE * (1 / np.maximum(count, 1) + 1 / np.maximum(weight, 1))
+    variance = VARIANCE * (1 / np.maximum(count, 1) + 1 / np.maximum(weight, 1)) + UNEVEN**2
     says = (rough_inside - rough_beside - rise / 2) * rise / variance
-    return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32)
+    return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32), known
 
 
 def _smooth(says: Array) -> Array:
