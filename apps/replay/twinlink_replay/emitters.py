@@ -190,7 +190,7 @@ def _says(emitter: Emitter, seen: _Seen) -> Array:
         here = at[:, edge - emitter.first]
         usual = (step[~here].sum() + 1) / ((~here).sum() + 10)  # others have steps there too
         usual = min(max(usual, 0.03), STEPS_SHOW)
-        anchored |= here & step
+        anchored |= here & step & (shown > 1)
         says = says + (here & step) * math.log(STEPS_SHOW / usual)
         says = says + (here & ~step & (mean < CLEAR)) * math.log((1 - STEPS_SHOW) / (1 - usual))
     # The power of a UE on top passes the level somewhere; where it ends there is a step.
