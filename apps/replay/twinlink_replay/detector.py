@@ -21,6 +21,7 @@ from .lines import Lines
 from .power import PrbFeatures
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
+from .tracks import Tracks, put
 from .world import World
 
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
@@ -66,7 +67,7 @@ class Detector:
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
-        self._lines, self._emitters = Lines(n_prbs), Emitters()
+        self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(), Emitters()
         self._waiting = 0  # records not yet settled
         self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
@@ -87,6 +88,7 @@ class Detector:
             where = slice(start, start + STEP)
             part = features.part(where)
             evidence = weigh(part, self._floor.add(part.power))
+            self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)
                 self._recent.append((evidence, k))
@@ -133,10 +135,14 @@ class Detector:
         interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
         interfered = self._emitters.complete(interfered, tones | long, list(self._recent), self._world.rough)
+        tracks, fixed = self._tracks.look_back()
+        long[:, fixed] = True
+        interfered = put(interfered, long, tracks)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()
         self._stays.let_go(count)
         self._lines.let_go(count)
+        self._tracks.let_go(count)
         self._settled.append(Settled(self.records - self._waiting, interfered[:count], free[:count] < 0.5))
         self._waiting -= count
