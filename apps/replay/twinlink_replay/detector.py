@@ -129,13 +129,18 @@ class Detector:
     def _settle(self, count: int) -> None:
         """Look back over all that waits, and let go of the first `count` records."""
         free, chance = self._texture.look_back()
+        tracks, fixed = self._tracks.look_back()
+        apart = self._emitters.look(list(self._recent), self._world.rough)
+        apart[fixed] = True
+        for track in tracks:
+            apart[track.prbs] = True
+        self._stays.leave_out(apart)
         long = self._stays.look_back(self._world.rough)
         tones = self._lines.look_back() & (free < 0.5)
         found = long | tones | (chance > SETTLED_AT)
         interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
-        interfered = self._emitters.complete(interfered, tones | long, list(self._recent), self._world.rough)
-        tracks, fixed = self._tracks.look_back()
+        interfered = self._emitters.complete(interfered, tones | long)
         long[:, fixed] = True
         interfered = put(interfered, long, tracks)
         self._texture.let_go(count)

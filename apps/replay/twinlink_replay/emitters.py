@@ -87,15 +87,12 @@ class Emitters:
 
     def __init__(self) -> None:
         self._known: list[Emitter] = []
+        self._boxes: list[Emitter] = []
 
-    def complete(self, interfered: Mask, sure: Mask, recent: list[tuple[Evidence, int]], rough: bool) -> Mask:
-        """Add to ``interfered``, shape ``(records, n_prbs)``, where emitters are on that were seen there or before.
-
-        Where an emitter is noise and surely off, what others found on top of its level is taken back.
+    def look(self, recent: list[tuple[Evidence, int]], rough: bool) -> Mask:
+        """Take in what is known of the records that wait, in order; returns the PRBs of boxes that are no UE's.
 
         Args:
-            interfered: what is known otherwise.
-            sure: what of it is not taken back.
             recent: the records' evidence.
             rough: whether UEs are, so that roughness tells nothing.
         """
@@ -103,11 +100,26 @@ class Emitters:
         seen = _Seen(*(np.array([getattr(evidence, name)[k] for evidence, k in recent]) for name in names))
         if rough:
             seen = replace(seen, structure=np.zeros_like(seen.structure), own=np.zeros_like(seen.own))
-        boxes = [_of_box(box, seen) for box in interferers(seen.log_power, seen.own, rough)]
-        covered = np.zeros(interfered.shape[1], bool)
-        for each in boxes:
-            covered[each.first : each.end] = True
-        for new in [each for each in _find(interfered, seen) if not covered[each.first : each.end].any()] + boxes:
+        self._seen = seen
+        self._boxes = [_of_box(box, seen) for box in interferers(seen.log_power, seen.own, rough)]
+        boxed = np.zeros(seen.log_power.shape[1], bool)
+        for each in self._boxes:
+            boxed[each.first : each.end] = True
+        self._boxed = boxed
+        return boxed
+
+    def complete(self, interfered: Mask, sure: Mask) -> Mask:
+        """Add to ``interfered``, shape ``(records, n_prbs)``, where emitters are on that were seen now or before.
+
+        Where an emitter is noise and surely off, what others found on top of its level is taken back.
+
+        Args:
+            interfered: what is known otherwise of the records that `look` took in.
+            sure: what of it is not taken back.
+        """
+        seen = self._seen
+        found = [each for each in _find(interfered, seen) if not self._boxed[each.first : each.end].any()]
+        for new in found + self._boxes:
             same = [old for old in self._known if old.same(new)]
             if all(new.scatter <= old.scatter for old in same):  # or UEs have spoilt it
                 others = [old for old in self._known if old not in same]

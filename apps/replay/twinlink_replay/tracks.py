@@ -20,6 +20,8 @@ FASTEST = 40.0  # subcarriers a record
 GAP = 4  # records without a peak in a track; a UE may be on top
 OFF = 2.0  # subcarriers that a peak may be off its track, and ...
 FOLLOW = 0.3  # ... how much of that turns the track
+HIDDEN = 60  # records that a UE may hide a track, which ...
+POINT, TURN = 30, 0.3  # ... its speed over so many shows how to go on, within so many subcarriers a record
 FEWEST = 6  # peaks of a track
 DENSE = 0.5  # of a track's records have a peak
 FAR = 12  # subcarriers that a track moves at least
@@ -34,6 +36,11 @@ class Track:
 
     first: int
     subcarriers: Places
+
+    @property
+    def prbs(self) -> Places:
+        """Its PRB in each record."""
+        return self.subcarriers // SUBCARRIERS_PER_PRB
 
 
 class Tracks:
@@ -106,7 +113,30 @@ def link(record: Places, place: Places) -> list[Track]:
         if len(chain) >= DENSE * span and abs(int(where[-1] - where[0])) >= FAR:
             between = np.interp(np.arange(at[0], at[-1] + 1), at, where)
             tracks.append(Track(int(at[0]), np.rint(between).astype(np.intp)))
-    return tracks
+    return join(tracks)
+
+
+def join(tracks: list[Track]) -> list[Track]:
+    """Those that go on where another one points to are one: a UE was on top between them."""
+    joined: list[Track] = []
+    for track in sorted(tracks, key=lambda track: track.first):
+        for k, before in enumerate(joined):
+            gap = track.first - before.first - len(before.subcarriers) + 1
+            if not 0 < gap <= HIDDEN:
+                continue
+            ahead, back = _speed(before.subcarriers[-POINT:]), _speed(track.subcarriers[:POINT])
+            step = float(track.subcarriers[0] - before.subcarriers[-1])
+            if abs(step - ahead * gap) <= OFF + TURN * gap and abs(step - back * gap) <= OFF + TURN * gap:
+                between = np.rint(before.subcarriers[-1] + step * np.arange(1, gap) / gap).astype(np.intp)
+                joined[k] = Track(before.first, np.concatenate([before.subcarriers, between, track.subcarriers]))
+                break
+        else:
+            joined.append(track)
+    return joined
+
+
+def _speed(places: Places) -> float:
+    return float(places[-1] - places[0]) / max(len(places) - 1, 1)
 
 
 def put(found: Mask, sure: Mask, tracks: list[Track]) -> Mask:
@@ -121,7 +151,7 @@ def put(found: Mask, sure: Mask, tracks: list[Track]) -> Mask:
     on = np.zeros_like(found)
     for track in tracks:
         records = track.first + np.arange(len(track.subcarriers))
-        on[records, track.subcarriers // SUBCARRIERS_PER_PRB] = True
+        on[records, track.prbs] = True
     for prb in np.flatnonzero(on.any(axis=0)):
         # What touches the time that a tone was there is its trace.
         run = np.cumsum(np.diff(answer[:, prb] | on[:, prb], prepend=False))
