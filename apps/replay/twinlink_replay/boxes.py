@@ -20,7 +20,7 @@ ROUGH = -12.0  # nats that the texture of a box says for a UE, summed up, to cal
 APART = 2  # records without anything between two occasions
 NOTHING = 0.6  # log power
 STEADY = 0.9  # of the records that show a box that comes often show it at one level
-BENEFIT = 3.0  # nats that a PRB at a box's end has to look like a UE's not to belong to it
+BENEFIT = 3.0  # nats that PRBs at a box's end have to look like a UE's not to belong to it
 OFTEN = 5  # occasions, and ...
 RIVALS = 2  # ... so many times as often as any other box that is not narrower
 SHOWN = 12  # records that show it
@@ -125,11 +125,15 @@ def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> list[Box]:
 def _noisiest(first: int, end: int, records: NDArray[np.intp], occasions: int, look: Array) -> Box:
     """A box without those of its outer PRBs that look like a UE's, which may have the same level beside it."""
     each = look[records, first:end].sum(axis=0)
-    doubt = np.concatenate([[0.0], np.cumsum(each - BENEFIT)])
-    highest = np.maximum.accumulate(doubt)
-    stop = int(np.argmin(doubt - highest))
-    start = int(np.argmax(doubt[: stop + 1]))
+    start, stop = _smooth_end(each), len(each) - _smooth_end(each[::-1])
     if each[start:stop].sum() < ROUGH:
         first, end, each = first + start, first + stop, each[start:stop]
     return Box(first, end, records, occasions, float(each.sum()))
 
+
+
+def _smooth_end(look: Array) -> int:
+    """How many of the first PRBs look like a UE's together."""
+    total = np.cumsum(look)
+    best = int(np.argmax(total))
+    return best + 1 if total[best] > BENEFIT else 0

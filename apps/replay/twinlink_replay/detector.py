@@ -67,7 +67,7 @@ class Detector:
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
-        self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(), Emitters()
+        self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
         self._waiting = 0  # records not yet settled
         self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
@@ -129,7 +129,7 @@ class Detector:
     def _settle(self, count: int) -> None:
         """Look back over all that waits, and let go of the first `count` records."""
         free, chance = self._texture.look_back()
-        tracks, fixed = self._tracks.look_back()
+        tracks, fixed, peaks = self._tracks.look_back()
         apart = self._emitters.look(list(self._recent), self._world.rough)
         apart[fixed] = True
         for track in tracks:
@@ -141,8 +141,8 @@ class Detector:
         interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
         interfered = self._emitters.complete(interfered, tones | long)
-        long[:, fixed] = True
-        interfered = put(interfered, long, tracks)
+        peaks[:, fixed] = True
+        interfered = put(interfered, long | peaks, tracks)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()

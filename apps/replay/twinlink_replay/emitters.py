@@ -210,7 +210,7 @@ def _says(emitter: Emitter, seen: _Seen) -> Array:
     says = np.where(passes.any(axis=1) | ~anchored, np.minimum(says, 0), says)
     on_top = off_level > CLEAR if emitter.rough else np.zeros_like(at)
     contrast, known = _contrast(emitter, seen, on_top)
-    says = says + contrast - COVERED_COST * ((off_level > BAND).all(axis=1) & ~known)
+    says = says + contrast - COVERED_COST * (off_level > BAND).all(axis=1)
     if emitter.rough or emitter.tone:
         look = (seen.even if emitter.tone else seen.own)[:, where] * (at & ~(on_top & known[:, None]))
         says = says - np.clip(look.sum(axis=1), -MOST_LOOK, MOST_LOOK)

@@ -44,9 +44,14 @@ class Track:
 
 
 class Tracks:
-    """Feed it what records say of each subcarrier, in order."""
+    """Feed it what records say of each subcarrier, in order.
 
-    def __init__(self) -> None:
+    Args:
+        n_prbs: PRBs in a record.
+    """
+
+    def __init__(self, n_prbs: int) -> None:
+        self._n_prbs = n_prbs
         self._waiting: deque[Places] = deque()  # subcarriers of peaks
 
     def add(self, line: Array, log_power: Array) -> None:
@@ -57,14 +62,20 @@ class Tracks:
             prbs = np.flatnonzero(peaks)
             self._waiting.append(prbs * SUBCARRIERS_PER_PRB + places[prbs])
 
-    def look_back(self) -> tuple[list[Track], Places]:
-        """Tones that moved, in the records since `let_go`, the first of which is numbered 0; and PRBs of those that did not."""
+    def look_back(self) -> tuple[list[Track], Places, Mask]:
+        """What was in the records since `let_go`, the first of which is numbered 0.
+
+        Returns:
+            Tones that moved, the PRBs of those that did not, and which PRBs have a peak, shape ``(records, n_prbs)``.
+        """
         counts = [len(places) for places in self._waiting]
         record = np.repeat(np.arange(len(counts)), counts)
         place = np.concatenate(list(self._waiting)).astype(np.intp)
         fixed = np.bincount(place, minlength=1) > FIXED * len(counts)
         moving = ~fixed[place]
-        return link(record[moving], place[moving]), np.flatnonzero(fixed) // SUBCARRIERS_PER_PRB
+        peaks = np.zeros((len(counts), self._n_prbs), bool)
+        peaks[record, place // SUBCARRIERS_PER_PRB] = True
+        return link(record[moving], place[moving]), np.flatnonzero(fixed) // SUBCARRIERS_PER_PRB, peaks
 
     def let_go(self, count: int) -> None:
         """The first ``count`` records are settled."""
@@ -140,22 +151,24 @@ def _speed(places: Places) -> float:
 
 
 def put(found: Mask, sure: Mask, tracks: list[Track]) -> Mask:
-    """``found``, shape ``(records, n_prbs)``, with tracks, and without what it has before and after them on their PRBs.
+    """``found``, shape ``(records, n_prbs)``, with tracks, and without what it has just before and after them.
 
     Args:
-        found: what is known otherwise.
-        sure: what of it stays.
+        found: what is known otherwise; it takes a tone below a UE to stay.
+        sure: what of it is so.
         tracks: where tones moved.
     """
     answer = found.copy()
     on = np.zeros_like(found)
     for track in tracks:
-        records = track.first + np.arange(len(track.subcarriers))
-        on[records, track.prbs] = True
-    for prb in np.flatnonzero(on.any(axis=0)):
-        # What touches the time that a tone was there is its trace.
-        run = np.cumsum(np.diff(answer[:, prb] | on[:, prb], prepend=False))
-        touched = np.unique(run[on[:, prb]])
-        trace = np.isin(run, touched) & answer[:, prb] & ~on[:, prb] & ~sure[:, prb]
-        answer[trace, prb] = False
+        last = track.first + len(track.subcarriers)
+        while_on = slice(track.first, last)
+        where = np.zeros_like(found[while_on])
+        where[np.arange(len(where)), track.prbs] = True
+        on[while_on] |= where
+        for prb in np.unique(track.prbs):
+            # What touches the time that the tone was there is its trace.
+            run = np.cumsum(np.diff(answer[while_on, prb] | where[:, prb], prepend=False))
+            trace = np.isin(run, run[where[:, prb]])
+            answer[while_on, prb] &= ~trace | sure[while_on, prb]
     return answer | on
