@@ -131,7 +131,6 @@ def _noisiest(first: int, end: int, records: NDArray[np.intp], occasions: int, l
     return Box(first, end, records, occasions, float(each.sum()))
 
 
-
 def _smooth_end(look: Array) -> int:
     """How many of the first PRBs look like a UE's together."""
     total = np.cumsum(look)

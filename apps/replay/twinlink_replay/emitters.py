@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .boxes import STEP, Box, interferers
-from .evidence import NOISE_ROUGHNESS, Array, Evidence
+from .evidence import Array, Evidence
 
 Mask = NDArray[np.bool_]
 
@@ -37,7 +37,7 @@ MOST_PRBS = 0.7  # of an emitter's; fewer have to end with a step where it does
 COVERED_COST = 0.05  # nats a record for one that nobody can see
 CLEAR = 0.3  # log power above the level that speaks for a UE on top
 MOST_LOOK = 6.0  # nats that the texture of a record may say
-ANOTHER = 0.2  # chance that the UE beside an emitter is not the one on top
+MOST_CONTRAST = 3.0  # nats that the texture of a UE on top may say
 BESIDE = 6  # PRBs on either side that show what the UE on top looks like
 ALIKE = 0.7  # log power from one PRB to the next of the same UE
 VARIANCE = 0.12**2  # of a PRB's roughness
@@ -244,14 +244,10 @@ def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
     share = np.clip(1 - np.exp(emitter.level.mean()) / level, 0, 1)
     smooth = np.clip(1 - 2 * rough_beside**2 / (1 - np.minimum(rough_beside, 0.55) ** 2), 0, 1) * share**2
     expected = np.sqrt((1 - smooth) / (3 - smooth))
-    expected = np.maximum(expected, rough_beside)
+    rise = np.maximum(expected - rough_beside, 0)
     variance = VARIANCE * (1 / np.maximum(count, 1) + 1 / np.maximum(weight, 1)) + UNEVEN**2
-
-    def fits(mean: Array) -> Array:
-        same = np.exp(-((rough_inside - mean) ** 2) / (2 * variance)) / np.sqrt(math.tau * variance)
-        return (1 - ANOTHER) * same + ANOTHER / NOISE_ROUGHNESS
-
-    return np.asarray(np.where(known, np.log(fits(expected) / fits(rough_beside)), 0), np.float32), known
+    says = (rough_inside - rough_beside - rise / 2) * rise / variance
+    return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32), known
 
 
 def _smooth(says: Array) -> Array:

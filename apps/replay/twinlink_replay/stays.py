@@ -154,7 +154,9 @@ class Stays:
                 # PRBs whose stays end together are one UE's.
                 prbs = np.flatnonzero(ended[k])
                 several, places = np.unique(stays[prbs], return_index=True)
-                self._ended[width].extend((n, int(prbs[p])) for n, p in zip(several, places, strict=True) if n >= SHORTEST)
+                self._ended[width].extend(
+                    (n, int(prbs[p])) for n, p in zip(several, places, strict=True) if n >= SHORTEST
+                )
         self._judge_ended()
 
     def _judge_ended(self) -> None:

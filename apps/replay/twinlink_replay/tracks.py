@@ -55,7 +55,7 @@ class Tracks:
         self._waiting: deque[Places] = deque()  # subcarriers of peaks
 
     def add(self, line: Array, log_power: Array) -> None:
-        """Take in records: `PrbFeatures.line`, shape ``(records, n_prbs, 12)``, and the PRBs' power against the floor."""
+        """Take in records: `PrbFeatures.line`, and the log power of PRBs against the floor, ``(records, n_prbs)``."""
         best = line.argmax(axis=2)
         fine = np.take_along_axis(line, best[..., None], 2)[..., 0]
         for peaks, places in zip((fine > PEAK) & (log_power > WEAKEST), best, strict=True):
