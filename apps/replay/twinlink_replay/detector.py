@@ -1,7 +1,7 @@
 """Which PRBs carry interference, from three signs: `texture`, `lines` and `stays`.
 
-Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells when
-that, and what else was found, is on, and `tracks` follows tones that move.
+Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells
+when that, and what else was found, is on, and `tracks` follows tones that move.
 
 Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture and lines tell tones from them and
 no more.
