@@ -204,3 +204,44 @@ def test_silence_is_free_and_full_scale_does_not_overflow() -> None:
     answer = detector.add(prb_features(subcarrier_power(samples)))
     np.testing.assert_array_equal(answer.occupied[50:].all(axis=0), [False, True, True])
     assert not answer.interfered.any()  # constant amplitude is what a UE looks like
+
+
+def test_short_bursts_of_noise_are_found_though_grants_change_with_every_record() -> None:
+    bursts = tuple(Interferer(k, k + 8, 30, 34, 10) for k in range(20, 590, 25))
+    heard = hear(Scene(51, dwell=1, fixed_dwell=True, pause=0, n_ues=3, modulations=(2, 4), interferers=bursts), 1)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall_uncovered >= 0.95
+    assert score.recall >= 0.85  # UEs of 16QAM hide it at times
+
+
+def test_noise_below_a_ue_is_seen_by_how_rough_it_makes_the_ue() -> None:
+    bursts = tuple(Interferer(k, k + 30, 40, 48, 9) for k in range(40, 590, 70))
+    ue = Scene(n_ues=1, dwell=40, pause=30, widths=(0.8, 0.8), max_load=0.8, snr_db=(20, 20), flat=True, coherence=1e9)
+    heard = hear(replace(ue, modulations=(2,), interferers=bursts), 2)
+    assert (heard.ue & heard.interfered).sum() > 0.3 * heard.interfered.sum()
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall >= 0.95
+
+
+def test_noise_in_bursts_is_told_from_gaussian_ues_by_coming_back_to_its_prbs() -> None:
+    bursts = tuple(Interferer(k, k + 15, 30, 35, 14) for k in range(30, 590, 50))
+    ues = Scene(51, dwell=1, fixed_dwell=True, pause=0, n_ues=3, modulations=(0,), widths=(0.05, 0.25))
+    heard = hear(replace(ues, interferers=bursts), 3)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.9
+    assert score.recall >= 0.9
+
+
+@pytest.mark.parametrize("subcarriers", [1, 7])
+def test_a_tone_that_sweeps_is_followed_from_prb_to_prb(subcarriers: int) -> None:
+    heard = hear(Scene(n_records=300, modulations=(2,)), 4)
+    samples, truth = heard.samples.copy(), np.zeros_like(heard.ue)
+    for k in range(100, 250):
+        place = 200 + (k - 100) * subcarriers % 600
+        samples[k, place, 0] += 60  # noise has 4 LSB: 17 dB over a PRB
+        truth[k, place // 12] = True
+    found = detect(replace(heard, samples=samples)).settled
+    assert (found & truth).sum() >= 0.75 * truth.sum()  # UEs are on top at times
+    assert (found & truth).sum() >= 0.9 * found.sum()

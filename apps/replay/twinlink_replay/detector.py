@@ -1,4 +1,7 @@
-"""Which PRBs carry interference, from three signs: `texture`, `lines` and `stays`; then what is like it: `emitters`.
+"""Which PRBs carry interference, from three signs: `texture`, `lines` and `stays`.
+
+Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells
+when that, and what else was found, is on, and `tracks` follows tones that move.
 
 Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture and lines tell tones from them and
 no more.
@@ -21,6 +24,7 @@ from .lines import Lines
 from .power import PrbFeatures
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
+from .tracks import Tracks, put
 from .world import World
 
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
@@ -66,7 +70,7 @@ class Detector:
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
-        self._lines, self._emitters = Lines(n_prbs), Emitters()
+        self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
         self._waiting = 0  # records not yet settled
         self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
@@ -87,6 +91,7 @@ class Detector:
             where = slice(start, start + STEP)
             part = features.part(where)
             evidence = weigh(part, self._floor.add(part.power))
+            self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)
                 self._recent.append((evidence, k))
@@ -127,16 +132,25 @@ class Detector:
     def _settle(self, count: int) -> None:
         """Look back over all that waits, and let go of the first `count` records."""
         free, chance = self._texture.look_back()
+        tracks, fixed, peaks = self._tracks.look_back()
+        apart = self._emitters.look(list(self._recent), self._world.rough)
+        apart[fixed] = True
+        for track in tracks:
+            apart[track.prbs] = True
+        self._stays.leave_out(apart)
         long = self._stays.look_back(self._world.rough)
         tones = self._lines.look_back() & (free < 0.5)
         found = long | tones | (chance > SETTLED_AT)
         interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
-        interfered = self._emitters.complete(interfered, list(self._recent), self._world.rough)
+        interfered = self._emitters.complete(interfered, tones | long)
+        peaks[:, fixed] = True
+        interfered = put(interfered, long | peaks, tracks)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()
         self._stays.let_go(count)
         self._lines.let_go(count)
+        self._tracks.let_go(count)
         self._settled.append(Settled(self.records - self._waiting, interfered[:count], free[:count] < 0.5))
         self._waiting -= count

@@ -52,6 +52,8 @@ class Evidence:
         ue: that a UE does, from power alone.
         present: that an interferer does, alone or below a UE, from power alone.
         structure: what roughness says for a UE against noise.
+        own: the same of the PRB's own roughness, without its neighbours'.
+        unlike: that roughness itself.
         even: what the peak says for anything against a tone.
     """
 
@@ -63,6 +65,8 @@ class Evidence:
     ue: Array
     present: Array
     structure: Array
+    own: Array
+    unlike: Array
     even: Array
 
 
@@ -75,14 +79,17 @@ def weigh(features: PrbFeatures, floor: float) -> Evidence:
     """Evidence of some records, given the noise floor in LSB^2."""
     power = np.maximum(features.power / np.float32(floor), np.float32(1e-3))
     log_power = np.log(power)
-    rough, weight, shadowed = _pool(np.minimum(features.roughness, np.float32(1)), log_power)
+    unlike = np.minimum(features.roughness, np.float32(1))
+    rough, weight, shadowed = _pool(unlike, log_power)
     drop = expected_drop(np.maximum(1 - 1 / power, 0))
-    structure = np.clip(-weight * (rough - (NOISE_ROUGHNESS - drop / 2)) * drop, -MOST, MOST)
+    middle = NOISE_ROUGHNESS - drop / 2
+    structure = np.clip(-weight * (rough - middle) * drop, -MOST, MOST)
+    own = -(np.minimum(unlike, np.float32(TONE_ROUGHNESS)) - middle) * drop / ROUGHNESS_VARIANCE
     free = np.where(power > 1, SHAPE * (log_power - power + 1), 0) + 0.2
     plain = LEVELS + log_sigmoid((log_power - WEAKEST_UE) / EDGE) - LOW_PENALTY * ((log_power < LOW) & ~shadowed)
     present = LEVELS + log_sigmoid((log_power - WEAKEST_INTERFERER) / EDGE)
     even = np.clip(TONE_PRIOR + log_chance_of_peak(features.peak), -2 * MOST, MOST)
-    arrays = (power, log_power, rough, weight, free, plain, present, structure, even)
+    arrays = (power, log_power, rough, weight, free, plain, present, structure, own, unlike, even)
     return Evidence(*(array.astype(np.float32, copy=False) for array in arrays))
 
 

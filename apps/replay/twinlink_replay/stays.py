@@ -64,7 +64,8 @@ class Stays:
         self._before = np.zeros(n_prbs, np.float32)
         self._last = np.zeros((1, len(self._widths), n_prbs), np.float32)
         self._record = 0
-        self._ended: list[deque[float]] = [deque(maxlen=STAYS) for _ in self._widths]
+        self._ended: list[deque[tuple[float, int]]] = [deque(maxlen=STAYS) for _ in self._widths]  # length, PRB
+        self._others = np.ones(n_prbs, bool)
         self.longest = np.full(len(self._widths), np.inf)
         self._waiting: deque[_Seen] = deque()
 
@@ -98,6 +99,13 @@ class Stays:
         long: NDArray[np.bool_] = self._too_long(seen, rough).any(axis=1)
         self._census(np.array([each.length for each in seen]), known | long)
         return long
+
+    def leave_out(self, interfered: NDArray[np.bool_]) -> None:
+        """Stays on these PRBs, shape ``(n_prbs,)``, and next to them say nothing about UEs: somebody else ends them."""
+        reach = max(self._widths) - 1
+        near = np.convolve(interfered, np.ones(2 * reach + 1))[reach : reach + len(interfered)]
+        self._others = near == 0
+        self._judge_ended()
 
     def look_back(self, rough: bool) -> NDArray[np.bool_]:
         """Where an interferer is, from where its stay began to where it was last seen.
@@ -144,8 +152,15 @@ class Stays:
         for k in np.flatnonzero(ended.any(axis=1)):
             for width, stays in enumerate(lengths[k]):
                 # PRBs whose stays end together are one UE's.
-                self._ended[width].extend(length for length in np.unique(stays[ended[k]]) if length >= SHORTEST)
-        found = [longest(np.array(each)) for each in self._ended]
+                prbs = np.flatnonzero(ended[k])
+                several, places = np.unique(stays[prbs], return_index=True)
+                self._ended[width].extend(
+                    (n, int(prbs[p])) for n, p in zip(several, places, strict=True) if n >= SHORTEST
+                )
+        self._judge_ended()
+
+    def _judge_ended(self) -> None:
+        found = [longest(np.array([n for n, prb in each if self._others[prb]])) for each in self._ended]
         # What several PRBs keep up each of them does.
         self.longest = np.array([max([each] + [m for m in found[k:] if m < math.inf]) for k, each in enumerate(found)])
 

@@ -1,0 +1,138 @@
+"""Boxes: runs of adjacent PRBs with one level between two steps of power, and those of them that come back.
+
+What transmits alone shows in a record as a box.  Grants move, so that a UE hardly has the same first PRB, end and level
+twice; an interferer has, whenever no UE covers it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .evidence import Array
+
+STEP = 1.1  # log power from one PRB to the next that is a border; a PRB's own scatter is 0.29
+WEAKEST = 1.1  # log power against the floor
+SAME = 0.5  # log power within which a box is the same again
+MOSTLY = 0.7  # of the records that show a box have to show it at one level: a UE that stays put fades
+FEWEST = 5  # records that show a box
+ROUGH = -12.0  # nats that the texture of a box says for a UE, summed up, to call it noise
+APART = 2  # records without anything between two occasions
+NOTHING = 0.6  # log power
+STEADY = 0.9  # of the records that show a box that comes often show it at one level
+BENEFIT = 3.0  # nats that PRBs at a box's end have to look like a UE's not to belong to it
+OFTEN = 5  # occasions, and ...
+RIVALS = 2  # ... so many times as often as any other box that is not narrower
+SHOWN = 12  # records that show it
+OLD = 0.25  # of the records that have a border at a place: somebody stays put there
+MOVING = 0.3  # of the borders elsewhere are at most at such places where UEs move
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box that was seen more than once.
+
+    Attributes:
+        first, end: its PRBs are ``first`` to ``end - 1``.
+        records: those that show it.
+        occasions: how often it came.
+        look: what the texture of these says for a UE, summed up.
+    """
+
+    first: int
+    end: int
+    records: NDArray[np.intp]
+    occasions: int
+    look: float
+
+    def beside(self, other: "Box") -> bool:
+        """Whether both have no PRB in common."""
+        return self.end <= other.first or other.end <= self.first
+
+
+def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
+    """Boxes that are no UE's; arguments of shape ``(records, n_prbs)``.
+
+    Args:
+        log_power: against the floor.
+        look: what each PRB's texture says for a UE against noise, in nats.
+        rough: whether UEs are as rough as noise.
+    """
+    border = borders(log_power)
+    found = find(log_power, look, border)
+    events = border[:, 1:-1].sum(axis=0)
+    answer: list[Box] = []
+
+    def add(boxes: list[Box]) -> None:
+        for box in sorted(boxes, key=lambda box: -len(box.records) * (box.end - box.first)):
+            if all(box.beside(other) for other in answer):  # what is left are pieces of it
+                answer.append(box)
+
+    if not rough:
+        add([box for box in found if box.look < ROUGH])
+    ends = {end for box in answer for end in (box.first, box.end)}
+    often = []
+    for box in found:
+        wide = [other for other in found if other.beside(box) and other.end - other.first >= box.end - box.first]
+        elsewhere = events.copy()
+        elsewhere[max(box.first - 1, 0) : box.end] = 0
+        put = elsewhere[elsewhere > OLD * len(border)].sum()
+        moving = put <= MOVING * elsewhere.sum()
+        enough = box.occasions >= max([OFTEN] + [RIVALS * other.occasions for other in wide])
+        # Beside an interferer every UE has a border.
+        if enough and moving and len(box.records) >= SHOWN and not ends & {box.first, box.end}:
+            often.append(box)
+    add(often)
+    return answer
+
+
+def borders(log_power: Array) -> NDArray[np.bool_]:
+    """Steps of power before each PRB and after the last one, shape ``(records, n_prbs + 1)``."""
+    border = np.ones((len(log_power), log_power.shape[1] + 1), bool)
+    border[:, 1:-1] = np.abs(np.diff(log_power, axis=1)) > STEP
+    return border
+
+
+def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> list[Box]:
+    """Boxes that some records show."""
+    n_prbs = log_power.shape[1]
+    records, places = np.nonzero(border)
+    same = records[1:] == records[:-1]
+    record, first, end = records[:-1][same], places[:-1][same], places[1:][same]
+    levels = np.cumsum(np.pad(log_power, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
+    level = (levels[record, end] - levels[record, first]) / (end - first)
+    key = first * (n_prbs + 1) + end
+    loud = level > WEAKEST
+    record, level, key = record[loud], level[loud], key[loud]
+    order = np.argsort(key, kind="stable")
+    keys, starts, counts = np.unique(key[order], return_index=True, return_counts=True)
+    boxes = []
+    for k in np.flatnonzero(counts >= FEWEST):
+        mine = order[starts[k] : starts[k] + counts[k]]
+        middle = np.median(level[mine])
+        near = record[mine[np.abs(level[mine] - middle) < SAME]]
+        if len(near) < max(FEWEST, MOSTLY * counts[k]):
+            continue
+        a, b = divmod(int(keys[k]), n_prbs + 1)
+        # A UE that fades loses its level and its borders too, but is hardly ever gone.
+        away = np.cumsum((levels[:, b] - levels[:, a]) / (b - a) < NOTHING)
+        shown = np.sort(record[mine])
+        occasions = int(len(near) >= STEADY * counts[k]) * (1 + int((np.diff(away[shown]) >= APART).sum()))
+        boxes.append(_noisiest(a, b, near, occasions, look))
+    return boxes
+
+
+def _noisiest(first: int, end: int, records: NDArray[np.intp], occasions: int, look: Array) -> Box:
+    """A box without those of its outer PRBs that look like a UE's, which may have the same level beside it."""
+    each = look[records, first:end].sum(axis=0)
+    start, stop = _smooth_end(each), len(each) - _smooth_end(each[::-1])
+    if each[start:stop].sum() < ROUGH:
+        first, end, each = first + start, first + stop, each[start:stop]
+    return Box(first, end, records, occasions, float(each.sum()))
+
+
+def _smooth_end(look: Array) -> int:
+    """How many of the first PRBs look like a UE's together."""
+    total = np.cumsum(look)
+    best = int(np.argmax(total))
+    return best + 1 if total[best] > BENEFIT else 0
