@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinlink.errors import ConfigurationError
+from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
@@ -203,7 +203,7 @@ def _value(name: str, figures: dict[str, Any]) -> float | None:
 
 
 def _plan(given: argparse.Namespace) -> Plan:
-    from twinlink.measure.channels import SUBJECTS, find
+    from twinlink.measure.channels import SUBJECTS, check, find
     from twinlink.mgen import script
 
     subjects = list(_parts(given.subjects or given.transports))
@@ -225,6 +225,12 @@ def _plan(given: argparse.Namespace) -> Plan:
         if subject not in subjects:
             raise ConfigurationError(f"--option {subject}.{name}: {subject!r} is not measured here")
         options.setdefault(subject, {})[name] = value
+        try:
+            check(subject, {name: value})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--option {subject}.{name}: {error}") from None
+        except TransportMissing:
+            continue  # its cells will be skipped, with the reason
     return Plan(
         subjects=tuple(subjects),
         payloads=tuple(map(linking.octets, _parts(given.payloads))),
