@@ -244,6 +244,18 @@ def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:
     assert f"{tmp_path}: File too large; make room there, or write elsewhere" in run.err
 
 
+def test_the_table_is_printed_where_there_is_no_room_for_the_figures(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20_000, 20_000))
+    run = finish(Run([*arguments, "--count", "4", "--rounds", "1"], preexec_fn=limit), 2)
+    assert f"{folder}: File too large; make room there" in run.err
+    assert "\n".join(run.out).endswith((folder / "table.md").read_text().rstrip())
+    assert not list((folder / "figures").iterdir())  # none that breaks off in its midst
+    finish(Run(["report", str(folder)]))
+    assert (folder / "report.html").exists()
+
+
 def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]

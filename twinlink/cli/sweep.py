@@ -153,14 +153,16 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _report(given: argparse.Namespace, folder: Path) -> int:
-    """Everything that is derived from the records; prints the table."""
-    from twinlink.measure import results, summary
+    """Everything that is derived from the records; prints the table, also where the files cannot be written."""
+    from twinlink.measure import results, summary, table
 
     log(NAME, "measured; now the report")
-    with writing(folder):
-        found = results.rebuild(folder)
-    table = (folder / results.TABLE_MD).read_text(encoding="utf-8").rstrip()
-    Output(given.json).emit(found, f"{summary.text(found)}\n\n{table}")
+    found, rows = results.compute(folder, results.load(folder))
+    try:
+        with writing(folder):
+            results.derive(folder, found, rows)
+    finally:
+        Output(given.json).emit(found, f"{summary.text(found)}\n\n{table.markdown(found).rstrip()}")
     log(NAME, f"report: {folder / results.REPORT}")
     wrong = list(_not_met(found, given.require or [], _demanded(given)))
     for text in wrong:

@@ -264,30 +264,42 @@ def rebuild(folder: Path, out: Path | None = None) -> dict[str, Any]:
 
     Raises ConfigurationError, DamagedRun, OSError.
     """
+    results, rows = compute(folder, load(folder))
+    derive(out or folder, results, rows)
+    return results
+
+
+def derive(out: Path, results: dict[str, Any], rows: Records) -> None:
+    """Write what `compute` found, and everything that is made from it; the table first.  Raises OSError."""
+    _write_tables(out, results)
     from . import figures, page  # matplotlib takes a second: not for those who only read
 
-    results, rows = tabulate(folder, out)
-    out = out or folder
     drawn = figures.draw(out / FIGURES, results, rows)
     write(out / REPORT, page.html(results, drawn))
-    return results
 
 
 def tabulate(folder: Path, out: Path | None = None) -> tuple[dict[str, Any], Records]:
     """As `rebuild`, of results.json and the table alone; returns the former's content, and the rows behind it."""
+    results, rows = compute(folder, load(folder))
+    _write_tables(out or folder, results)
+    return results, rows
+
+
+def _write_tables(out: Path, results: dict[str, Any]) -> None:
     from . import table
 
-    results, rows = compute(folder, load(folder))
-    out = out or folder
     out.mkdir(parents=True, exist_ok=True)
     write(out / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
     write(out / TABLE_MD, table.markdown(results))
     write(out / TABLE_CSV, table.csv_text(results))
-    return results, rows
 
 
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all.  Raises OSError."""
     part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
+    try:
+        part.write_text(text, encoding="utf-8")
+    except OSError:  # such as a full disk
+        part.unlink(missing_ok=True)
+        raise
     part.replace(path)
