@@ -155,3 +155,19 @@ def test_a_cell_that_misses_a_round_is_not_said_to_be_unmeasured(tmp_path: Path)
     found["cells"][1]["rounds"] = []
     text = summary.text(found)
     assert "Not measured: raw TCP (of raw-tcp). Not in every round: ZeroMQ (of zeromq)." in text
+
+
+def test_a_reason_is_said_once_for_all_cells_that_it_concerns(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=(100, 1024, 10240), rounds=1)
+    found = computed(tmp_path)
+    for number, cell in enumerate(found["cells"]):
+        if cell["subject"] == "zeromq":
+            cell |= {"status": "peer lost", "reason": f"round {number % 2}: no peer, and advice at length"}
+        else:
+            cell |= {"status": "failed", "reason": "round 1: no room"}
+    state = dict(summary.statements(found))["State"]
+    assert state == (
+        "12 cells failed: ZeroMQ 100 B RW→DT, ZeroMQ 100 B DT→RW, ZeroMQ 1 KB RW→DT (and 3 more): round 0 and round 1: "
+        "no peer, and advice at length; raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): "
+        "round 1: no room."
+    )
