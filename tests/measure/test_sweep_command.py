@@ -44,6 +44,7 @@ def tables(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.T
 
 
 ONE_WAY = ("--payloads", "100", "--directions", "rw-dt")
+NO_NTP = "ntp.invalid does not resolve: check the name, and DNS"
 SWEEPS = {
     "everything": (  # one subject of each kind
         *("--subjects", ",".join(SUBJECTS), "--payloads", "5K"),
@@ -59,7 +60,7 @@ SWEEPS = {
     ),
     "requirement": (
         *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1", "--rate", "50"),
-        *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001"),
+        *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001", "--ntp", "ntp.invalid"),
     ),
 }
 
@@ -236,6 +237,14 @@ def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run
     assert "--rate 50 is not used: it is for --mode open, this is closed" in run.err
     assert "rtt-p50-ms" in run.err
     assert "loss" not in run.err
+
+
+def test_an_ntp_server_that_cannot_be_asked_is_said_once_and_stops_nothing(begun: dict[str, tuple[Run, Path]]) -> None:
+    run, folder = begun["requirement"]
+    finish(run, 1)
+    told = [line for line in run.err.splitlines() if "ntp.invalid" in line]
+    assert told == [f"twinlink sweep: no time from NTP at the Real World and the Digital Twin: {NO_NTP}"]
+    assert {side["error"] for side in content(folder)["ntp"].values()} == {NO_NTP}
 
 
 def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def run(given: argparse.Namespace) -> int:
         if given.rate is not None and "open" not in plan.modes:
             log(NAME, f"--rate {given.rate:g} is not used: it is for --mode open, this is {', '.join(plan.modes)}")
         run = Run(folder, _content(given, plan, setting))
-        Sweep(plan, setting, run, progress.step, lambda: stop.requested, given.ntp).execute()
+        Sweep(plan, setting, run, progress.step, lambda: stop.requested, progress.say, given.ntp).execute()
     return _report(given, folder)
 
 

@@ -25,13 +25,21 @@ class Sweep:
     """Measures the cells of a plan and gives what they bring to a run."""
 
     def __init__(
-        self, plan: Plan, setting: Setting, run: Run, step: Step, stopped: Stopped, ntp_server: str | None = None
+        self,
+        plan: Plan,
+        setting: Setting,
+        run: Run,
+        step: Step,
+        stopped: Stopped,
+        say: Callable[[str], None],
+        ntp_server: str | None = None,
     ) -> None:
         self._plan = plan
         self._setting = setting
         self._run = run
         self._step = step
         self._stopped = stopped
+        self._say = say
         self._ntp_server = ntp_server
         self._order = random.Random(plan.seed)
         self._cells = plan.cells()
@@ -138,11 +146,16 @@ class Sweep:
 
     def _note_systems(self, pair: Pair) -> None:
         systems = self._run.content["system"]
+        failed: dict[str, list[str]] = {}  # why NTP told nothing -> at which sides
         for key, station in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
             if systems.get(key) is None:
                 systems[key] = station.ask("system", OPEN_S)["system"]
                 if self._ntp_server is not None:
-                    self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
+                    found = self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
+                    if "error" in found:
+                        failed.setdefault(found["error"], []).append(station.name)
+        for error, sides in failed.items():
+            self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
     def _ask_ntp(self, server: str, station: Station) -> dict[str, Any]:
         """From the station's host; a namespace has no way to a server, but its host's clock."""
