@@ -122,11 +122,11 @@ FEW = ("--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", 
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweeping]]:
     """The sweeps that take seconds, begun at the same time: they mostly wait."""
     folder = tmp_path_factory.mktemp("begun")
-    endless = ("--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000", "--rounds", "1")
+    endless = ("--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000", "--rounds", "2")
     runs: dict[str, Sweeping] = {}
     try:
         runs["pong goes"] = Sweeping(
-            folder / "goes", "--subjects", "zeromq", *endless, "--timeout", "1", beside_pong=True
+            folder / "goes", "--subjects", "zeromq,raw-tcp", *endless, "--timeout", "1", beside_pong=True
         )
         runs["pong"] = Sweeping(folder / "pong", "--subjects", "zeromq,raw-tcp", *FEW, beside_pong=True)
         if shutil.which("mgen"):
@@ -142,7 +142,7 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
     begun: dict[str, Sweeping], tmp_path: Path
 ) -> None:
     one = begun["pong goes"]
-    one.run.wait_for("round 1 of 1")
+    one.run.wait_for("round 1 of 2")
     time.sleep(1)  # the station has been started
     other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
     assert other.code() == 1
@@ -154,12 +154,37 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
     one = begun["pong goes"]
     assert one.pong
-    one.run.wait_for("round 1 of 1")
+    one.run.wait_for("round 1 of 2")
     time.sleep(2)
     one.pong.process.kill()
     assert one.code() == 1
-    cells = one.content()["cells"]
-    assert {cell["status"] for cell in cells} == {"peer lost"}, cells
+    content = one.content()
+    assert {cell["status"] for cell in content["cells"]} == {"peer lost"}, content["cells"]
+    assert not content["complete"]
+    assert "round 1 of 2: no pong at" in one.run.err
+    assert "round 2 of 2: no pong at" in one.run.err
+    assert "broken off: what was measured until then is kept" in one.run.err
+
+
+def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> None:
+    slow = ("--payloads", "100", "--mode", "open", "--rate", "50", "--count", "150", "--rounds", "3")
+    timeout = ("--timeout", str(5 * SCALE))
+    one = Sweeping(tmp_path / "out", "--subjects", "raw-tcp", *slow, *timeout, beside_pong=True)
+    assert one.pong
+    try:
+        one.run.wait_for("round 1 of 3")
+        one.pong.process.kill()
+        one.pong.process.wait(PATIENCE_S)
+        one.run.wait_for("the rest of the round is left out")
+        one.pong = Run(["pong", "--listen", one.endpoint])
+        assert one.code() == 1
+    finally:
+        one.end()
+    content = one.content()
+    assert content["complete"]
+    for cell in content["cells"]:
+        assert (cell["status"], cell["reason"][:8]) == ("peer lost", "round 0:")
+        assert [entry["round"] for entry in cell["rounds"] if entry["sent"] == 50][-2:] == [1, 2]
 
 
 def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> None:

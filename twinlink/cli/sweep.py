@@ -173,7 +173,8 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
 def _not_met(found: dict[str, Any], required: list[tuple[str, float]], demanded: set[str]) -> Iterator[str]:
     """What is not as it should be, cell by cell."""
     if not found["complete"]:
-        yield "interrupted: what was measured until then is kept"
+        interrupted = any(cell["status"] == "interrupted" for cell in found["cells"])
+        yield f"{'interrupted' if interrupted else 'broken off'}: what was measured until then is kept"
     for cell in found["cells"]:
         own = not cell["subject"].startswith("raw-")
         if cell["status"] == "skipped" and cell["subject"] not in demanded:

@@ -11,7 +11,7 @@ from .cells import Plan
 from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
-from .setting import Pair, Setting
+from .setting import HostLost, Pair, Setting
 from .stations import Interrupted, Station, StationFailed, StationLost, Stopped, watching
 
 OPEN_S = 20.0
@@ -57,13 +57,10 @@ class Sweep:
         """Measure everything.  What was measured is kept however it ends; ``complete`` says whether all rounds are."""
         try:
             for number in range(self._plan.rounds):
-                for subject in self._order.sample(self._plan.subjects, len(self._plan.subjects)):
-                    if self._stopped():
-                        raise Interrupted
-                    self._turn(subject, number)
+                self._round(number)
                 self._run.save()
             self._run.content["complete"] = True
-        except Interrupted:
+        except (Interrupted, HostLost):
             pass
         finally:
             for cell in self._cells:
@@ -72,6 +69,30 @@ class Sweep:
                     cell["status"], cell["reason"] = "interrupted", f"{rounds} of {self._plan.rounds} rounds were done"
             self._run.content["ended_ns"] = time.time_ns()
             self._run.save()
+
+    def _round(self, number: int) -> None:
+        """Every subject's turn; without the other host the round ends.  Raises HostLost where it does not come back."""
+        try:
+            self._setting.wait(self._stopped)
+        except HostLost as error:
+            self._leave_out(number, f"{error}: the sweep ends")
+            raise
+        try:
+            for subject in self._order.sample(self._plan.subjects, len(self._plan.subjects)):
+                if self._stopped():
+                    raise Interrupted
+                self._turn(subject, number)
+        except HostLost as error:
+            self._leave_out(number, f"{error}: the rest of the round is left out")
+
+    def _leave_out(self, number: int, reason: str) -> None:
+        """What a round has not come to."""
+        for cell in self._cells:
+            if all(entry["round"] != number for entry in cell["rounds"]):
+                self._end_cell(cell, "peer lost", reason, number)
+        self._done = len(self._cells) * (number + 1)
+        self._turns_left = list(self._plan.subjects) * (self._plan.rounds - number - 1)
+        self._say(f"round {number + 1} of {self._plan.rounds}: {reason}")
 
     def _turn(self, subject: str, number: int) -> None:
         """All cells of a subject, in one round."""
