@@ -10,7 +10,7 @@ from ..errors import PeerTimeout
 from ..transports import Endpoint
 from .remote import PORT_OFFSET, Remote, RemoteStation
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError, Truth
-from .stations import LOOK_S, Interrupted, LocalStation, StationLost, Stopped
+from .stations import LOOK_S, START_S, Interrupted, LocalStation, StationLost, Stopped
 
 PATIENCE = 3  # times the timeout, between two rounds: a pong that is restarted needs a while
 
@@ -31,6 +31,7 @@ class Hosts(Setting):
         self._endpoint = Endpoint.parse(peer)
         self._transport = transport
         self._timeout_s = timeout_s
+        self._served = False  # whether a station has ever started there
 
     def __enter__(self) -> Self:
         self._link = twinlink.open(self._transport, connect=str(self._endpoint))
@@ -73,17 +74,19 @@ class Hosts(Setting):
         at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
         far = RemoteStation(DIGITAL_TWIN, self._remote)
         try:
-            far.answer(0, 10.0)
+            far.answer(0, max(START_S, self._timeout_s))  # as long as the pong itself is there
         except StationLost as error:
             silent, gone = far.lost is None, not self._remote.up
             far.end()
             if gone:
                 raise
-            hint = (
-                f": the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
-                "`twinlink pong` of this version"
-            )
-            raise SettingError(f"{error}{hint if silent else ''}") from error
+            if silent and not self._served:
+                raise HostLost(
+                    f"{error}: the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
+                    "`twinlink pong` of this version"
+                ) from error
+            raise SettingError(str(error)) from error
+        self._served = True
         return Pair(LocalStation(REAL_WORLD), far, at, at)
 
     def describe(self) -> dict[str, object]:

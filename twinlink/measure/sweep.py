@@ -12,9 +12,8 @@ from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
-from .stations import Interrupted, Station, StationFailed, StationLost, Stopped, watching
+from .stations import START_S, Interrupted, Station, StationFailed, StationLost, Stopped, watching
 
-OPEN_S = 20.0
 RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
 IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
 
@@ -41,6 +40,7 @@ class Sweep:
         self._stopped = stopped
         self._say = say
         self._ntp_server = ntp_server
+        self._start_s = max(START_S, plan.timeout_s)
         self._order = random.Random(plan.seed)
         self._cells = plan.cells()
         self._done = 0  # cell-rounds
@@ -155,7 +155,7 @@ class Sweep:
             )
             for station, listening, (host, port), node in sides:
                 said = station.ask(
-                    "open", OPEN_S, self._stopped, listening=listening, host=host, port=port, node=node, **common
+                    "open", self._start_s, self._stopped, listening=listening, host=host, port=port, node=node, **common
                 )
                 self._run.content["configuration"]["used"].setdefault("subject_options", {})[subject] = said["options"]
             if number == 0:
@@ -170,7 +170,7 @@ class Sweep:
         failed: dict[str, list[str]] = {}  # why NTP told nothing -> at which sides
         for key, station in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
             if systems.get(key) is None:
-                systems[key] = station.ask("system", OPEN_S)["system"]
+                systems[key] = station.ask("system", self._start_s)["system"]
                 if self._ntp_server is not None:
                     found = self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
                     if "error" in found:
@@ -181,7 +181,7 @@ class Sweep:
     def _ask_ntp(self, server: str, station: Station) -> dict[str, Any]:
         """From the station's host; a namespace has no way to a server, but its host's clock."""
         if self._setting.name == "hosts":
-            return dict(station.ask("ntp", OPEN_S, server=server)["ntp"])
+            return dict(station.ask("ntp", self._start_s, server=server)["ntp"])
         from . import ntp
 
         return ntp.view(server)
