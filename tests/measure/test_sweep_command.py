@@ -172,6 +172,8 @@ def test_an_open_loop_keeps_its_schedule_and_a_search_ends(begun: dict[str, tupl
             assert len(sent) >= 40
             carried = [step["rate_hz"] for step in search["steps"] if step["lossless"]]
             assert search["highest_loss_free_hz"] == (max(carried) if carried else None)
+            (found,) = (each for each in json.loads((folder / "results.json").read_text())["cells"] if each["search"])
+            assert ("at_highest_rate" in found["statistics"]) == bool(carried)
 
 
 def test_a_run_is_not_overwritten(everything: Path) -> None:
