@@ -9,7 +9,7 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
 
 from typing import Any
 
-from . import events
+from . import events, link_options
 from .errors import (
     AckTimeout,
     ConfigurationError,
@@ -42,8 +42,7 @@ from .link import Link
 from .message import Ack, Message
 from .sender import Sender
 from .sync import Sync
-from .transports import Endpoint, transport_class
-from .transports.base import make_options
+from .transports import Endpoint
 from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
 
 __version__ = "0.1.0"
@@ -83,8 +82,6 @@ __all__ = [
     "open",
 ]
 
-MIN_WINDOW = 1024 * 1024
-
 
 def open(
     transport: str,
@@ -121,19 +118,11 @@ def open(
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
     endpoint = Endpoint.parse(listen if listen is not None else str(connect))
-    _check_number("max_payload", max_payload, 0, MAX_PAYLOAD)
-    _check_number("window", window, MIN_WINDOW, 2**40)
-    _check_number("retention", retention, MIN_WINDOW, 2**40)
-    _check_number("send_timeout", send_timeout, 0, 1e9)
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
-    backend = transport_class(transport)
-    made = backend(
-        endpoint,
-        listen is not None,
-        max(max_payload, MAX_HELLO) + HEADER_OCTETS,
-        make_options(transport, backend.options_class, options),
-    )
+    own = {"window": window, "retention": retention, "send_timeout": send_timeout, "max_payload": max_payload}
+    backend, of_transport = link_options.check(transport, {**own, **options})
+    made = backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
     return Link(
@@ -145,9 +134,3 @@ def open(
         send_timeout=send_timeout,
         max_payload=max_payload,
     )
-
-
-def _check_number(name: str, value: float, low: float, high: float) -> None:
-    kinds, kind = ((int, float), "a number") if isinstance(high, float) else ((int,), "a whole number")
-    if type(value) not in kinds or not low <= value <= high:
-        raise ConfigurationError(f"{name} must be {kind} from {low:,} to {high:,}, not {value!r}")

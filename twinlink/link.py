@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
@@ -20,11 +20,12 @@ from .heap import trim
 from .inbox import EventStream, Receiver
 from .keeper import Keeper
 from .lead import Lead
+from .link_options import check_choice
 from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import MAX_FLOWS, Reception
-from .sender import URGENT_FLOW, Priority, Sender
+from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
@@ -108,7 +109,7 @@ class Link:
         flow: str,
         *,
         on_ack: Callable[[Ack], None] | None = None,
-        reliability: Literal["repair", "detect"] | None = None,
+        reliability: Reliability | None = None,
         overflow: Overflow | None = None,
         priority: Priority | None = None,
     ) -> Sender:
@@ -132,9 +133,9 @@ class Link:
         """
         self._check_flow(flow)
         _check_callable("on_ack", on_ack)
-        _check_choice("reliability", reliability, get_args(Literal["repair", "detect"]))
-        _check_choice("overflow", overflow, get_args(Overflow))
-        _check_choice("priority", priority, get_args(Priority))
+        check_choice("reliability", reliability, get_args(Reliability))
+        check_choice("overflow", overflow, get_args(Overflow))
+        check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
             sender = self._company.senders.get(flow)
             if sender is None:
@@ -399,11 +400,6 @@ def _close_all() -> None:
 def _check_callable(name: str, value: object) -> None:
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} must be callable, not {value!r}")
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value is not None and value not in choices:
-        raise ConfigurationError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def _after_fork_in_child() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
 
 Priority = Literal["high", "normal"]
+Reliability = Literal["repair", "detect"]
 URGENT_FLOW = "control"  # unless its sender says otherwise
 
 LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle

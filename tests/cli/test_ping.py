@@ -1,9 +1,10 @@
+import os
 import signal
 import time
 
 import pytest
 
-from tests.cli.running import Start
+from tests.cli.running import PATIENCE_S, Start
 
 TRANSPORTS = ("zeromq", "zenoh")
 
@@ -130,3 +131,21 @@ def test_several_pingers_on_one_listener(start: Start, endpoint: str) -> None:
     assert [ping.code() for ping in pingers] == [0, 0, 0]
     assert pong.code() == 0
     assert pong.records()[-1]["received"] == 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_pong_writes_into_a_pipe_is_there_in_whole_lines_however_it_ends(
+    start: Start, endpoint: str, number: signal.Signals
+) -> None:
+    read, write = os.pipe()
+    pong = start("pong", "--listen", endpoint, stdout=write, stderr=write)
+    os.close(write)
+    with os.fdopen(read, "rb", buffering=0) as pipe:
+        told = pipe.read(65536)  # while it runs: nothing waits in a buffer
+        start("ping", "--connect", endpoint, "--count", "4", "--interval", "0.1").code()
+        pong.process.send_signal(number)
+        pong.process.wait(PATIENCE_S)
+        told += pipe.read(65536) or b""
+    lines = told.decode().splitlines(keepends=True)
+    assert "answers flow ping and sweeps" in lines[0]
+    assert all(line.endswith("\n") for line in lines)

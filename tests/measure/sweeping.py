@@ -32,6 +32,7 @@ def measure(
     setting: Setting | None = None,
     step: Callable[..., None] = lambda *_: None,
     stopped: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Sweep; returns run.json as it was written."""
     content: dict[str, Any] = {
@@ -44,7 +45,7 @@ def measure(
         "mgen": None,
     }
     with setting or Loopback() as entered:
-        Sweep(plan, entered, Run(folder, content), step, stopped).execute()
+        Sweep(plan, entered, Run(folder, content), step, stopped, say).execute()
     return dict(json.loads((folder / "run.json").read_text()))
 
 

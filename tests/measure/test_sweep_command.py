@@ -44,6 +44,7 @@ def tables(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.T
 
 
 ONE_WAY = ("--payloads", "100", "--directions", "rw-dt")
+NO_NTP = "ntp.invalid does not resolve: check the name, and DNS"
 SWEEPS = {
     "everything": (  # one subject of each kind
         *("--subjects", ",".join(SUBJECTS), "--payloads", "5K"),
@@ -53,13 +54,13 @@ SWEEPS = {
         *("--subjects", "zeromq", "--mode", "open,saturation", *ONE_WAY),
         *("--rounds", "1", "--rate", "200", "--count", "40"),
     ),
-    "wrong option": (
-        *("--subjects", "zeromq,raw-tcp", "--option", "zeromq.sned_hwm=5", *ONE_WAY),
-        *("--count", "2", "--rounds", "2"),
+    "option": (
+        *("--subjects", "zeromq", "--option", "zeromq.send_hwm=5", "--option", "zeromq.reliability=detect", *ONE_WAY),
+        *("--count", "2", "--rounds", "1"),
     ),
     "requirement": (
         *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1", "--rate", "50"),
-        *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001"),
+        *("--require", "loss=0", "--require", "rtt-p50-ms=0.000001", "--ntp", "ntp.invalid"),
     ),
 }
 
@@ -171,6 +172,8 @@ def test_an_open_loop_keeps_its_schedule_and_a_search_ends(begun: dict[str, tupl
             assert len(sent) >= 40
             carried = [step["rate_hz"] for step in search["steps"] if step["lossless"]]
             assert search["highest_loss_free_hz"] == (max(carried) if carried else None)
+            (found,) = (each for each in json.loads((folder / "results.json").read_text())["cells"] if each["search"])
+            assert ("at_highest_rate" in found["statistics"]) == bool(carried)
 
 
 def test_a_run_is_not_overwritten(everything: Path) -> None:
@@ -196,6 +199,16 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
         (["--source", "mgen", "--mode", "closed"], "open loop"),
         (["--source", "mgen", "--subjects", "raw-tcp"], "through twinlink"),
         (["--option", "zenoh.shared_memory=true", "--subjects", "zeromq"], "not measured here"),
+        (
+            ["--option", "zeromq.sned_hwm=5"],
+            "zeromq.sned_hwm: unknown option sned_hwm for transport 'zeromq'; it knows: ",
+        ),
+        (["--option", "zenoh.shared_memory=1"], "zenoh.shared_memory: option shared_memory takes bool, not 1"),
+        (["--option", "zeromq.send_hwm=-1"], "option send_hwm must be above 0"),
+        (["--option", "mqtt-qos0.window=5"], "window must be a whole number from 1,048,576"),
+        (["--option", "zeromq.reliability=none"], "reliability must be one of repair, detect, not 'none'"),
+        (["--option", "zeromq.node=gnb"], "unknown option node"),
+        (["--option", "raw-tcp.no_delay=false"], "subject 'raw-tcp' takes no options"),
         (["--require", "happiness=1"], "none of loss"),
         (["--require", "loss"], "not NAME=MOST, such as loss=0"),
         (["--require", "loss=2"], "from 0 to 1"),
@@ -214,14 +227,11 @@ def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_an_option_of_a_subject_reaches_it_and_a_wrong_one_ends_its_cells(begun: dict[str, tuple[Run, Path]]) -> None:
-    run, folder = begun["wrong option"]
-    finish(run, 1)
-    status = {cell["subject"]: (cell["status"], cell["reason"]) for cell in content(folder)["cells"]}
-    assert status["raw-tcp"] == ("done", None)
-    assert status["zeromq"][0] == "skipped"
-    assert "sned_hwm" in str(status["zeromq"][1])
-    assert "sned_hwm" in run.err
+def test_an_option_of_a_subject_reaches_it(begun: dict[str, tuple[Run, Path]]) -> None:
+    run, folder = begun["option"]
+    finish(run)
+    used = content(folder)["configuration"]["used"]["subject_options"]["zeromq"]
+    assert (used["send_hwm"], used["reliability"]) == (5, "detect")
 
 
 def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run, Path]]) -> None:
@@ -231,10 +241,30 @@ def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run
     assert "loss" not in run.err
 
 
+def test_an_ntp_server_that_cannot_be_asked_is_said_once_and_stops_nothing(begun: dict[str, tuple[Run, Path]]) -> None:
+    run, folder = begun["requirement"]
+    finish(run, 1)
+    told = [line for line in run.err.splitlines() if "ntp.invalid" in line]
+    assert told == [f"twinlink sweep: no time from NTP at the Real World and the Digital Twin: {NO_NTP}"]
+    assert {side["error"] for side in content(folder)["ntp"].values()} == {NO_NTP}
+
+
 def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:
     arguments = ["sweep", "--setting", "loopback", "--out", str(tmp_path), "--subjects", "raw-tcp", *ONE_WAY]
     run = finish(Run([*arguments, "--count", "2", "--rounds", "1"], preexec_fn=no_more_than_1000_octets), 2)
     assert f"{tmp_path}: File too large; make room there, or write elsewhere" in run.err
+
+
+def test_the_table_is_printed_where_there_is_no_room_for_the_figures(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20_000, 20_000))
+    run = finish(Run([*arguments, "--count", "4", "--rounds", "1"], preexec_fn=limit), 2)
+    assert f"{folder}: File too large; make room there" in run.err
+    assert "\n".join(run.out).endswith((folder / "table.md").read_text().rstrip())
+    assert not list((folder / "figures").iterdir())  # none that breaks off in its midst
+    finish(Run(["report", str(folder)]))
+    assert (folder / "report.html").exists()
 
 
 def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+import twinlink
 from tests.cli.running import PATIENCE_S, SCALE, Run
 from tests.measure.sweeping import children, measure, table
+from twinlink.measure import hosts
 from twinlink.measure.cells import Plan
 from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
-from twinlink.measure.setting import SettingError, free_ports
+from twinlink.measure.setting import HostLost, SettingError, free_ports
 from twinlink.measure.stations import StationLost
 
 LONG_S = 100 * SCALE
@@ -90,12 +92,14 @@ def test_rates_in_the_words_of_tc(text: str, octets: float) -> None:
 class Sweeping:
     """The command, beside a pong if it is to have one."""
 
-    def __init__(self, folder: Path, *arguments: str, beside_pong: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, beside_pong: bool = False, pong_env: dict[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.pong: Run | None = None
         if beside_pong:
             self.endpoint = f"tcp/127.0.0.1:{free_ports(PORTS_OF_A_PONG)}"
-            self.pong = Run(["pong", "--listen", self.endpoint])
+            self.pong = Run(["pong", "--listen", self.endpoint], env=pong_env or {})
             self.pong.wait_for("answers flow")
             arguments = ("--peer", self.endpoint, *arguments)
         self.run = Run(["sweep", *arguments, "--out", str(folder)])
@@ -118,16 +122,27 @@ class Sweeping:
 FEW = ("--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", "2")
 
 
+def slow_stations(folder: Path) -> dict[str, str]:
+    """An environment in which a station takes as long to start as on an emulated processor."""
+    late = 'import sys, time\nif "twinlink.measure.station" in sys.orig_argv:\n    time.sleep(12)\n'
+    (folder / "sitecustomize.py").write_text(late)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
+
+
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweeping]]:
     """The sweeps that take seconds, begun at the same time: they mostly wait."""
     folder = tmp_path_factory.mktemp("begun")
-    endless = ("--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000", "--rounds", "1")
+    endless = ("--payloads", "100", "--mode", "open", "--rate", "10", "--count", "100000", "--rounds", "2")
     runs: dict[str, Sweeping] = {}
     try:
         runs["pong goes"] = Sweeping(
-            folder / "goes", "--subjects", "zeromq", *endless, "--timeout", "1", beside_pong=True
+            folder / "goes", "--subjects", "zeromq,raw-tcp", *endless, "--timeout", "1", beside_pong=True
         )
+        runs["slow pong"] = Sweeping(
+            folder / "slow", "--subjects", "raw-tcp", *FEW, "--rounds", "1", "--timeout", "5",
+            beside_pong=True, pong_env=slow_stations(folder),
+        )  # fmt: skip
         runs["pong"] = Sweeping(folder / "pong", "--subjects", "zeromq,raw-tcp", *FEW, beside_pong=True)
         if shutil.which("mgen"):
             loopback = ("--source", "mgen", "--setting", "loopback", "--subjects", "zeromq", "--directions", "rw-dt")
@@ -142,7 +157,7 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
     begun: dict[str, Sweeping], tmp_path: Path
 ) -> None:
     one = begun["pong goes"]
-    one.run.wait_for("round 1 of 1")
+    one.run.wait_for("round 1 of 2")
     time.sleep(1)  # the station has been started
     other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
     assert other.code() == 1
@@ -154,12 +169,37 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
     one = begun["pong goes"]
     assert one.pong
-    one.run.wait_for("round 1 of 1")
+    one.run.wait_for("round 1 of 2")
     time.sleep(2)
     one.pong.process.kill()
     assert one.code() == 1
-    cells = one.content()["cells"]
-    assert {cell["status"] for cell in cells} == {"peer lost"}, cells
+    content = one.content()
+    assert {cell["status"] for cell in content["cells"]} == {"peer lost"}, content["cells"]
+    assert not content["complete"]
+    assert "round 1 of 2: no pong at" in one.run.err
+    assert "round 2 of 2: no pong at" in one.run.err
+    assert "broken off: what was measured until then is kept" in one.run.err
+
+
+def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> None:
+    slow = ("--payloads", "100", "--mode", "open", "--rate", "50", "--count", "150", "--rounds", "3")
+    timeout = ("--timeout", str(5 * SCALE))
+    one = Sweeping(tmp_path / "out", "--subjects", "raw-tcp", *slow, *timeout, beside_pong=True)
+    assert one.pong
+    try:
+        one.run.wait_for("round 1 of 3")
+        one.pong.process.kill()
+        one.pong.process.wait(PATIENCE_S)
+        one.run.wait_for("the rest of the round is left out")
+        one.pong = Run(["pong", "--listen", one.endpoint])
+        assert one.code() == 1
+    finally:
+        one.end()
+    content = one.content()
+    assert content["complete"]
+    for cell in content["cells"]:
+        assert (cell["status"], cell["reason"][:8]) == ("peer lost", "round 0:")
+        assert [entry["round"] for entry in cell["rounds"] if entry["sent"] == 50][-2:] == [1, 2]
 
 
 def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> None:
@@ -195,6 +235,23 @@ def test_a_pong_that_goes_before_its_station_is_there_is_a_lost_peer() -> None:
     finally:
         pong.process.kill()
         pong.process.wait(PATIENCE_S)
+
+
+def test_a_station_may_take_its_time_to_start(begun: dict[str, Sweeping]) -> None:
+    one = begun["slow pong"]
+    assert one.code() == 0, one.run.err
+    assert {cell["status"] for cell in one.content()["cells"]} == {"done"}
+
+
+def test_a_peer_that_is_no_pong_is_told_from_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "START_S", 0.5)
+    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    with (
+        twinlink.open("zeromq", listen=endpoint),
+        Hosts(endpoint, "zeromq", 3 * SCALE) as setting,
+        pytest.raises(HostLost, match="it should be `twinlink pong` of this version"),
+    ):
+        setting.start()
 
 
 @needs_mgen

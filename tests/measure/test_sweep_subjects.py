@@ -16,7 +16,8 @@ import pytest
 from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import Watched, measure, table
 from twinlink.measure.cells import Plan
-from twinlink.measure.setting import Loopback, Pair, SettingError
+from twinlink.measure.setting import HostLost, Loopback, Pair, SettingError
+from twinlink.measure.stations import Stopped
 from twinlink.measure.sweep import RESTARTS
 
 COUNT = 3
@@ -195,3 +196,40 @@ def test_what_was_not_tried_in_a_round_says_so_once_and_is_not_done_by_the_next(
     because = "round 0: not tried after 3 failures of this subject: no room for a station"
     assert sorted(told) == [("failed", "round 0: no room for a station")] * 3 + [("skipped", because)] * 3
     assert all([entry["round"] for entry in cell["rounds"]] == [1] for cell in run["cells"])
+
+
+class Leaving(Loopback):
+    """Loopback whose other host goes at the so many-th start, and is back by the next round, or never."""
+
+    def __init__(self, at: int, comes_back: bool) -> None:
+        super().__init__()
+        self.starts = 0
+        self._at, self._comes_back, self._away = at, comes_back, False
+
+    def wait(self, stopped: Stopped) -> None:
+        self._away = self._away and not self._comes_back
+        if self._away:
+            raise HostLost("it is still gone")
+
+    def start(self) -> Pair:
+        self.starts += 1
+        self._away = self._away or self.starts == self._at
+        if self._away:
+            raise HostLost("it is gone")
+        return super().start()
+
+
+@pytest.mark.parametrize(("comes_back", "rounds"), [(True, [0, 2]), (False, [0])])
+def test_without_the_other_host_the_round_ends_and_the_sweep_unless_it_comes_back(
+    comes_back: bool, rounds: list[int], tmp_path: Path
+) -> None:
+    setting, told = Leaving(3, comes_back), list[str]()  # with two subjects: at the beginning of the second round
+    plan = Plan(("raw-tcp", "raw-zeromq"), (1,), ("rw-dt",), count=3, rounds=3, warm_up=0)
+    run = measure(tmp_path, plan, setting, say=told.append)
+    left_out = "it is gone: the rest of the round is left out"
+    assert [(cell["status"], cell["reason"]) for cell in run["cells"]] == [("peer lost", f"round 1: {left_out}")] * 2
+    assert all([entry["round"] for entry in cell["rounds"]] == rounds for cell in run["cells"])
+    assert run["complete"] == comes_back
+    assert setting.starts == (5 if comes_back else 3)  # one wait for it, not one for every cell
+    ends = [] if comes_back else ["round 3 of 3: it is still gone: the sweep ends"]
+    assert told == [f"round 2 of 3: {left_out}", *ends]

@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import labels, page, published, results, summary, table
+from twinlink.measure import figures, labels, page, published, records, results, summary, table
 
 
 def lines(markdown: str, title: str) -> list[list[str]]:
@@ -115,11 +116,44 @@ def test_modes_and_rates_have_tables_of_their_own(tmp_path: Path) -> None:
     assert "should have been sent" not in table.markdown(found | {"cells": found["cells"][:2]})
 
 
-def test_after_a_search_it_says_whose_goodput_that_is(tmp_path: Path) -> None:
-    synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=2, mode="saturation")
+def test_beside_a_highest_rate_stands_what_the_trial_that_carried_it_brought(tmp_path: Path) -> None:
+    run = synthetic_run.write(
+        tmp_path, subjects=("zeromq",), payloads=(1024,), directions=("rw-dt",), rounds=3, mode="saturation",
+        rate_hz=1000.0, round_noise=1.0,
+    )  # fmt: skip
+    (cell,) = run["cells"]
+    steps = [(0, 900.0, True), (0, 1800.0, False), (1, 700.0, True), (1, 800.0, True), (2, 700.0, True)]
+    cell |= {
+        "rate_hz": None,
+        "search": {
+            "steps": [
+                {"round": number, "rate_hz": rate_hz, "sent": 20, "received": 20, "lost": 0, "lossless": lossless}
+                for number, rate_hz, lossless in steps
+            ],
+            "rounds_hz": [900.0, 800.0, 700.0],
+            "highest_loss_free_hz": 800.0,
+        },
+    }
+    (tmp_path / "run.json").write_text(json.dumps(run))
     found = computed(tmp_path)
-    assert "goodput and delay are of the last trials without loss of all rounds" in table.markdown(found)
-    assert "goodput and delay are of the last trials without loss of all rounds" in page.html(found, [])
+    jsonschema.validate(found, results.schema())
+    (measured,) = found["cells"]
+    received = records.read(tmp_path / "records" / f"{cell['id']}.received.csv.gz")
+    times = received["received_ns"][received["round"] == 1]
+    mb_s = (len(times) - 1) * 1024 / (times.max() - times.min()) * 1e3
+    trial = measured["statistics"]["at_highest_rate"]
+    assert (trial["round"], trial["n_sent"]) == (1, 20)
+    assert trial["goodput_mb_s"] == pytest.approx(mb_s)
+    assert measured["statistics"]["goodput_mb_s"] != pytest.approx(mb_s)
+    (row,) = lines(table.markdown(found), "Saturation: rate, goodput and loss")[2:]
+    delay = trial["open_loop_delay_ns"]
+    middle_and_high = f"{labels.ms(delay['p50'])} / {labels.ms(delay['p95'])}"
+    assert row[3:] == ["800", labels.decimal(mb_s), "0 %", middle_and_high]
+    (fields,) = csv.DictReader(table.csv_text(found).splitlines())
+    assert float(fields["zeromq_goodput_mb_s"]) == pytest.approx(mb_s, rel=1e-5)
+    assert figures.rate_hz(measured) == 800.0
+    for text in (table.markdown(found), page.html(found, [])):
+        assert "goodput, loss and delay beside it are of the trial that carried it" in text
 
 
 def test_flagged_delays_are_not_said_to_have_too_wide_a_bound(tmp_path: Path) -> None:
@@ -155,3 +189,19 @@ def test_a_cell_that_misses_a_round_is_not_said_to_be_unmeasured(tmp_path: Path)
     found["cells"][1]["rounds"] = []
     text = summary.text(found)
     assert "Not measured: raw TCP (of raw-tcp). Not in every round: ZeroMQ (of zeromq)." in text
+
+
+def test_a_reason_is_said_once_for_all_cells_that_it_concerns(tmp_path: Path) -> None:
+    synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=(100, 1024, 10240), rounds=1)
+    found = computed(tmp_path)
+    for number, cell in enumerate(found["cells"]):
+        if cell["subject"] == "zeromq":
+            cell |= {"status": "peer lost", "reason": f"round {number % 2}: no peer, and advice at length"}
+        else:
+            cell |= {"status": "failed", "reason": "round 1: no room"}
+    state = dict(summary.statements(found))["State"]
+    assert state == (
+        "12 cells failed: ZeroMQ 100 B RW→DT, ZeroMQ 100 B DT→RW, ZeroMQ 1 KB RW→DT (and 3 more): round 0 and round 1: "
+        "no peer, and advice at length; raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): "
+        "round 1: no room."
+    )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinlink.errors import ConfigurationError
+from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
@@ -148,19 +148,21 @@ def run(given: argparse.Namespace) -> int:
         if given.rate is not None and "open" not in plan.modes:
             log(NAME, f"--rate {given.rate:g} is not used: it is for --mode open, this is {', '.join(plan.modes)}")
         run = Run(folder, _content(given, plan, setting))
-        Sweep(plan, setting, run, progress.step, lambda: stop.requested, given.ntp).execute()
+        Sweep(plan, setting, run, progress.step, lambda: stop.requested, progress.say, given.ntp).execute()
     return _report(given, folder)
 
 
 def _report(given: argparse.Namespace, folder: Path) -> int:
-    """Everything that is derived from the records; prints the table."""
-    from twinlink.measure import results, summary
+    """Everything that is derived from the records; prints the table, also where the files cannot be written."""
+    from twinlink.measure import results, summary, table
 
     log(NAME, "measured; now the report")
-    with writing(folder):
-        found = results.rebuild(folder)
-    table = (folder / results.TABLE_MD).read_text(encoding="utf-8").rstrip()
-    Output(given.json).emit(found, f"{summary.text(found)}\n\n{table}")
+    found, rows = results.compute(folder, results.load(folder))
+    try:
+        with writing(folder):
+            results.derive(folder, found, rows)
+    finally:
+        Output(given.json).emit(found, f"{summary.text(found)}\n\n{table.markdown(found).rstrip()}")
     log(NAME, f"report: {folder / results.REPORT}")
     wrong = list(_not_met(found, given.require or [], _demanded(given)))
     for text in wrong:
@@ -171,7 +173,8 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
 def _not_met(found: dict[str, Any], required: list[tuple[str, float]], demanded: set[str]) -> Iterator[str]:
     """What is not as it should be, cell by cell."""
     if not found["complete"]:
-        yield "interrupted: what was measured until then is kept"
+        interrupted = any(cell["status"] == "interrupted" for cell in found["cells"])
+        yield f"{'interrupted' if interrupted else 'broken off'}: what was measured until then is kept"
     for cell in found["cells"]:
         own = not cell["subject"].startswith("raw-")
         if cell["status"] == "skipped" and cell["subject"] not in demanded:
@@ -203,7 +206,7 @@ def _value(name: str, figures: dict[str, Any]) -> float | None:
 
 
 def _plan(given: argparse.Namespace) -> Plan:
-    from twinlink.measure.channels import SUBJECTS, find
+    from twinlink.measure.channels import SUBJECTS, check, find
     from twinlink.mgen import script
 
     subjects = list(_parts(given.subjects or given.transports))
@@ -225,6 +228,12 @@ def _plan(given: argparse.Namespace) -> Plan:
         if subject not in subjects:
             raise ConfigurationError(f"--option {subject}.{name}: {subject!r} is not measured here")
         options.setdefault(subject, {})[name] = value
+        try:
+            check(subject, {name: value})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--option {subject}.{name}: {error}") from None
+        except TransportMissing:
+            continue  # its cells will be skipped, with the reason
     return Plan(
         subjects=tuple(subjects),
         payloads=tuple(map(linking.octets, _parts(given.payloads))),

@@ -136,6 +136,11 @@ def save(
     told = fill(f"{where}, {mode}; {n(cells)}", 70)
     figure.suptitle(told, fontsize=8.5, color=GREY, x=0.01, ha="left")
     path = folder / f"{name}.png"
-    figure.savefig(path, metadata={"Software": None})  # no version of matplotlib: the same figure again and again
-    plt.close(figure)
+    try:
+        figure.savefig(path, metadata={"Software": None})  # no version of matplotlib: the same figure again and again
+    except OSError:  # such as a full disk
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        plt.close(figure)
     return Drawn(path, title, f"{where[0].upper()}{where[1:]}, {mode}; {n(cells)}. {caption}")

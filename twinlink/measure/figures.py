@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from . import canvas, labels, published
 from .canvas import Cell, Drawn
 from .results import Records, Rows
+from .table import at_rate
 
 CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4
 NAMES = ("latency", "rtt", "cdf-rw-dt", "cdf-dt-rw", "jitter", "delay-over-time", "rate")
@@ -241,7 +242,7 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
 
 
 def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
-    points = [(rate_hz(cell), cell["statistics"]["open_loop_delay_ns"]) for cell in cells]
+    points = [(rate_hz(cell), (at_rate(cell) or cell["statistics"])["open_loop_delay_ns"]) for cell in cells]
     shown = labels.subject(subject)
     middle = np.array([max(spread["p50"], 1) for _, spread in points]) / 1e6
     high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6
@@ -252,7 +253,9 @@ def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
 
 
 def rate_hz(cell: Cell) -> float:
-    """The rate of a cell's messages: as it was asked for, else as it was."""
+    """The rate of a cell's messages: as it was asked for, or found, else as it was."""
+    if "at_highest_rate" in (cell.get("statistics") or {}):
+        return float(cell["search"]["highest_loss_free_hz"])
     elapsed_ns = sum(each["elapsed_ns"] for each in cell["rounds"])
     return float(cell["rate_hz"] or sum(each["sent"] for each in cell["rounds"]) * 1e9 / max(elapsed_ns, 1))
 

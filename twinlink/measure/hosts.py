@@ -1,5 +1,6 @@
 """Two real hosts: this one is the Real World; the Digital Twin is where `twinlink pong` listens."""
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -8,10 +9,10 @@ import twinlink
 from ..errors import PeerTimeout
 from ..transports import Endpoint
 from .remote import PORT_OFFSET, Remote, RemoteStation
-from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError, Truth
-from .stations import LocalStation, StationLost
+from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError, Truth
+from .stations import LOOK_S, START_S, Interrupted, LocalStation, StationLost, Stopped
 
-READY_S = 10.0  # for a station there to say that it is ready
+PATIENCE = 3  # times the timeout, between two rounds: a pong that is restarted needs a while
 
 
 class Hosts(Setting):
@@ -30,6 +31,7 @@ class Hosts(Setting):
         self._endpoint = Endpoint.parse(peer)
         self._transport = transport
         self._timeout_s = timeout_s
+        self._served = False  # whether a station has ever started there
 
     def __enter__(self) -> Self:
         self._link = twinlink.open(self._transport, connect=str(self._endpoint))
@@ -49,23 +51,42 @@ class Hosts(Setting):
     ) -> None:
         self._link.close()
 
+    def wait(self, stopped: Stopped) -> None:
+        """Return when the pong is there; one that went may come back."""
+        end = time.monotonic() + PATIENCE * self._timeout_s
+        while not self._remote.up:
+            if stopped():
+                raise Interrupted
+            if time.monotonic() > end:
+                raise self._gone(PATIENCE * self._timeout_s)
+            time.sleep(LOOK_S)
+
+    def _gone(self, within_s: float) -> HostLost:
+        at = self._endpoint
+        return HostLost(f"no pong at {at} any more, for {within_s:g} s (does `twinlink pong` still run there?)")
+
     def start(self) -> Pair:
         """A fresh station here, and one at the peer."""
-        self._link.wait_ready(self._timeout_s)  # the peer may have been away
+        try:
+            self._link.wait_ready(self._timeout_s)  # the peer may have been away
+        except PeerTimeout as error:
+            raise self._gone(self._timeout_s) from error
         at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
         far = RemoteStation(DIGITAL_TWIN, self._remote)
         try:
-            far.answer(0, READY_S)
+            far.answer(0, max(START_S, self._timeout_s))  # as long as the pong itself is there
         except StationLost as error:
             silent, gone = far.lost is None, not self._remote.up
             far.end()
             if gone:
                 raise
-            hint = (
-                f": the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
-                "`twinlink pong` of this version"
-            )
-            raise SettingError(f"{error}{hint if silent else ''}") from error
+            if silent and not self._served:
+                raise HostLost(
+                    f"{error}: the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
+                    "`twinlink pong` of this version"
+                ) from error
+            raise SettingError(str(error)) from error
+        self._served = True
         return Pair(LocalStation(REAL_WORLD), far, at, at)
 
     def describe(self) -> dict[str, object]:

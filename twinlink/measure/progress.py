@@ -57,6 +57,15 @@ class Progress:
                 sys.stderr.flush()
         self._next = now + (LINE_S if self._bar is None else DRAW_S)
 
+    def say(self, text: str) -> None:
+        """A line that stays: something that a person should know before the end."""
+        with contextlib.suppress(OSError, AttributeError):
+            if self._bar is not None:
+                self._bar.console.print(f"{self._name}: {text}", markup=False)
+            else:
+                sys.stderr.write(f"{self._name}: {text}\n")
+                sys.stderr.flush()
+
 
 def duration(seconds: float) -> str:
     """For people: ``42 s``, ``3 min 20 s``."""

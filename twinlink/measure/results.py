@@ -50,6 +50,8 @@ BASELINES = {
     "mqtt-qos1": "raw-mqtt",
     "mqtt-qos2": "raw-mqtt",
 }
+# What stands beside a highest rate
+_AT_HIGHEST_RATE = ("n_sent", "loss_ratio", "goodput_bit_s", "goodput_mb_s", "one_way_delay_ns", "open_loop_delay_ns")
 # What must stand in run.json for anything to be computed, and of which type.
 _RUN_FIELDS: dict[str, type | tuple[type, ...]] = {
     "started_ns": int,
@@ -190,10 +192,24 @@ def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]
         sent, received = tables[cell["id"]]
         seen = clock.seen_from(cell["direction"]) if clock else None
         figures = metrics.cell(sent, received, cell["rounds"], run["setting"], clock=seen) if len(sent) else None
+        if figures is not None and (number := _carrying(cell)) is not None:
+            sent_then, received_then = (rows_of[rows_of["round"] == number] for rows_of in (sent, received))
+            of_trial = metrics.cell(sent_then, received_then, [], run["setting"], clock=seen)
+            figures["at_highest_rate"] = {"round": number, **{name: of_trial[name] for name in _AT_HIGHEST_RATE}}
         results["cells"].append({**cell, "statistics": figures, "mgen": _mgen(folder, run, cell["id"])})
         rows[cell["id"]] = Rows(sent, received, metrics.one_way_delays(received, seen, run["setting"]))
     results["comparisons"] = _comparisons(results["cells"], rows)
     return results, rows
+
+
+def _carrying(cell: dict[str, Any]) -> int | None:
+    """The round of a search that found the rate which is reported: its records are those of that trial."""
+    search = cell.get("search") or {}
+    found: dict[int, float] = {}
+    for step in search.get("steps", []):
+        if step["lossless"]:
+            found[step["round"]] = max(step["rate_hz"], found.get(step["round"], 0.0))
+    return next((number for number, rate in found.items() if rate == search["highest_loss_free_hz"]), None)
 
 
 def _mgen(folder: Path, run: dict[str, Any], cell_id: str) -> dict[str, Any] | None:
@@ -264,30 +280,42 @@ def rebuild(folder: Path, out: Path | None = None) -> dict[str, Any]:
 
     Raises ConfigurationError, DamagedRun, OSError.
     """
+    results, rows = compute(folder, load(folder))
+    derive(out or folder, results, rows)
+    return results
+
+
+def derive(out: Path, results: dict[str, Any], rows: Records) -> None:
+    """Write what `compute` found, and everything that is made from it; the table first.  Raises OSError."""
+    _write_tables(out, results)
     from . import figures, page  # matplotlib takes a second: not for those who only read
 
-    results, rows = tabulate(folder, out)
-    out = out or folder
     drawn = figures.draw(out / FIGURES, results, rows)
     write(out / REPORT, page.html(results, drawn))
-    return results
 
 
 def tabulate(folder: Path, out: Path | None = None) -> tuple[dict[str, Any], Records]:
     """As `rebuild`, of results.json and the table alone; returns the former's content, and the rows behind it."""
+    results, rows = compute(folder, load(folder))
+    _write_tables(out or folder, results)
+    return results, rows
+
+
+def _write_tables(out: Path, results: dict[str, Any]) -> None:
     from . import table
 
-    results, rows = compute(folder, load(folder))
-    out = out or folder
     out.mkdir(parents=True, exist_ok=True)
     write(out / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
     write(out / TABLE_MD, table.markdown(results))
     write(out / TABLE_CSV, table.csv_text(results))
-    return results, rows
 
 
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all.  Raises OSError."""
     part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
+    try:
+        part.write_text(text, encoding="utf-8")
+    except OSError:  # such as a full disk
+        part.unlink(missing_ok=True)
+        raise
     part.replace(path)

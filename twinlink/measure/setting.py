@@ -16,10 +16,14 @@ from typing import Self
 
 from ..errors import TwinlinkError
 from .channels import PORTS
-from .stations import LocalStation, Station
+from .stations import LocalStation, Station, Stopped
 
 REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
 _FIRST, _LAST = 20000, 32000  # below the range that the system takes for outgoing connections
+
+
+class HostLost(Exception):
+    """The other host cannot be reached: whatever should be measured there now would end in the same way."""
 
 
 class SettingError(TwinlinkError):
@@ -89,9 +93,12 @@ class Setting(ABC):
     ) -> None:
         """Nothing stays behind."""
 
+    def wait(self, stopped: Stopped) -> None:  # noqa: B027  (this host is always there)
+        """Return when the other host is there, at once or after a while.  Raises HostLost or Interrupted."""
+
     @abstractmethod
     def start(self) -> Pair:
-        """Fresh stations at both sides.  Raises SettingError or StationLost."""
+        """Fresh stations at both sides.  Raises SettingError, StationLost or HostLost."""
 
     def describe(self) -> dict[str, object]:
         """What a reader should know of it, ready for JSON."""

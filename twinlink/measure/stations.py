@@ -14,6 +14,7 @@ from typing import Any
 from .rows import decode
 
 LOOK_S = 0.1
+START_S = 30.0  # for a station to start, and to open a subject: on an emulated processor Python alone takes 10 s
 END_S = 3.0  # a station that was told to end gets this long
 WHY_S = 1.0  # whoever reads the answers of one that is gone may take so long to find out how it went
 Stopped = Callable[[], bool]

@@ -1,6 +1,6 @@
 """What was measured and what it shows, in plain sentences: the top of the page and what a command prints."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import labels, published
@@ -74,18 +74,38 @@ def _state(results: dict[str, Any]) -> str:
         )
     failed = [cell for cell in missing if cell["status"] not in ("interrupted", "skipped")]
     if failed:
-        reasons = labels.listed(dict.fromkeys(f"{_name(c)}: {c.get('reason') or c['status']}" for c in failed[:3]))
-        more = f" (and {len(failed) - 3} more)" if len(failed) > 3 else ""
-        told.append(f"{len(failed)} {'cells' if len(failed) > 1 else 'cell'} failed: {reasons}{more}.")
+        reasons = [f"{_some(names)}: {why}" for names, why in _reasons(failed, _name)]
+        told.append(f"{len(failed)} {'cells' if len(failed) > 1 else 'cell'} failed: {_some(reasons, '; ')}.")
     skipped = [cell for cell in missing if cell["status"] == "skipped"]
     if results["complete"]:
         for what, begun in (("Not measured", False), ("Not in every round", True)):
-            some = [cell for cell in skipped if bool(cell["rounds"]) == begun]
-            reasons = labels.listed(
-                dict.fromkeys(f"{labels.subject(cell['subject']).short} ({cell.get('reason')})" for cell in some)
+            found = _reasons(
+                (cell for cell in skipped if bool(cell["rounds"]) == begun),
+                lambda cell: labels.subject(cell["subject"]).short,
             )
-            told += [f"{what}: {reasons}."] if some else []
+            if found:
+                told.append(f"{what}: {labels.listed(f'{labels.listed(names)} ({why})' for names, why in found)}.")
     return " ".join(told)
+
+
+def _reasons(cells: Iterable[Cell], name: Callable[[Cell], str]) -> list[tuple[list[str], str]]:
+    """Each reason once, with the names of the cells that it concerns; it begins with all their rounds."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for cell in cells:
+        reason = str(cell.get("reason") or cell["status"])
+        number, _, why = reason.partition(": ") if reason.startswith("round ") else ("", "", reason)
+        names, numbers = found.setdefault(why, ({}, {}))
+        names[name(cell)] = None
+        numbers |= {number: None} if number else {}
+    return [
+        (list(names), f"{labels.listed(numbers)}: {why}" if numbers else why) for why, (names, numbers) in found.items()
+    ]
+
+
+def _some(texts: list[str], between: str = ", ", most: int = 3) -> str:
+    """The first of them, and how many more there are."""
+    more = f" (and {len(texts) - most} more)" if len(texts) > most else ""
+    return between.join(texts[:most]) + more
 
 
 def _name(cell: Cell) -> str:

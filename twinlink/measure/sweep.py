@@ -11,10 +11,9 @@ from .cells import Plan
 from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
-from .setting import Pair, Setting
-from .stations import Interrupted, Station, StationFailed, StationLost, Stopped, watching
+from .setting import HostLost, Pair, Setting
+from .stations import START_S, Interrupted, Station, StationFailed, StationLost, Stopped, watching
 
-OPEN_S = 20.0
 RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
 IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
 
@@ -25,14 +24,23 @@ class Sweep:
     """Measures the cells of a plan and gives what they bring to a run."""
 
     def __init__(
-        self, plan: Plan, setting: Setting, run: Run, step: Step, stopped: Stopped, ntp_server: str | None = None
+        self,
+        plan: Plan,
+        setting: Setting,
+        run: Run,
+        step: Step,
+        stopped: Stopped,
+        say: Callable[[str], None],
+        ntp_server: str | None = None,
     ) -> None:
         self._plan = plan
         self._setting = setting
         self._run = run
         self._step = step
         self._stopped = stopped
+        self._say = say
         self._ntp_server = ntp_server
+        self._start_s = max(START_S, plan.timeout_s)
         self._order = random.Random(plan.seed)
         self._cells = plan.cells()
         self._done = 0  # cell-rounds
@@ -49,13 +57,10 @@ class Sweep:
         """Measure everything.  What was measured is kept however it ends; ``complete`` says whether all rounds are."""
         try:
             for number in range(self._plan.rounds):
-                for subject in self._order.sample(self._plan.subjects, len(self._plan.subjects)):
-                    if self._stopped():
-                        raise Interrupted
-                    self._turn(subject, number)
+                self._round(number)
                 self._run.save()
             self._run.content["complete"] = True
-        except Interrupted:
+        except (Interrupted, HostLost):
             pass
         finally:
             for cell in self._cells:
@@ -64,6 +69,30 @@ class Sweep:
                     cell["status"], cell["reason"] = "interrupted", f"{rounds} of {self._plan.rounds} rounds were done"
             self._run.content["ended_ns"] = time.time_ns()
             self._run.save()
+
+    def _round(self, number: int) -> None:
+        """Every subject's turn; without the other host the round ends.  Raises HostLost where it does not come back."""
+        try:
+            self._setting.wait(self._stopped)
+        except HostLost as error:
+            self._leave_out(number, f"{error}: the sweep ends")
+            raise
+        try:
+            for subject in self._order.sample(self._plan.subjects, len(self._plan.subjects)):
+                if self._stopped():
+                    raise Interrupted
+                self._turn(subject, number)
+        except HostLost as error:
+            self._leave_out(number, f"{error}: the rest of the round is left out")
+
+    def _leave_out(self, number: int, reason: str) -> None:
+        """What a round has not come to."""
+        for cell in self._cells:
+            if all(entry["round"] != number for entry in cell["rounds"]):
+                self._end_cell(cell, "peer lost", reason, number)
+        self._done = len(self._cells) * (number + 1)
+        self._turns_left = list(self._plan.subjects) * (self._plan.rounds - number - 1)
+        self._say(f"round {number + 1} of {self._plan.rounds}: {reason}")
 
     def _turn(self, subject: str, number: int) -> None:
         """All cells of a subject, in one round."""
@@ -126,7 +155,7 @@ class Sweep:
             )
             for station, listening, (host, port), node in sides:
                 said = station.ask(
-                    "open", OPEN_S, self._stopped, listening=listening, host=host, port=port, node=node, **common
+                    "open", self._start_s, self._stopped, listening=listening, host=host, port=port, node=node, **common
                 )
                 self._run.content["configuration"]["used"].setdefault("subject_options", {})[subject] = said["options"]
             if number == 0:
@@ -138,16 +167,21 @@ class Sweep:
 
     def _note_systems(self, pair: Pair) -> None:
         systems = self._run.content["system"]
+        failed: dict[str, list[str]] = {}  # why NTP told nothing -> at which sides
         for key, station in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
             if systems.get(key) is None:
-                systems[key] = station.ask("system", OPEN_S)["system"]
+                systems[key] = station.ask("system", self._start_s)["system"]
                 if self._ntp_server is not None:
-                    self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
+                    found = self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
+                    if "error" in found:
+                        failed.setdefault(found["error"], []).append(station.name)
+        for error, sides in failed.items():
+            self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
     def _ask_ntp(self, server: str, station: Station) -> dict[str, Any]:
         """From the station's host; a namespace has no way to a server, but its host's clock."""
         if self._setting.name == "hosts":
-            return dict(station.ask("ntp", OPEN_S, server=server)["ntp"])
+            return dict(station.ask("ntp", self._start_s, server=server)["ntp"])
         from . import ntp
 
         return ntp.view(server)

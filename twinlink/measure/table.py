@@ -15,8 +15,8 @@ from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
 SEARCHED = (
-    "The highest rate is the median of what each round found (of two in the middle the lower); goodput and delay are "
-    "of the last trials without loss of all rounds, whose rates may differ."
+    "The highest rate is the median of what each round found (of two in the middle the lower); goodput, loss and delay "
+    "beside it are of the trial that carried it."
 )
 
 
@@ -201,9 +201,15 @@ def rate(cell: dict[str, Any]) -> str:
     return f"{value:,.0f}" if value else "-"
 
 
+def at_rate(cell: dict[str, Any]) -> dict[str, Any] | None:
+    """What was measured at its `rate`: in a search by the trial that carried that, else by the whole cell."""
+    figures: dict[str, Any] | None = cell["statistics"]
+    return figures and (figures.get("at_highest_rate") or figures)
+
+
 def scheduled(cell: dict[str, Any]) -> list[str]:
     """Goodput, loss and delay from the intended send time, of a cell with a schedule."""
-    figures = cell["statistics"]
+    figures = at_rate(cell)
     if not figures:
         return [missing(cell), "-", "-"]
     delay = figures["open_loop_delay_ns"] or figures["one_way_delay_ns"]
@@ -277,6 +283,7 @@ def _fields(cell: dict[str, Any] | None) -> list[Any]:
     figures = cell and cell["statistics"]
     if not cell or not figures:
         return [cell and cell["status"], *[None] * (len(_COLUMNS) - 1)]
+    sustained = at_rate(cell) or figures
     one_way, round_trip = figures["one_way_delay_ns"], figures["rtt_ns"]
     usable = bool(one_way and one_way["usable"])
     rate: list[float | None] = [None, None, None]
@@ -290,8 +297,8 @@ def _fields(cell: dict[str, Any] | None) -> list[Any]:
         str(usable).lower(),
         *(_in_ms(round_trip["mean"], *(round_trip["ci95"] or (None, None))) if round_trip else [None] * 3),
         *(None if value is None else f"{value:.6g}" for value in rate),
-        None if figures["goodput_mb_s"] is None else f"{figures['goodput_mb_s']:.6g}",
-        figures["loss_ratio"],
+        None if sustained["goodput_mb_s"] is None else f"{sustained['goodput_mb_s']:.6g}",
+        sustained["loss_ratio"],
     ]
 
 

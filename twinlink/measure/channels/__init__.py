@@ -8,14 +8,16 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
+from ... import link_options
 from ...errors import ConfigurationError, TransportMissing
+from ...sender import Reliability
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
 
-__all__ = ["SUBJECTS", "Channel", "PeerLost", "Subject", "channel", "find"]
+__all__ = ["SUBJECTS", "Channel", "PeerLost", "Subject", "channel", "check", "find"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,21 @@ def find(subject: str) -> Subject:
     if subject in names() and subject not in ("memory", "mqtt"):
         return _twinlink(subject)
     raise ConfigurationError(f"no subject is called {subject!r}; known: {', '.join(SUBJECTS)}")
+
+
+def check(subject: str, options: dict[str, Any]) -> None:
+    """Whether a subject takes these options, without opening anything.
+
+    Raises:
+        ConfigurationError: nobody knows this subject, or it does not take them.
+        TransportMissing: its driver is not installed.
+    """
+    transport = find(subject).options.get("transport")
+    if transport is None:
+        raise ConfigurationError(f"subject {subject!r} takes no options")
+    given = dict(options)
+    link_options.check_choice("reliability", given.pop("reliability", None), get_args(Reliability))
+    link_options.check(transport, given)
 
 
 def channel(
