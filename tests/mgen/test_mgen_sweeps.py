@@ -46,7 +46,7 @@ class Sweep:
         return self._said.read_text()
 
     def interrupt(self) -> None:
-        """As from a terminal, to the whole group; bash passes over one that comes while its child is ending by itself."""
+        """As from a terminal, to the whole group; bash passes over one that comes as its child ends by itself."""
         deadline = time.monotonic() + patience(60)
         while self.process.poll() is None and time.monotonic() < deadline:
             os.killpg(self.process.pid, signal.SIGINT)
