@@ -17,7 +17,7 @@ from .wire import MAX_RANGES, Kind, Why, again
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
-STUCK_LOOKS = 4  # a frame of which no more has got through in so many looks begins anew: parts of it were lost
+STUCK_LOOKS = 4  # when no more of a frame has got through in so many looks, what is not there leaves again
 
 
 class Backlog:
@@ -265,27 +265,35 @@ class Backlog:
         return part
 
     def _count_parts(self, cut: Cut) -> None:
-        waiting = self._kept.entries[cut.sequence][1]
-        self._transit.set(cut.sequence, cut.under_way(waiting & self.up))
+        self._transit.set(cut.sequence, cut.under_way(self._waiting(cut)))
+
+    def _waiting(self, cut: Cut) -> frozenset[int]:
+        return self._kept.entries[cut.sequence][1] & self.up
 
     def progress(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Peer ``epoch`` has so much of the frame of that time."""
         cut = self._cut
-        if cut is not None and cut.sequence in self._transit and cut.progress(epoch, sent_ns, octets):
+        if cut is None or cut.sequence not in self._transit or epoch not in self._waiting(cut):
+            return
+        if cut.progress(epoch, sent_ns, octets):
             self._count_parts(cut)
 
-    def begin_anew(self) -> None:
-        """Somebody has not had the first parts."""
+    def returned(self, epoch: int) -> None:
+        """This peer may not have had the parts before."""
         if (cut := self._leaving) is not None:
-            cut.rewind()
-            self._transit.set(cut.sequence, 0)
+            cut.forget(epoch)
+            self._go_back(cut)
+
+    def _go_back(self, cut: Cut) -> None:
+        cut.go_back(self._waiting(cut))
+        self._count_parts(cut)
 
     def look(self) -> bool:
         """To be called a few times a second; whether something leaves in parts, and so says itself how it fares."""
         if (cut := self._leaving) is not None:
             cut.looks += 1
             if cut.looks > STUCK_LOOKS:
-                self.begin_anew()
+                self._go_back(cut)
             return True
         if self._cut is not None and self._cut.sequence not in self._transit:
             self._cut = None  # and its frame

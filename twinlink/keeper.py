@@ -32,13 +32,14 @@ class Keeper:
     def share(self) -> None:
         """Divide what may be on its way among the flows that are in use; to be called when a flow is opened, too."""
         senders = list(self._company.senders.values())
+        behind = any(peer.up and peer.behind for peer in self._company.peers.all())
         calm = not any(sender.waits for sender in senders)
         path_ns = min(filter(None, [sender.path_ns(calm) for sender in senders]), default=0)
         for priority in ("high", "normal"):
             of_it = [sender for sender in senders if sender.priority == priority]
             sharing = max(1, sum(sender.in_use for sender in of_it))
             for sender in of_it:
-                sender.limit_transit(sharing, path_ns, self._company.urgent and priority == "normal")
+                sender.limit_transit(sharing, path_ns, behind, self._company.urgent and priority == "normal")
 
     def _run(self) -> None:
         company = self._company

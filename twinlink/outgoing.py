@@ -272,7 +272,7 @@ class Outgoing:
         if returns:
             self._returned[epoch] = backlog.unsent
             self.transit.unsure = True
-            backlog.begin_anew()
+            backlog.returned(epoch)
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
         self.delays.join(epoch, self.owing)

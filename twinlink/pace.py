@@ -43,6 +43,11 @@ class Pace:
         self._then_ns, self._through = now_mono_ns, through
         self._full = waits and got > 0  # the first that comes after a cut says nothing
 
+    def excuse(self, now_mono_ns: int, through: int) -> None:
+        """In place of a look when it is not the path that takes its time: the peer does not get to read."""
+        self._rate = GIGABIT
+        self._then_ns, self._through, self._full = now_mono_ns, through, False
+
     def is_slow(self, most: int) -> bool:
         """Whether so many octets are known to take the path longer than a hello should wait."""
         return 0 < self._rate * QUEUE_NS < most

@@ -7,9 +7,11 @@ A part is a frame itself: its sequence says how many octets of the whole came be
 whole begins with its own header, so that the first part says how long it is.
 """
 
+from dataclasses import dataclass
+
 from .wire import HEADER, HEADER_OCTETS, PART_WORD, Kind, Malformed, check
 
-MOST_OCTETS = 64 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
+MOST_OCTETS = 128 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
 BEGUN_OCTETS = 1024  # what Python needs for one, beside what has come of it
 
 
@@ -28,14 +30,14 @@ class Cut:
         _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
         self.sequence = sequence
         self.octets = HEADER_OCTETS + length
+        self.at = self.looks = 0
         self._frame = memoryview(frame)
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Begin anew."""
-        self.at = 0
-        self.looks = 0
         self._there: dict[int, int] = {}  # peer epoch -> octets
+
+    def go_back(self, epochs: frozenset[int]) -> None:
+        """Begin anew with what is not there with all of these peers."""
+        self.at -= self.under_way(epochs)
+        self.looks = 0
 
     def next(self, octets: int) -> bytes:
         """The next part, of at most so many octets of the whole."""
@@ -48,12 +50,17 @@ class Cut:
         return part
 
     def progress(self, epoch: int, sent_ns: int, octets: int) -> bool:
-        """Peer ``epoch`` has so much of the frame of that time; whether this is news."""
-        if sent_ns != self._sent_ns or not self._there.get(epoch, 0) < octets <= self.at:
+        """A peer that waits for it says how much of the frame of that time it has; whether it is this frame."""
+        if sent_ns != self._sent_ns or octets > self.at:
             return False
+        if octets > self._there.get(epoch, 0):
+            self.looks = 0
         self._there[epoch] = octets
-        self.looks = 0
         return True
+
+    def forget(self, epoch: int) -> None:
+        """The peer comes anew: it may have nothing."""
+        self._there.pop(epoch, None)
 
     def under_way(self, epochs: frozenset[int]) -> int:
         """Octets that were handed over and are not there yet with all of these peers."""
@@ -66,45 +73,66 @@ class Parts:
     def __init__(self, max_frame: int) -> None:
         """``max_frame``: octets; a longer one is malformed."""
         self._max_frame = max_frame
-        self._begun: dict[tuple[bytes, int], tuple[int, bytearray]] = {}  # topic and epoch -> sent_ns, what is there
-        self._octets = 0
+        self._begun: dict[tuple[bytes, int], Begun] = {}  # by topic and epoch
+        self._octets = 0  # of all, as long as they are going to be
 
-    def take(self, topic: bytes, part: bytes | memoryview) -> memoryview | int:
+    def take(self, topic: bytes, part: bytes | memoryview, known: bool) -> memoryview | int:
         """The frame that this part completes; if more must come, how many octets of it are there.
 
-        None are when a part continues nothing: it is for a peer who was here before, or those before it were lost.
-        Raises Malformed when no part is like this.
+        ``known``: it is from a peer.  What came once more is passed over, and so is a part before which others are
+        missing.  Raises Malformed when no part is like this.
         """
         _, _, epoch, at, sent_ns = HEADER.unpack_from(part)
         key = (topic, epoch)
-        began_ns, there = self._pop(key) if key in self._begun else (sent_ns, bytearray())
-        if at == 0:
-            began_ns, there = sent_ns, bytearray()
-        if at != len(there) or sent_ns != began_ns:
+        begun = self._begun.get(key)
+        octets = memoryview(part)[HEADER_OCTETS:]
+        if at == 0 and (begun is None or begun.sent_ns != sent_ns or not begun.there.startswith(octets[:4])):
+            self._pop(key)
+            begun = self._begin(key, sent_ns, octets, known)
+        elif begun is not None and begun.sent_ns == sent_ns and at <= len(begun.there):
+            begun.there += octets[len(begun.there) - at :]
+        if begun is None or begun.sent_ns != sent_ns:
             return 0
-        there += part[HEADER_OCTETS:]
-        if len(there) < HEADER_OCTETS:
+        if len(begun.there) > begun.octets:
+            self._pop(key)
             raise Malformed("part")
-        octets = HEADER_OCTETS + HEADER.unpack_from(there)[1]
-        if len(there) > octets or octets > self._max_frame:
+        if len(begun.there) < begun.octets:
+            return len(begun.there)
+        self._pop(key)
+        whole = memoryview(begun.there).toreadonly()
+        if check(whole) is Kind.PART:
             raise Malformed("part")
-        if len(there) == octets:
-            whole = memoryview(there).toreadonly()
-            if check(whole) is Kind.PART:
-                raise Malformed("part")
-            return whole
-        self._begun[key] = sent_ns, there
-        self._octets += len(there) + BEGUN_OCTETS
-        while self._octets > MOST_OCTETS:
-            self._pop(next(iter(self._begun)))
-        return len(there)
+        return whole
+
+    def _begin(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "Begun | None":
+        """None: there is no room for one more."""
+        if len(first) < HEADER_OCTETS:
+            raise Malformed("part")
+        octets = HEADER_OCTETS + HEADER.unpack_from(first)[1]
+        if octets > self._max_frame:
+            raise Malformed("part")
+        self._begun[key] = Begun(known, sent_ns, octets, bytearray(first))
+        self._octets += octets + BEGUN_OCTETS
+        while self._octets > MOST_OCTETS:  # strangers make room first; what is well under way goes on
+            self._pop(next((one for one, of in self._begun.items() if not of.known), key))
+        return self._begun.get(key)
 
     def forget(self, epoch: int) -> None:
         """Nothing more will come of this session."""
         for key in [key for key in self._begun if key[1] == epoch]:
             self._pop(key)
 
-    def _pop(self, key: tuple[bytes, int]) -> tuple[int, bytearray]:
-        began_ns, there = self._begun.pop(key)
-        self._octets -= len(there) + BEGUN_OCTETS
-        return began_ns, there
+    def _pop(self, key: tuple[bytes, int]) -> None:
+        begun = self._begun.pop(key, None)
+        if begun is not None:
+            self._octets -= begun.octets + BEGUN_OCTETS
+
+
+@dataclass(slots=True)
+class Begun:
+    """A frame of which the first part is there; ``octets``: how long it is going to be."""
+
+    known: bool
+    sent_ns: int
+    octets: int
+    there: bytearray

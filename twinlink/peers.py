@@ -48,6 +48,7 @@ class Peer:
     number: int = 0
     trip_ns: int = 0
     up: bool = False
+    behind: bool = False  # by its last hello
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class PeerTable:
             known = self._fell_silent.pop(epoch, 0)
             peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows, hello.repairs, hello.detect, known)
             self.hears[epoch] = 0
-        peer.detect = hello.detect
+        peer.detect, peer.behind = hello.detect, hello.behind
         peer.number = number
         self.heard[epoch] = now_mono_ns
         confirmed = hello.heard.get(self._epoch)

@@ -303,11 +303,12 @@ class Reception:
         self.calls.later(incoming.handler, message, incoming.flow)
 
     def _part(self, topic: bytes, frame: Frame, epoch: int, sent_ns: int, mono_ns: int, at_once: bool) -> None:
-        there = self._parts.take(topic, frame)
+        _, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+        known = epoch in self._heard
+        there = self._parts.take(topic, frame, known)
         if isinstance(there, memoryview):
             self.handle(topic, there, mono_ns, at_once)
-        elif there and epoch in self._heard:
-            _, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
+        elif known:
             self.acks.progress(ack_topic, epoch, sent_ns, there)
 
     def _progress(self, topic: bytes, frame: Frame, epoch: int, mono_ns: int) -> None:

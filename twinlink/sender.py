@@ -302,11 +302,17 @@ class Sender:
         with self._state:
             return self._core.path_ns(calm)
 
-    def limit_transit(self, sharing: int, path_ns: int, beside_urgent: bool) -> None:
-        """So many flows share what may be on its way; what is urgent goes ``beside`` them."""
+    def limit_transit(self, sharing: int, path_ns: int, behind: bool, beside_urgent: bool) -> None:
+        """So many flows share what may be on its way; what is urgent goes ``beside`` them.
+
+        ``behind``: a peer does not get to read what has arrived, so that what gets through says nothing of the path.
+        """
         transit, direct = self._core.transit, self._transport.direct_octets
         with self._state:
-            self._pace.look(_monotonic_ns(), transit.through, self._backlog.waits, bool(transit))
+            if behind:
+                self._pace.excuse(_monotonic_ns(), transit.through)
+            else:
+                self._pace.look(_monotonic_ns(), transit.through, self._backlog.waits, bool(transit))
             queue = LEAST_OCTETS if beside_urgent else self._pace.queue_octets(direct)
             limit = transit.limit = (queue + self._pace.path_octets(path_ns)) // sharing
             transit.direct = min(limit, direct // sharing)

@@ -38,7 +38,7 @@ def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
     while several := core.backlog.take():
         kind, what = several
         if kind is Kind.PART:
-            there = parts.take(b"", what)
+            there = parts.take(b"", what, True)
             if isinstance(there, memoryview):
                 out.append(number(bytes(there)))
             else:

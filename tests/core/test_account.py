@@ -151,7 +151,9 @@ class Sending(RuleBasedStateMachine):
     def ask(self, data: st.DataObject) -> None:
         epoch = data.draw(st.sampled_from(sorted(self.up)))
         known = data.draw(st.integers(0, self.core.backlog.unsent))
-        missing = data.draw(st.sets(st.integers(0, self.core.backlog.unsent + 2), max_size=8))
+        self.asked(epoch, known, data.draw(st.sets(st.integers(0, self.core.backlog.unsent + 2), max_size=8)))
+
+    def asked(self, epoch: int, known: int, missing: set[int]) -> None:
         ranges = list(RangeSet((number, number + 1) for number in missing))
         there = set(range(known)) - missing
         expected = [sequence for sequence in sorted(self.owed) if sequence in there and epoch in self.owed[sequence]]
@@ -216,6 +218,10 @@ class Sending(RuleBasedStateMachine):
         """With patience everything kept for those who are up gets through, whatever was asked for before."""
         while self.up:
             before = self.core.stats() | {"unsent": self.core.backlog.unsent, "backlog": self.core.backlog.waits}
+            self.hand_over()
+            for epoch in self.up:
+                if epoch in self.core._returned:
+                    self.asked(epoch, self.core.backlog.unsent, set())
             self.hand_over()
             for epoch in self.up:
                 there = [sequence for sequence in self.owed if sequence < self.core.backlog.unsent]

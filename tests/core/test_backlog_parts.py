@@ -59,7 +59,7 @@ def test_the_slowest_of_those_who_are_to_have_it_counts(core: Outgoing) -> None:
     assert len(handed_over(core)) == 1
 
 
-def test_of_which_nothing_gets_through_begins_anew(core: Outgoing) -> None:
+def test_when_nothing_gets_through_what_is_not_there_leaves_again(core: Outgoing) -> None:
     send(core, LONG, now=77)
     first = handed_over(core)
     for _ in range(STUCK_LOOKS):
@@ -67,8 +67,21 @@ def test_of_which_nothing_gets_through_begins_anew(core: Outgoing) -> None:
         assert core.backlog.take() is None
     core.backlog.progress(1, 77, len(first[0][1]))  # something does
     core.look()
-    assert handed_over(core)[0][0] == sum(len(octets) for _, octets in first)
+    later = handed_over(core)
+    assert later[0][0] == sum(len(octets) for _, octets in first)
     for _ in range(STUCK_LOOKS):
+        core.look()
+    assert handed_over(core) == first[1:] + later
+
+
+def test_a_strangers_word_is_nothing(core: Outgoing) -> None:
+    send(core, LONG, now=77)
+    first = handed_over(core)
+    for epoch in range(2, 100):
+        core.backlog.progress(epoch, 77, len(first[0][1]))
+    assert core.backlog.take() is None
+    for _ in range(STUCK_LOOKS + 1):
+        core.backlog.progress(2, 77, len(first[0][1]))
         core.look()
     assert handed_over(core) == first
 

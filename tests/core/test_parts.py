@@ -50,34 +50,64 @@ def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.D
         if lossy and data.draw(st.booleans()):
             broken.add(number)
             continue
-        taken = joined.take(key[0], part)
+        taken = joined.take(key[0], part, True)
         there[number] += len(part) - 32
         if isinstance(taken, memoryview):
             came.append((key[0], bytes(taken)))
         else:
-            assert taken == (0 if number in broken else there[number])
+            assert number in broken or taken == there[number]
     assert sorted(came) == sorted(one for number, one in enumerate(frames) if number not in broken)
-    assert joined._octets == sum(len(begun) + BEGUN_OCTETS for _, begun in joined._begun.values())
+    assert joined._octets == sum(begun.octets + BEGUN_OCTETS for begun in joined._begun.values())
 
 
-def test_strangers_take_no_more_than_so_much_memory() -> None:
+def test_strangers_take_no_more_than_so_much_memory_and_no_peers_place() -> None:
     joined = Parts(2**24)
-    octets = 2**19
-    begins = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))[:octets]
-    for epoch in range(2 * MOST_OCTETS // octets):
-        joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, begins))
+    long = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))
+    peers = MOST_OCTETS // len(long) - 1
+    for epoch in range(1000):
+        known = 10 <= epoch < 10 + peers
+        taken = joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, long[:1000]), known)
+        assert taken in ((1000,) if known or epoch < 10 else (0, 1000))
         assert joined._octets <= MOST_OCTETS
-    assert len(joined._begun) == MOST_OCTETS // (octets + BEGUN_OCTETS)
-    for epoch in range(2 * MOST_OCTETS // octets):
+    for epoch in range(10, 10 + peers):
+        rest = frame(Kind.PART, epoch, 1000, 1, long[1000:])
+        whole = joined.take(b"traffic/a", rest, True)
+        assert isinstance(whole, memoryview)
+        assert whole == long
+    for epoch in range(1000):
         joined.forget(epoch)
     assert (joined._octets, joined._begun) == (0, {})
+
+
+def test_peers_do_not_throw_each_other_out() -> None:
+    joined = Parts(2**24)
+    long = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))
+    taken = [joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, long[:1000]), True) for epoch in range(20)]
+    first = taken.index(0)
+    assert taken == [1000] * first + [0] * (20 - first)
+    assert isinstance(joined.take(b"traffic/a", frame(Kind.PART, 0, 1000, 1, long[1000:]), True), memoryview)
+    assert joined.take(b"traffic/a", frame(Kind.PART, 19, 0, 1, long[:1000]), True) == 1000
+
+
+@given(st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 1500)), max_size=30))
+def test_what_comes_once_more_or_too_early_changes_nothing(pieces: list[tuple[int, int]]) -> None:
+    joined = Parts(2**24)
+    whole = frame(Kind.DATA, 1, 0, 77, bytes(range(250)) * 10)
+    there = 0
+    for at, octets in [(0, 100), *pieces, (0, len(whole))]:
+        piece = whole[at : at + octets]
+        taken = joined.take(b"traffic/a", frame(Kind.PART, 1, at, 77, piece), True)
+        there = max(there, at + len(piece)) if at <= there else there
+        assert bytes(taken) == whole if isinstance(taken, memoryview) else taken == there
+        if there == len(whole):
+            return
 
 
 def test_what_is_too_long_or_a_part_itself_is_malformed() -> None:
     part = frame(Kind.PART, 1, 0, 1, b"")
     for octets in (frame(Kind.DATA, 1, 0, 1, bytes(100)), part, part[:20], part + b"more"):
         with pytest.raises(Malformed, match="part"):
-            Parts(100).take(b"traffic/a", frame(Kind.PART, 1, 0, 1, octets))
+            Parts(100).take(b"traffic/a", frame(Kind.PART, 1, 0, 1, octets), True)
 
 
 def test_what_not_everybody_has_is_under_way() -> None:
@@ -97,7 +127,6 @@ def test_what_does_not_fit_what_was_handed_over_is_no_progress() -> None:
     assert not cut.progress(8, 78, PART_OCTETS)
     assert not cut.progress(8, 77, PART_OCTETS + 1)
     assert cut.progress(8, 77, PART_OCTETS)
-    assert not cut.progress(8, 77, PART_OCTETS)
-    cut.rewind()
+    cut.go_back(BOTH)  # the other one has nothing
     assert not cut.progress(8, 77, PART_OCTETS)
     assert cut.next(32)[32:] == frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS))[:32]
