@@ -51,7 +51,7 @@ class Cut:
 
     def progress(self, epoch: int, sent_ns: int, octets: int) -> bool:
         """A peer that waits for it says how much of the frame of that time it has; whether it is this frame."""
-        if sent_ns != self._sent_ns or octets > self.at:
+        if sent_ns != self._sent_ns or octets >= self.octets:
             return False
         if octets > self._there.get(epoch, 0):
             self.looks = 0
@@ -63,8 +63,13 @@ class Cut:
         self._there.pop(epoch, None)
 
     def under_way(self, epochs: frozenset[int]) -> int:
-        """Octets that were handed over and are not there yet with all of these peers."""
-        return self.at - min((self._there.get(epoch, 0) for epoch in epochs), default=0)
+        """Octets that were handed over and are not there yet with all of these peers.
+
+        What all of them have, from before it went back, is not handed over again.
+        """
+        there = min((self._there.get(epoch, 0) for epoch in epochs), default=0)
+        self.at = max(self.at, there)
+        return self.at - there
 
 
 class Parts:

@@ -120,13 +120,22 @@ def test_what_not_everybody_has_is_under_way() -> None:
     assert (cut.under_way(BOTH), cut.under_way(frozenset((8,)))) == (PART_OCTETS, 0)
 
 
-def test_what_does_not_fit_what_was_handed_over_is_no_progress() -> None:
-    """It is of another frame, of a try before this one, or a stranger's."""
+def test_of_another_frame_is_no_progress() -> None:
     cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
     cut.next(PART_OCTETS)
     assert not cut.progress(8, 78, PART_OCTETS)
-    assert not cut.progress(8, 77, PART_OCTETS + 1)
+    assert not cut.progress(8, 77, cut.octets)
     assert cut.progress(8, 77, PART_OCTETS)
-    cut.go_back(BOTH)  # the other one has nothing
-    assert not cut.progress(8, 77, PART_OCTETS)
-    assert cut.next(32)[32:] == frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS))[:32]
+    assert cut.under_way(BOTH) == PART_OCTETS
+
+
+def test_what_everybody_has_from_before_is_not_handed_over_again() -> None:
+    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
+    cut.next(2 * PART_OCTETS)
+    cut.go_back(BOTH)
+    assert cut.at == 0
+    cut.progress(8, 77, 2 * PART_OCTETS)  # said late
+    assert cut.under_way(BOTH) == cut.at == 0
+    cut.progress(9, 77, PART_OCTETS)
+    assert cut.under_way(BOTH) == 0
+    assert cut.at == PART_OCTETS
