@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -5,6 +6,9 @@ import pytest
 from tests.cli.running import Run, Start
 
 pytest.register_assert_rewrite("twinlink.testing")
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
