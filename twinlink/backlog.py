@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from .kept import Entry, Kept
+from .kept import Kept
 from .parts import Cut
 from .ranges import RangeSet
 from .transit import FRAMING_OCTETS, Transit
 from .window import Window
-from .wire import MAX_RANGES, Kind, Why, again
+from .wire import MAX_RANGES, Kind, Why
 
 # So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
 BULK_MESSAGES = 32
@@ -183,16 +183,17 @@ class Backlog:
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
-            _, waiting, frame = self._kept.entries[sequence]
+            entry = self._kept.entries[sequence]
+            _, waiting, frame = entry
             if epoch in self.up:
-                size = len(frame) - self._kept.framing_octets
+                size = self._kept.size(entry)
                 most -= size + FRAMING_OCTETS
                 if taken and most < 0:
                     break
                 if self._is_long(size) and waiting & self.up:
                     if room < self._transit.part:
                         break
-                    self._begin(sequence, again(frame))
+                    self._begin(sequence, frame, again=True)
                     self._sent_again.add(sequence)
                     del self._again[sequence]
                     break
@@ -215,7 +216,7 @@ class Backlog:
             self.waits = False
             return taken
         entries, up = self._kept.entries, self.up
-        if self._is_long(size := self._size(entries[sequence])):
+        if self._is_long(size := self._kept.size(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
             if room >= self._transit.part and self._window.admit(((sequence, size),), size):
@@ -226,7 +227,7 @@ class Backlog:
         while sequence < self.next:
             entry = entries.get(sequence)
             if entry is not None and (entry[1] is up or entry[1] & up):
-                size = self._size(entry)
+                size = self._kept.size(entry)
                 most -= size + FRAMING_OCTETS
                 if most < 0 and taken:
                     break
@@ -240,16 +241,13 @@ class Backlog:
         self.unsent = sequence
         return taken
 
-    def _size(self, entry: Entry) -> int:
-        return len(entry[2]) - self._kept.framing_octets
-
     # What leaves in parts
 
     def _is_long(self, size: int) -> bool:
         return size + FRAMING_OCTETS > self._transit.whole and self.parts
 
-    def _begin(self, sequence: int, frame: bytes) -> None:
-        self._cut = Cut(sequence, frame)
+    def _begin(self, sequence: int, frame: bytes, again: bool = False) -> None:
+        self._cut = Cut(sequence, frame, again)
         self._transit.add(((sequence, 0),), 0)
 
     @property

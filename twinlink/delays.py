@@ -32,7 +32,7 @@ class Delays:
         """The peer must have joined."""
         self._acks[epoch].extend(acks)
 
-    def path_ns(self, epochs: Collection[int], calm: bool = True) -> int:
+    def path_ns(self, epochs: Collection[int], calm: bool) -> int:
         """The round trip of the path to the farthest of these peers, without waiting; 0 without acks.
 
         To be called about five times a second.  A path that has become longer is believed slowly: after a partition

@@ -27,6 +27,10 @@ class Kept:
         """Of all, with what Python needs beside the payloads."""
         return self._all_room - self.room
 
+    def size(self, entry: Entry) -> int:
+        """Octets of its payload."""
+        return len(entry[2]) - self.framing_octets
+
     def add(self, sequence: int, size: int, entry: Entry) -> None:
         """Keep a message with a payload of ``size`` octets."""
         self.entries[sequence] = entry
@@ -59,7 +63,7 @@ class Kept:
                 continue
             if entry[1] & up:
                 return False
-            excess -= len(entry[2]) - self.framing_octets + KEEPING_OCTETS
+            excess -= self.size(entry) + KEEPING_OCTETS
             if excess <= 0:
                 break
         return True  # a single message may always be kept

@@ -9,7 +9,7 @@ whole begins with its own header, so that the first part says how long it is.
 
 from dataclasses import dataclass
 
-from .wire import HEADER, HEADER_OCTETS, PART_WORD, Kind, Malformed, check
+from .wire import AGAIN, HEADER, HEADER_OCTETS, PART_WORD, Kind, Malformed, check
 
 MOST_OCTETS = 128 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
 BEGUN_OCTETS = 1024  # what Python needs for one, beside what has come of it
@@ -25,13 +25,14 @@ class Cut:
         looks: how often somebody looked and no more of it was there than the time before.
     """
 
-    def __init__(self, sequence: int, frame: bytes) -> None:
-        """What a transport added behind the frame is left out."""
+    def __init__(self, sequence: int, frame: bytes, again: bool) -> None:
+        """What a transport added behind the frame is left out; ``again``: it is marked as sent again."""
         _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
         self.sequence = sequence
         self.octets = HEADER_OCTETS + length
         self.at = self.looks = 0
         self._frame = memoryview(frame)
+        self._word = AGAIN if again else frame[: len(AGAIN)]
         self._there: dict[int, int] = {}  # peer epoch -> octets
 
     def go_back(self, epochs: frozenset[int]) -> None:
@@ -44,7 +45,8 @@ class Cut:
         at = self.at
         self.at = min(at + octets, self.octets)
         header = HEADER.pack(PART_WORD, self.at - at, self._epoch, at, self._sent_ns)
-        part = b"".join((header, self._frame[at : self.at]))
+        word = self._word[at : self.at]  # the whole begins with it
+        part = b"".join((header, word, self._frame[at + len(word) : self.at]))
         if self.at == self.octets:
             self._frame = memoryview(b"")  # it is kept elsewhere, as long as somebody may ask for it
         return part

@@ -15,13 +15,13 @@ from .acks import Acks
 from .calls import Calls
 from .company import Company
 from .events import Event
+from .freshness import Freshness
 from .incoming import Incoming, Stream
 from .message import Ack, Message
 from .parts import Parts
 from .repair import Repair
 from .sender import URGENT_FLOW, Sender
 from .sequence import Arrival
-from .sync import State
 from .transports import Transport
 from .transports.base import Frame
 from .window import MAX_IN_FLIGHT
@@ -83,6 +83,7 @@ class Reception:
     ) -> None:
         self.company = Company(transport, node, epoch, report, self._give_up)
         self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
+        self._freshness = Freshness(report)
         self._repair = Repair(transport, epoch, report, self._deliver)
         self.acks = Acks(transport, epoch)
         self._parts = Parts(transport.max_frame)
@@ -172,7 +173,7 @@ class Reception:
         else:
             new = self._out_of_order(incoming, stream, sequence)
         if new and (incoming.sync is not None or incoming.max_age_ns is not None):
-            new = self._fresh(incoming, stream, message)
+            new = self._freshness.admits(incoming, stream, message)
         if new:
             if handler is None:
                 incoming.put(message)
@@ -265,36 +266,10 @@ class Reception:
         else:
             sender.handing_over = False
 
-    # Off the path: age and repair
-
-    def _fresh(self, incoming: Incoming, stream: Stream, message: Message) -> bool:
-        """Whether it is to be delivered, where age matters."""
-        now, sync = _time_ns(), incoming.sync
-        if incoming.max_age_ns is not None and now - message.sent_ns > incoming.max_age_ns:
-            incoming.pass_over(stream, message)
-            if sync is not None:
-                sync.missed(1, _monotonic_ns())
-            return False
-        if sync is not None:
-            sync.arrived(message.sent_ns, now, _monotonic_ns(), stream.epoch)
-            if sync.state is not State.IN_SYNC:
-                self._look_at(incoming)
-        return True
-
-    def _look_at(self, incoming: Incoming) -> None:
-        """Report what is new about the age of a flow."""
-        sync = incoming.sync
-        if sync is not None and (state := sync.look(_monotonic_ns())) is not None:
-            now = _time_ns()
-            self._report(ev.SyncChanged(now, incoming.flow, state.value, sync.age_ns(), sync.completeness()))
-        if incoming.stale:
-            stale, incoming.stale = incoming.stale, {}
-            for epoch, ranges in stale.items():
-                for first, end in ranges:
-                    self._report(ev.Stale(_time_ns(), incoming.flow, epoch, first, end))
+    # Off the path: repair
 
     def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
-        if incoming.watched and not self._fresh(incoming, stream, message):
+        if incoming.watched and not self._freshness.admits(incoming, stream, message):
             return
         if incoming.handler is None:
             incoming.put(message)
@@ -313,22 +288,24 @@ class Reception:
 
     def _progress(self, topic: bytes, frame: Frame, epoch: int, mono_ns: int) -> None:
         to_epoch, sent_ns, octets = parse_progress(frame)
-        if to_epoch != self._epoch:
+        if (sender := self._sender_for(topic, to_epoch)) is None:
             return
-        sender = self._on_ack.get(topic)
-        if sender is None:
-            raise Malformed("topic")
         if epoch in self._hears:
             self._hears[epoch] = mono_ns
         sender.progressed(epoch, sent_ns, octets)
 
+    def _sender_for(self, topic: bytes, epoch: int) -> Sender | None:
+        """None for another node's: what a listener says on ``ack/`` reaches all its connectors."""
+        if epoch != self._epoch:
+            return None
+        if topic not in self._on_ack:
+            raise Malformed("topic")
+        return self._on_ack[topic]
+
     def _ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
         asked_epoch, known, missing = parse_ask(frame)
-        if asked_epoch != self._epoch:
+        if (sender := self._sender_for(topic, asked_epoch)) is None:
             return
-        sender = self._on_ack.get(topic)
-        if sender is None:
-            raise Malformed("topic")
         acks = sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns)
         if sender.on_ack is not None:
             self._hand_over(sender, sender.on_ack, acks)
@@ -446,7 +423,7 @@ class Reception:
         self.company.keep_time(now_mono_ns, emptied_mono_ns)
         for incoming in list(self.flows.values()):
             if incoming.watched:
-                self._look_at(incoming)
+                self._freshness.look(incoming)
         self.calls.run()
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:

@@ -1,6 +1,6 @@
 """What is on its way: handed to the transport, and not acknowledged by those who are up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
 PARTS = 4  # as many of a long frame may be on their way: enough to go on while the first is answered for
@@ -15,7 +15,6 @@ class Transit:
         whole, part: what is longer than ``whole`` goes in parts of so many octets.
         direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
         unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
-        through: octets that got through, or were given up, so far, framing included.
     """
 
     def __init__(self, limit: int, single: bool) -> None:
@@ -23,8 +22,8 @@ class Transit:
         self.limit = self.direct = self.whole = limit
         self.part = limit // PARTS
         self.unsure = False
-        self.through = 0
         self._single = single
+        self._handed_over = 0  # octets so far, framing included
         self._octets = 0  # of payload
         self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
 
@@ -45,30 +44,33 @@ class Transit:
     def _free(self) -> int:
         return self.limit - self._octets - FRAMING_OCTETS * len(self._of)
 
+    @property
+    def through(self) -> int:
+        """Octets that got through, or were given up, so far, framing included."""
+        return self._handed_over - self._octets - FRAMING_OCTETS * len(self._of)
+
     def takes_part(self, sequence: int) -> bool:
         """Whether one more part of this message may be handed over; the first always."""
         return self._free >= self.part or not self._of[sequence]
 
-    def add(self, messages: Iterable[tuple[int, int]], octets: int) -> None:
+    def add(self, messages: Sequence[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""
         self._of.update(messages)
         self._octets += octets
+        self._handed_over += octets + FRAMING_OCTETS * len(messages)
 
     def set(self, sequence: int, octets: int) -> None:
         """Of this message, which is in parts, so much is on its way."""
         known = self._of[sequence]
         self._of[sequence] = octets
         self._octets += octets - known
-        self.through += max(0, known - octets)
+        self._handed_over += max(0, octets - known)
 
     def remove(self, sequences: Iterable[int]) -> None:
         """They are not on their way, or not any more."""
         of = self._of
         for sequence in sequences:
-            octets = of.pop(sequence, None)
-            if octets is not None:
-                self._octets -= octets
-                self.through += octets + FRAMING_OCTETS
+            self._octets -= of.pop(sequence, 0)
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of

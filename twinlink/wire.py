@@ -93,14 +93,7 @@ class Why(IntEnum):
 _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
 DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
 AGAIN_WORD, BUNDLE_WORD, PART_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE], _WORDS[Kind.PART]
-
-
-def again(frame: bytes) -> bytes:
-    """A data frame marked as sent again, without what a transport added behind it."""
-    return _AGAIN + frame[4 : HEADER_OCTETS + int.from_bytes(frame[4:8])]
-
-
-_AGAIN = AGAIN_WORD.to_bytes(4)
+AGAIN = AGAIN_WORD.to_bytes(4)  # what such a frame begins with
 
 
 class Malformed(Exception):
@@ -110,6 +103,11 @@ class Malformed(Exception):
 def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> bytes:
     """Header and body as one octet string."""
     return HEADER.pack(_WORDS[kind], len(body), epoch, sequence, sent_ns) + body
+
+
+def again(frame: bytes) -> bytes:
+    """A data frame marked as sent again, without what a transport added behind it."""
+    return AGAIN + frame[len(AGAIN) : HEADER_OCTETS + int.from_bytes(frame[4:8])]
 
 
 def check(octets: bytes | memoryview) -> Kind:

@@ -16,7 +16,7 @@ BOTH = frozenset((8, 9))
 
 def in_parts(whole: bytes) -> list[bytes]:
     """All parts of a frame."""
-    cut = Cut(0, whole)
+    cut = Cut(0, whole, False)
     parts = []
     while cut.at < cut.octets:
         parts.append(cut.next(PART_OCTETS))
@@ -111,7 +111,7 @@ def test_what_is_too_long_or_a_part_itself_is_malformed() -> None:
 
 
 def test_what_not_everybody_has_is_under_way() -> None:
-    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
+    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
     assert cut.under_way(BOTH) == 0
     cut.next(PART_OCTETS), cut.next(PART_OCTETS)
     assert cut.under_way(BOTH) == 2 * PART_OCTETS
@@ -121,7 +121,7 @@ def test_what_not_everybody_has_is_under_way() -> None:
 
 
 def test_of_another_frame_is_no_progress() -> None:
-    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
+    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
     cut.next(PART_OCTETS)
     assert not cut.progress(8, 78, PART_OCTETS)
     assert not cut.progress(8, 77, cut.octets)
@@ -130,7 +130,7 @@ def test_of_another_frame_is_no_progress() -> None:
 
 
 def test_what_everybody_has_from_before_is_not_handed_over_again() -> None:
-    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)))
+    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
     cut.next(2 * PART_OCTETS)
     cut.go_back(BOTH)
     assert cut.at == 0

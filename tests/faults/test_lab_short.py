@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from twinlink.sender import Priority
 from twinlink.testing import base
 
 from . import faults
@@ -310,6 +311,28 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
         assert outcome.verdict.findings == [], name
         waits_ns = round_trips(outcome, urgent)["p50"]
         assert waits_ns < one_ns / 4, f"{name}: {waits_ns / 1e6:.0f} ms, a bulk message takes {one_ns / 1e6:.0f} ms"
+
+
+@needs_namespaces
+def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) -> None:
+    # Of such a cable, what may be under way beside normal flows outweighs whatever else runs here: 2 to 2.8 times.
+    bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (250_000,)) for number in range(4)]
+
+    def waits_ns(priority: Priority) -> list[int]:
+        urgent = Flow("urgent", "rw", 100.0, (100,), priority)
+        schedule = Schedule(
+            0, (urgent, *bulk), (), (faults.RateLimit(300),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
+        )
+        outcomes = both([schedule], tmp_path / priority)
+        for name, outcome in outcomes.items():
+            assert not outcome.broken, name
+            assert outcome.verdict.findings == [], name
+        return [round_trips(outcome, urgent)["p50"] for outcome in outcomes.values()]
+
+    with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
+        high, normal = pool.map(waits_ns, ("high", "normal"))
+    for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
+        assert normal_ns > 1.5 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, normal {normal_ns / 1e6:.0f} ms"
 
 
 @needs_namespaces
