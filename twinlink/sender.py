@@ -53,6 +53,7 @@ class Sender:
         self._backlog = core.backlog
         self._topic = f"traffic/{core.flow}".encode()
         self._pace = Pace()
+        self._clear_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
         self._looked_at = 0  # number of the next message when the keeper last looked
         self._seen = 0  # and the courier
         self.handing_over = False  # acks on their way to on_ack: flush waits for them too
@@ -309,6 +310,8 @@ class Sender:
         """
         transit, direct = self._core.transit, self._transport.direct_octets
         with self._state:
+            if _monotonic_ns() > self._clear_ns:
+                transit.clear()
             if behind:
                 self._pace.excuse(_monotonic_ns(), transit.through)
             else:
@@ -346,6 +349,7 @@ class Sender:
     def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
         """A peer went; ``successor`` is the session that takes its place."""
         with self._state:
+            self._clear_ns = _monotonic_ns() + self._transport.gives_up_ns
             self._core.peer_down(epoch, reason, may_return, successor)
 
     def forget(self, epoch: int, reason: str, successor: int | None) -> None:

@@ -1,5 +1,6 @@
 """What is on its way: handed to the transport, and not acknowledged by those who are up."""
 
+import sys
 from collections.abc import Iterable, Sequence
 
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
@@ -24,6 +25,7 @@ class Transit:
         self.unsure = False
         self._single = single
         self._handed_over = 0  # octets so far, framing included
+        self._direct_end = sys.maxsize  # of them, see `clog`
         self._octets = 0  # of payload
         self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
 
@@ -38,7 +40,15 @@ class Transit:
         of = self._of
         if self.unsure or (of and self._single):
             return 0
-        return self.direct - self._octets - FRAMING_OCTETS * len(of)
+        return min(self.direct - self._octets - FRAMING_OCTETS * len(of), self._direct_end - self._handed_over)
+
+    def clog(self) -> None:
+        """Somebody fell silent: until `clear`, the transport may still have all that is on its way now or follows."""
+        self._direct_end = min(self._direct_end, self.through + self.direct)
+
+    def clear(self) -> None:
+        """The transport has given up on who fell silent."""
+        self._direct_end = sys.maxsize
 
     @property
     def _free(self) -> int:

@@ -55,6 +55,20 @@ def test_the_slowest_peer_holds_up_what_is_handed_over_until_it_goes(core: Outgo
     assert taken(core) == [1]
 
 
+def test_who_fell_silent_may_clog_the_transport_for_a_while(core: Outgoing) -> None:
+    core.peer_up(2, repairs=True)
+    assert send(core, FULL // 2)
+    acknowledge(core, 1, [0])
+    core.peer_down(2, "silent", may_return=True)
+    assert send(core, FULL // 4)
+    acknowledge(core, 1, [1])
+    assert not send(core, FULL // 2)  # with what went before it may be more than the transport takes at once
+    assert taken(core) == [2]
+    acknowledge(core, 1, [2])
+    core.transit.clear()
+    assert send(core, FULL)
+
+
 def test_a_late_peer_owes_nothing_for_what_was_sent_before(core: Outgoing) -> None:
     send(core, 10)
     core.peer_up(2, repairs=True)

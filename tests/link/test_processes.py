@@ -15,10 +15,11 @@ import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
 
 CHILD = """
-import sys, twinlink
+import os, sys, twinlink
 transport, role, endpoint = sys.argv[1:]
-with twinlink.open(transport, **{role: endpoint}, node="child") as link:
-    link.receiver("down", handler=lambda message: None)
+with twinlink.open(transport, **{role: endpoint}, node=f"child-{os.getpid()}") as link:
+    for flow in ("down", "down-2", "down-3", "down-4"):
+        link.receiver(flow, handler=lambda message: None)
     link.wait_ready(60)
     up = link.sender("up")
     while True:
@@ -117,6 +118,26 @@ def test_a_stopped_peer_neither_holds_send_nor_close_for_long(start: Start, tran
     assert longest_s < patience(SEND_S)
     assert close_s < patience(4)
     assert threads == [] or transport == "zenoh"  # there a hello may be held up for as long
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+def test_one_of_several_that_is_stopped_does_not_hold_send(start: Start, transport: str) -> None:
+    endpoint = free_endpoint()
+    with open_link(transport, "listen", endpoint, send_timeout=0.2) as link:
+        first, _ = start(transport, "connect", endpoint), start(transport, "connect", endpoint)
+        wait_until(lambda: len(link.peers()) == 2, patience(20))
+        outboxes, payload = [link.sender(flow) for flow in ("down", "down-2", "down-3", "down-4")], bytes(10_000)
+        took_s, down_at = [0.0], None
+        os.kill(first.pid, signal.SIGSTOP)
+        while down_at is None or len(took_s) < down_at + 2000:  # many more than a transport's queue holds
+            for outbox in outboxes:
+                sending = time.monotonic()
+                outbox.send(payload)
+                took_s.append(time.monotonic() - sending)
+            time.sleep(0.002)
+            if down_at is None and len(link.peers()) == 1:
+                down_at = len(took_s)
+        assert max(took_s) < patience(0.2)
 
 
 @real_transports

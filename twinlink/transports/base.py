@@ -55,6 +55,7 @@ class Transport(ABC):
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
     added_octets: ClassVar[int] = 0  # by `join`, behind header and payload
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
+    gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it, beyond `direct_octets`
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:

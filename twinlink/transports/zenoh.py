@@ -77,6 +77,7 @@ class ZenohTransport(Transport):
         self._preferred: set[bytes] = set()
         self._ticks_left = 0  # until a recv is ended
         self._closing = threading.Event()
+        self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
             self._open_session()
