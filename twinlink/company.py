@@ -45,6 +45,7 @@ class Company:
         transport: Transport,
         node: str,
         epoch: int,
+        max_payload: int,
         report: Callable[[Event], None],
         gone: Callable[[int, bool], None],
     ) -> None:
@@ -56,6 +57,7 @@ class Company:
         self._transport = transport
         self._node = node
         self._epoch = epoch
+        self._max_payload = max_payload
         self._report = report
         self._gone = gone
         self._lock = threading.Lock()  # who is up, and the senders who must know
@@ -75,6 +77,7 @@ class Company:
             for epoch in self.up:
                 peer = self.peers.get(epoch)
                 sender.peer_up(epoch, peer is not None and peer.repairs)
+            sender.max_payload = self._taken_by_all()
             self.senders[sender.flow] = sender
             self.urgent |= sender.priority == "high"
 
@@ -157,6 +160,7 @@ class Company:
                     else:
                         told = f"peer {peer.node} went down ({reason})"
                         sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
+                    sender.max_payload = self._taken_by_all()
                 self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
         for change in changes:
             peer = change.peer
@@ -168,6 +172,18 @@ class Company:
                 self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
         if changes:
             self.report_losses()
+
+    def _taken_by_all(self) -> int:
+        """Octets of the longest payload that this node sends and everybody who is up takes."""
+        return min([self._max_payload, *(peer.max_payload for peer in self.peers.all() if peer.up)])
+
+    def who_takes_less(self, size: int) -> str:
+        """Names of those who are up and do not take a payload of so many octets, each with what it takes."""
+        return ", ".join(
+            f"{peer.node} takes at most {peer.max_payload}"
+            for peer in self.peers.all()
+            if peer.up and peer.max_payload < size
+        )
 
     def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A session that had fallen silent will not come back."""
@@ -198,7 +214,7 @@ class Company:
                 heard = {peer.epoch: peer.number for peer in self.peers.all()}
                 number = _monotonic_ns()
                 behind = number - self._emptied_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
-                body = Hello(self._node, heard, flows, True, detect, behind).encode()
+                body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload).encode()
             self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, number, _time_ns(), body))
 
     def report_losses(self) -> None:

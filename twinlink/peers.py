@@ -45,6 +45,7 @@ class Peer:
     repairs: bool
     detect: frozenset[str]
     known: int
+    max_payload: int
     number: int = 0
     trip_ns: int = 0
     up: bool = False
@@ -94,7 +95,9 @@ class PeerTable:
             if len(self._peers) >= MAX_PEERS:
                 return False, changes
             known = self._fell_silent.pop(epoch, 0)
-            peer = self._peers[epoch] = Peer(hello.node, epoch, hello.flows, hello.repairs, hello.detect, known)
+            peer = self._peers[epoch] = Peer(
+                hello.node, epoch, hello.flows, hello.repairs, hello.detect, known, hello.max_payload
+            )
             self.hears[epoch] = 0
         peer.detect, peer.behind = hello.detect, hello.behind
         peer.number = number

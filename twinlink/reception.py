@@ -81,7 +81,7 @@ class Reception:
         max_payload: int,
         report: Callable[[Event], None],
     ) -> None:
-        self.company = Company(transport, node, epoch, report, self._give_up)
+        self.company = Company(transport, node, epoch, max_payload, report, self._give_up)
         self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
         self._freshness = Freshness(report)
         self._repair = Repair(transport, epoch, report, self._deliver)

@@ -40,12 +40,14 @@ class Sender:
         flow: name of the flow.
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
+        max_payload: octets of the longest payload that this link sends and every peer that is up takes.
     """
 
     def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
         self.flow = core.flow
         self.priority = priority
         self.on_ack: Callable[[Ack], None] | None = None
+        self.max_payload = link.max_payload
         self._link = link
         self._transport = transport
         self._join = transport.join
@@ -71,7 +73,7 @@ class Sender:
         peer the message is counted as lost; `flush` names it.
 
         Raises:
-            PayloadTooLarge: longer than the link's ``max_payload``.
+            PayloadTooLarge: longer than the ``max_payload`` of the link or of a peer that is up.
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
@@ -80,10 +82,8 @@ class Sender:
         if type(payload) is not bytes:
             payload = _octets(payload)
         size = len(payload)
-        if size > link.max_payload:
-            raise PayloadTooLarge(
-                f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {link.max_payload}"
-            )
+        if size > self.max_payload:
+            raise self._too_large(size)
         core = self._core
         deadline = None
         while True:
@@ -109,6 +109,11 @@ class Sender:
                     return sequence
             deadline = deadline or time.monotonic() + link.send_timeout * 0.9  # the rest is for waking up and saying so
             self._wait_for_room(size, deadline)
+
+    def _too_large(self, size: int) -> PayloadTooLarge:
+        what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {self._link.max_payload}"
+        less = self._link.reception.company.who_takes_less(size)
+        return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload" if less else what)
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link

@@ -250,6 +250,7 @@ class Hello:
         repairs: whether this node asks for what it misses, and sends again what it is asked for.
         detect: flows on which it does not.
         behind: it has not read all that has arrived, so that ``heard`` is older than this hello.
+        max_payload: the longest payload it takes, in octets.
     """
 
     node: str
@@ -258,11 +259,14 @@ class Hello:
     repairs: bool = False
     detect: frozenset[str] = frozenset()
     behind: bool = False
+    max_payload: int = MAX_PAYLOAD
 
     def encode(self) -> bytes:
         """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
         heard = {f"{epoch:016x}": number for epoch, number in sorted(self.heard.items())}
         members: dict[str, Any] = {"node": self.node, "heard": heard, "flows": self.flows}
+        if self.max_payload != MAX_PAYLOAD:
+            members["max_payload"] = self.max_payload
         if self.behind:
             members["behind"] = True
         if self.repairs:
@@ -279,9 +283,10 @@ class Hello:
             node, flows = fields["node"], fields["flows"]
             repairs, detect = fields.get("repairs", False), frozenset(fields.get("detect", ()))
             heard, behind = fields["heard"], fields.get("behind", False)
+            max_payload = fields.get("max_payload", MAX_PAYLOAD)
             if not all(_EPOCH.fullmatch(epoch) for epoch in heard) or not is_node_name(node):
                 raise Malformed("hello")
-            for numbers in (heard, flows):
+            for numbers in (heard, flows, {"max_payload": max_payload}):
                 if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in numbers.values()):
                     raise Malformed("hello")
             if (
@@ -292,4 +297,5 @@ class Hello:
                 raise Malformed("hello")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Malformed("hello") from None
-        return cls(node, {int(epoch, 16): number for epoch, number in heard.items()}, flows, repairs, detect, behind)
+        heard = {int(epoch, 16): number for epoch, number in heard.items()}
+        return cls(node, heard, flows, repairs, detect, behind, max_payload)

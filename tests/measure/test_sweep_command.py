@@ -55,7 +55,7 @@ SWEEPS = {
         *("--rounds", "1", "--rate", "200", "--count", "40"),
     ),
     "option": (
-        *("--subjects", "zeromq", "--option", "zeromq.send_hwm=5000", "--option", "zeromq.reliability=detect", *ONE_WAY),
+        *("--subjects", "zeromq", "--option", "zeromq.send_hwm=500", "--option", "zeromq.reliability=detect", *ONE_WAY),
         *("--count", "2", "--rounds", "1"),
     ),
     "requirement": (
@@ -231,7 +231,7 @@ def test_an_option_of_a_subject_reaches_it(begun: dict[str, tuple[Run, Path]]) -
     run, folder = begun["option"]
     finish(run)
     used = content(folder)["configuration"]["used"]["subject_options"]["zeromq"]
-    assert (used["send_hwm"], used["reliability"]) == (5000, "detect")
+    assert (used["send_hwm"], used["reliability"]) == (500, "detect")
 
 
 def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run, Path]]) -> None:

@@ -163,6 +163,8 @@ def test_a_flipped_octet_is_seen_where_it_matters(body: bytes, place: int, flip:
         b'{"node":"x","heard":{},"flows":{"a":9223372036854775808}}',
         b'{"node":"x","heard":{},"flows":{"a":1.0}}',
         b'{"node":"x","heard":{},"flows":{"a":NaN}}',
+        b'{"node":"x","heard":{},"flows":{},"max_payload":-1}',
+        b'{"node":"x","heard":{},"flows":{},"max_payload":"1"}',
         b" " * (MAX_HELLO + 1),
     ],
 )
@@ -174,7 +176,7 @@ def test_hostile_hellos(body: bytes) -> None:
 def test_a_hello_has_room_for_every_flow_and_peer() -> None:
     flows = {f"{number:063d}": MAX_SEQUENCE for number in range(1024)}
     heard = {2**64 - 1 - number: MAX_SEQUENCE for number in range(1024)}
-    hello = Hello("n" * 255, heard, flows, True, frozenset(flows), True)
+    hello = Hello("n" * 255, heard, flows, True, frozenset(flows), True, MAX_PAYLOAD - 1)
     assert len(hello.encode()) <= MAX_HELLO
     assert Hello.decode(hello.encode()) == hello
 

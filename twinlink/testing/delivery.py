@@ -79,6 +79,20 @@ class Delivery(Conformance):
         outbox.flush(patience(10))
         assert len(receive_all(inbox, 1)[0].payload) == 100_000
 
+    def test_what_a_peer_does_not_take_is_refused_as_long_as_it_is_up(self, opening: Open) -> None:
+        first = opening("listen")
+        inbox, outbox = opening("connect", node="large").receiver("flow"), first.sender("flow")
+        small = opening("connect", node="small", max_payload=100_000)
+        small.receiver("flow")
+        wait_until(lambda: len(first.peers()) == 2)
+        with pytest.raises(twinlink.PayloadTooLarge, match="small takes at most 100000"):
+            outbox.send(bytes(100_001))
+        assert outbox.send(bytes(100_000)) == 0
+        small.close()
+        wait_until(lambda: first.peers() == ["large"])
+        assert outbox.send(bytes(100_001)) == 1
+        assert [len(message.payload) for message in receive_all(inbox, 2)] == [100_000, 100_001]
+
     def test_a_small_limit_still_lets_hellos_and_acks_through(self, opening: Open) -> None:
         first, second = self.ready_pair(opening, max_payload=10)
         inbox, outbox = second.receiver("flow"), first.sender("flow")
