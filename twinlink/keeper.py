@@ -37,8 +37,10 @@ class Keeper:
         path_ns = min(filter(None, [sender.path_ns(calm) for sender in senders]), default=0)
         for priority in ("high", "normal"):
             of_it = [sender for sender in senders if sender.priority == priority]
-            sharing = max(1, sum(sender.in_use for sender in of_it))
+            in_use = sum(sender.in_use for sender in of_it)
+            begin = sum(sender.is_new and not sender.in_use for sender in of_it)  # perhaps all at once
             for sender in of_it:
+                sharing = max(1, in_use + begin if sender.is_new else in_use)
                 sender.limit_transit(sharing, path_ns, behind, self._company.urgent and priority == "normal")
 
     def _run(self) -> None:

@@ -23,6 +23,11 @@ class Pace:
         self._full = False  # something has been waiting for the path since the last look that counted
         self._then_ns = 0
 
+    @property
+    def known(self) -> bool:
+        """Whether anything has got through."""
+        return self._rate > 0
+
     def look(self, now_mono_ns: int, through: int, waits: bool, under_way: bool) -> None:
         """To be called a few times a second.
 

@@ -299,6 +299,11 @@ class Sender:
         return bool(self._core.transit) or self._backlog.next != self._looked_at
 
     @property
+    def is_new(self) -> bool:
+        """Whether it has not sent enough to know how fast the path is."""
+        return not self._pace.known
+
+    @property
     def waits(self) -> bool:
         """Whether there is a backlog."""
         return self._backlog.waits

@@ -336,6 +336,18 @@ def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) 
 
 
 @needs_namespaces
+def test_many_flows_that_begin_at_once_do_not_fill_a_slow_path(tmp_path: Path) -> None:
+    # If each of them had under way what one may, a hello would wait for 8 s.
+    flows = tuple(Flow(f"flow-{number}", "rw", 1.0, (100_000,)) for number in range(16))
+    schedule = Schedule(0, flows, (), (faults.RateLimit(10),), quiet_s=2.0, calm_s=0.0)
+    for name, outcome in both([schedule], tmp_path).items():
+        assert not outcome.broken, name
+        assert outcome.verdict.findings == [], name
+        told = [event.fields for session in outcome.sessions for event in session.events if event.name == "PeerDown"]
+        assert [fields for fields in told if fields.get("reason") != "closed"] == [], name
+
+
+@needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str) -> None:
     """It takes 1.6 s: longer than anybody's silence may, and than Zenoh has a message wait on a connection."""
