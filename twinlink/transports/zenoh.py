@@ -31,8 +31,9 @@ RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_thre
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
 TICK_S = 0.05
-# What a fault held up arrives at once, and each message that was sent alone takes 64 KiB then: tens of MiB.  Their
-# arenas would keep them, so they are given back this long after a connection came or went.
+# Each message that was sent alone takes 64 KiB until it is read, so what a stall held up takes tens of MiB at once, and
+# glibc's arenas keep their highest level.  It is given back when traffic has been interrupted anyway: this long after a
+# connection came or went.
 CALM_S = 2.0
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
