@@ -121,6 +121,18 @@ def test_bad_arguments_exit_with_3_and_a_sentence(start: Start, arguments: list[
     assert "Traceback" not in said
 
 
+def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    monkeypatch.setenv("TWINLINK_LISTEN", endpoint)
+    monkeypatch.setenv("TWINLINK_PROTECT_PRBS", "0-3")
+    process = start("--node", "gnb-7")
+    wait_for_event(tmp_path, "started")
+    process.terminate()
+    process.communicate(timeout=10)
+    started = next(event for event in events(tmp_path) if event["event"] == "started")
+    assert (started["endpoint"], started["protected"], started["node"]) == (endpoint, [0, 1, 2, 3], "gnb-7")
+
+
 def test_a_port_in_use_exits_with_2(start: Start) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

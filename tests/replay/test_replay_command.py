@@ -189,7 +189,7 @@ def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number:
     [
         (["--transport", "pigeon"], 3, "pigeon"),
         (["--listen", "nowhere"], 3, "tcp/host:port"),
-        (["--validity-ms", "soon"], 3, "integer"),
+        (["--validity-ms", "soon"], 3, "whole number from 100"),
         (["--protect-prbs", "x"], 3, "0-3,50"),
         (["--protect-prbs", "62-43"], 3, "'62-43' is neither a PRB nor a range"),  # it would protect nothing
         (["--out", "/proc/none"], 2, "/proc/none"),

@@ -1,9 +1,10 @@
 import contextlib
+import io
 import json
 import os
 from pathlib import Path
 
-from twinlink_exporter.journal import Journal
+from twinlink.cli.journal import Journal
 
 
 def test_who_read_stderr_may_leave(tmp_path: Path) -> None:
@@ -11,10 +12,23 @@ def test_who_read_stderr_may_leave(tmp_path: Path) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     stderr = os.fdopen(writes, "w")
-    with Journal(tmp_path / "log", stream=stderr) as journal:
+    with Journal("test", tmp_path / "log", stream=stderr) as journal:
         journal.event("started", "begins")
         journal.complaint("odd", "goes on", count=1)
     with contextlib.suppress(BrokenPipeError):
         stderr.close()
     events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [(event["event"], event.get("count")) for event in events] == [("started", None), ("odd", 1)]
+
+
+def test_a_file_that_cannot_be_written_is_said_once_and_stops_nothing() -> None:
+    said = io.StringIO()
+    with Journal("test", Path("/dev/full"), stream=said) as journal:
+        journal.event("first", "one")
+        journal.event("second", "two")
+    lines = [line.split(" ", 1)[1] for line in said.getvalue().splitlines()]
+    assert lines == [
+        "test: one",
+        "test: no more events are written to /dev/full: No space left on device; make room there, or write elsewhere",
+        "test: two",
+    ]
