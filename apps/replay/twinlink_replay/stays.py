@@ -169,18 +169,22 @@ class Stays:
 
 
 def longest(ended: Array) -> float:
-    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few.
-
-    The longer half of them is taken to go on exponentially.  Its mean, estimated from ``n`` stays, is not certain:
-    that makes the tail of the next one ``(1 + t / (n * mean)) ** -n``.
-    """
+    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few."""
     if len(ended) < FEWEST:
         return math.inf
-    ended = np.sort(ended)[int(BODY * len(ended)) :]
+    return tail(np.sort(ended)[int(BODY * len(ended)) :], CHANCE)
+
+
+def tail(ended: Array, chance: float) -> float:
+    """What another stay exceeds with that chance, given long ones in the order of their lengths.
+
+    They are taken to go on exponentially.  Their mean, estimated from ``n`` stays, is not certain: that makes the tail
+    of the next one ``(1 + t / (n * mean)) ** -n``.
+    """
     # The mean of the root hardly heeds the few long stays of interferers; 4 / pi: if exponentially distributed.
     excess = max(float(np.sqrt(ended - ended[0] + 0.5).mean()) ** 2 * 4 / math.pi, SHORTEST_TAIL * ended[0])
     n = len(ended)
-    return float(ended[0] + n * excess * (CHANCE ** (-1 / n) - 1))
+    return float(ended[0] + n * excess * (chance ** (-1 / n) - 1))
 
 
 def in_a_row(there: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from .evidence import MOST as evidence_most
 from .evidence import Evidence
 
 CLEAR = 1.0  # nats of `Evidence.structure` over a stay that has ended that make it rough or smooth, and ...
@@ -30,6 +31,10 @@ class World:
         self._before = np.zeros(n_prbs, np.float32)
         self._covered = np.zeros(n_prbs, bool)  # by rough transmissions, so far
         self._places = 0
+        self._always = np.ones(n_prbs, bool)  # occupied by the same since the first record
+        self._other = False  # a tone was seen
+        self._records = 0
+        self._static = False
 
     def add(self, evidence: Evidence, k: int, free: NDArray[np.bool_]) -> None:
         """Take in record ``k`` of ``evidence``, and which PRBs are free."""
@@ -37,6 +42,10 @@ class World:
         structure = evidence.structure[k] * (evidence.even[k] > 0)  # a tone says nothing about UEs
         ended = free | (np.abs(log_power - self._before) > JUMP)
         self._before = log_power
+        if self._records:
+            self._always &= ~ended
+        self._records += 1
+        self._other |= bool((evidence.even[k] <= -2 * evidence_most).any())
         count = ~self._counted & (np.abs(self._texture) > np.where(ended, CLEAR, SURE))
         self._counted = (self._counted | count) & ~ended
         rough = count & (self._texture < 0)
@@ -54,8 +63,10 @@ class World:
         share = SHARE * KEPT if self.rough else SHARE
         everywhere = np.ones(len(self._rough), bool)
         some = self._share(everywhere) > share
-        most = self._places >= PLACES and self._share(self._rough + self._smooth > 0) > MOST
-        before, self.rough = self.rough, some or most
+        most = self._share(self._rough + self._smooth > 0) > MOST
+        stays_put = self._places + self._other > 1 and bool((self._always & self._covered).any())
+        self._static |= most and stays_put
+        before, self.rough = self.rough, some or self._static or (most and self._places >= PLACES)
         return self.rough != before
 
     def _share(self, where: NDArray[np.bool_]) -> float:
@@ -63,7 +74,7 @@ class World:
         # An interferer is rough on some PRBs, rough UEs are so everywhere: only the less rough half of them counts.
         rough, both = self._rough[where], (self._rough + self._smooth)[where]
         half = np.argsort(rough / (both + 1))[: (len(both) + 1) // 2]
-        return float(rough[half].sum() / both[half].sum()) if both[half].sum() >= len(half) else 0.0
+        return float(rough[half].sum() / both[half].sum()) if both[half].sum() >= max(len(half), 1) else 0.0
 
 
 def runs(mask: NDArray[np.bool_]) -> NDArray[np.intp]:
