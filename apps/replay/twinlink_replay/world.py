@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import MOST as evidence_most
 from .evidence import Evidence
 
 CLEAR = 1.0  # nats of `Evidence.structure` over a stay that has ended that make it rough or smooth, and ...
@@ -13,6 +12,8 @@ PLACES = 4  # where rough transmissions were: they are hardly all interferers, w
 NEW = 0.5  # at most so much of a place was one before
 SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
+TONE = -7.5  # nats of `Evidence.even`; Gaussian samples hardly ever have so much against them
+AWAY = 8  # records in a row without anybody: who was there has gone
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
 
 
@@ -31,10 +32,9 @@ class World:
         self._before = np.zeros(n_prbs, np.float32)
         self._covered = np.zeros(n_prbs, bool)  # by rough transmissions, so far
         self._places = 0
-        self._always = np.ones(n_prbs, bool)  # occupied by the same since the first record
-        self._other = False  # a tone was seen
-        self._records = 0
-        self._static = False
+        self._away = np.zeros(n_prbs, np.int32)  # records in a row without anybody
+        self._always = np.ones(n_prbs, bool)  # never left since the first record
+        self._tone = self._static = False  # whether a tone was seen, and rough UEs that stay put
 
     def add(self, evidence: Evidence, k: int, free: NDArray[np.bool_]) -> None:
         """Take in record ``k`` of ``evidence``, and which PRBs are free."""
@@ -42,10 +42,9 @@ class World:
         structure = evidence.structure[k] * (evidence.even[k] > 0)  # a tone says nothing about UEs
         ended = free | (np.abs(log_power - self._before) > JUMP)
         self._before = log_power
-        if self._records:
-            self._always &= ~ended
-        self._records += 1
-        self._other |= bool((evidence.even[k] <= -2 * evidence_most).any())
+        self._away = np.where(free, self._away + 1, 0)
+        self._always &= self._away < AWAY
+        self._tone |= bool((evidence.even[k] < TONE).any())
         count = ~self._counted & (np.abs(self._texture) > np.where(ended, CLEAR, SURE))
         self._counted = (self._counted | count) & ~ended
         rough = count & (self._texture < 0)
@@ -64,7 +63,7 @@ class World:
         everywhere = np.ones(len(self._rough), bool)
         some = self._share(everywhere) > share
         most = self._share(self._rough + self._smooth > 0) > MOST
-        stays_put = self._places + self._other > 1 and bool((self._always & self._covered).any())
+        stays_put = self._places + self._tone > 1 and bool((self._always & self._covered).any())
         self._static |= most and stays_put
         before, self.rough = self.rough, some or self._static or (most and self._places >= PLACES)
         return self.rough != before
