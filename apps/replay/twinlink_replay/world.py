@@ -14,6 +14,7 @@ SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
 TONE = -7.5  # nats of `Evidence.even`; Gaussian samples hardly ever have so much against them
 AWAY = 8  # records in a row without anybody: who was there has gone
+NEARLY_ALL = 0.75  # of these where rough ones stay put: an interferer may be on top of a smooth UE
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
 
 
@@ -62,10 +63,11 @@ class World:
         share = SHARE * KEPT if self.rough else SHARE
         everywhere = np.ones(len(self._rough), bool)
         some = self._share(everywhere) > share
-        most = self._share(self._rough + self._smooth > 0) > MOST
+        share_used = self._share(self._rough + self._smooth > 0)
         stays_put = self._places + self._tone > 1 and bool((self._always & self._covered).any())
-        self._static |= most and stays_put
-        before, self.rough = self.rough, some or self._static or (most and self._places >= PLACES)
+        share_static = MOST if self._static else NEARLY_ALL
+        self._static = share_used > share_static and (self._static or stays_put)
+        before, self.rough = self.rough, some or self._static or (share_used > MOST and self._places >= PLACES)
         return self.rough != before
 
     def _share(self, where: NDArray[np.bool_]) -> float:
