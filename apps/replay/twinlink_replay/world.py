@@ -64,11 +64,21 @@ class World:
         everywhere = np.ones(len(self._rough), bool)
         some = self._share(everywhere) > share
         share_used = self._share(self._rough + self._smooth > 0)
-        stays_put = self._places + self._tone > 1 and bool((self._always & self._covered).any())
-        share_static = MOST if self._static else NEARLY_ALL
-        self._static = share_used > share_static and (self._static or stays_put)
+        if self._static:  # until smooth ones are many
+            self._static = bool(self._rough.sum() > self._smooth.sum())
+        else:
+            self._static = share_used > NEARLY_ALL and self._stays_put()
         before, self.rough = self.rough, some or self._static or (share_used > MOST and self._places >= PLACES)
         return self.rough != before
+
+    def _stays_put(self) -> bool:
+        """Whether a rough transmission has never left since the first record, and another one or a tone is there."""
+        elsewhere = self._covered.copy()
+        count = 0
+        for first, end in runs(self._always):
+            count += bool(self._covered[first:end].any())
+            elsewhere[first:end] = False
+        return count > 0 and count + bool(elsewhere.any()) + self._tone > 1
 
     def _share(self, where: NDArray[np.bool_]) -> float:
         """Of rough stays among those on some PRBs; 0 where these are few."""
