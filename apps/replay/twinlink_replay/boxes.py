@@ -157,10 +157,10 @@ def _lasting(boxes: list[Box], every: NDArray[np.intp], n_records: int) -> list[
 
 def _usual(counts: NDArray[np.intp]) -> float:
     """How many records of a box there hardly are more of, given those of others in order."""
-    if len(counts) == 0:
-        return 0.0  # nobody else moves
+    if len(counts) < FEW and (counts <= FEWEST).all():
+        return 0.0  # nobody else moves; these are what noise takes apart
     if (counts > 1).sum() >= FEW:  # or everybody moves with every record
-        counts = counts[counts > 1]  # most of the others are what noise takes apart
+        counts = counts[counts > 1]
     total = np.cumsum(counts)
     return tail(counts[np.searchsorted(total, BRIEF * total[-1]) :].astype(np.float32), CHANCE)
 
