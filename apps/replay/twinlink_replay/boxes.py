@@ -1,4 +1,4 @@
-"""Boxes: runs of adjacent PRBs with one level between two steps of power, and those of them that come back.
+"""Boxes: runs of adjacent PRBs with one level between two steps of power, and those of them that come back or last.
 
 What transmits alone shows in a record as a box.  Grants move, so that a UE hardly has the same first PRB, end and level
 twice; an interferer has, whenever no UE covers it.

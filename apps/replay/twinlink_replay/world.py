@@ -1,4 +1,7 @@
-"""What UEs are like here: whether some are as rough as noise (transform-precoded ones are)."""
+"""What UEs are like here: whether some are as rough as noise (transform-precoded ones are).
+
+They are where rough transmissions move, or where one has never left and another one comes: then the first is a UE.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
