@@ -234,6 +234,43 @@ def test_noise_in_bursts_is_told_from_gaussian_ues_by_coming_back_to_its_prbs() 
     assert score.recall >= 0.9
 
 
+@pytest.mark.parametrize(("dwell", "seed"), [(1, 6), (6, 7)])
+def test_one_burst_of_noise_is_told_from_gaussian_ues_by_lasting_longer(dwell: int, seed: int) -> None:
+    scene = Scene(51, dwell=dwell, fixed_dwell=True, pause=0, n_ues=3, modulations=(0,), widths=(0.05, 0.25))
+    heard = hear(replace(scene, flat=True, coherence=1e9, interferers=(Interferer(200, 320, 30, 35, 12),)), seed)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall >= 0.95
+    assert detect(hear(scene, seed)).settled.mean() < 0.0005
+
+
+def test_of_gaussian_transmissions_those_that_never_move_are_ues_and_what_comes_later_is_not() -> None:
+    scene = Scene(51, static=True, n_ues=2, flat=True, coherence=1e9, modulations=(0,), widths=(0.1, 0.3))
+    for seed in (1, 2, 3):
+        assert detect(hear(scene, seed)).settled.mean() < 0.0005
+        ue = hear(scene, seed).ue[0]
+        first = next(k for k in range(46) if not ue[max(k - 1, 0) : k + 6].any())
+        heard = hear(replace(scene, interferers=(Interferer(200, 450, first, first + 5, 12),)), seed)
+        score = scores(heard, detect(heard).settled)
+        assert score.precision >= 0.95
+        assert score.recall >= 0.95
+
+
+def test_an_interferer_that_was_always_there_is_not_taken_for_several_ues() -> None:
+    heard = hear(Scene(n_ues=0, interferers=(Interferer(0, 600, 31, 53, 8),)), 100)
+    assert scores(heard, detect(heard).settled).recall >= 0.95
+
+
+def test_a_tone_in_bursts_ends_though_ues_come_at_once() -> None:
+    tones = tuple(Interferer(k, k + 10, 40, 41, 20, "tone") for k in range(100, 580, 20))
+    ues = Scene(dwell=1, fixed_dwell=True, pause=0, n_ues=3, modulations=(2,), snr_db=(5, 15), widths=(0.05, 0.3))
+    for seed in (1, 2, 3):
+        heard = hear(replace(ues, flat=True, coherence=1e9, interferers=tones), seed)
+        score = scores(heard, detect(heard).settled)
+        assert score.precision >= 0.95
+        assert score.recall >= 0.95
+
+
 @pytest.mark.parametrize("subcarriers", [1, 7])
 def test_a_tone_that_sweeps_is_followed_from_prb_to_prb(subcarriers: int) -> None:
     heard = hear(Scene(n_records=300, modulations=(2,)), 4)

@@ -1,4 +1,4 @@
-"""Boxes: runs of adjacent PRBs with one level between two steps of power, and those of them that come back.
+"""Boxes: runs of adjacent PRBs with one level between two steps of power, and those of them that come back or last.
 
 What transmits alone shows in a record as a box.  Grants move, so that a UE hardly has the same first PRB, end and level
 twice; an interferer has, whenever no UE covers it.
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .evidence import Array
+from .stays import tail
 
 STEP = 1.1  # log power from one PRB to the next that is a border; a PRB's own scatter is 0.29
 WEAKEST = 1.1  # log power against the floor
@@ -19,6 +20,12 @@ FEWEST = 5  # records that show a box
 ROUGH = -12.0  # nats that the texture of a box says for a UE, summed up, to call it noise
 APART = 2  # records without anything between two occasions
 NOTHING = 0.6  # log power
+LOWER = 0.9  # log power below its level: it is not there
+WHOLE = 0.9  # of the records: a box that was there before and stays put
+SEEN = 1 / 3  # of the records that a box lasted show it
+FEW = 8  # boxes
+CHANCE = 3e-4  # that a UE's box lasts so long
+BRIEF = 0.25  # of all records of boxes are those of the briefer ones, which say nothing about long ones
 STEADY = 0.9  # of the records that show a box that comes often show it at one level
 BENEFIT = 3.0  # nats that PRBs at a box's end have to look like a UE's not to belong to it
 OFTEN = 5  # occasions, and ...
@@ -37,6 +44,8 @@ class Box:
         records: those that show it.
         occasions: how often it came.
         look: what the texture of these says for a UE, summed up.
+        lasted: records, with those between them in which somebody may have been on top.
+        came: whether it was not there from the first record on.
     """
 
     first: int
@@ -44,6 +53,8 @@ class Box:
     records: NDArray[np.intp]
     occasions: int
     look: float
+    lasted: int
+    came: bool
 
     def beside(self, other: "Box") -> bool:
         """Whether both have no PRB in common."""
@@ -59,18 +70,21 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
         rough: whether UEs are as rough as noise.
     """
     border = borders(log_power)
-    found = find(log_power, look, border)
+    found, every = find(log_power, look, border)
     events = border[:, 1:-1].sum(axis=0)
     answer: list[Box] = []
 
     def add(boxes: list[Box]) -> None:
         for box in sorted(boxes, key=lambda box: -len(box.records) * (box.end - box.first)):
-            if all(box.beside(other) for other in answer):  # what is left are pieces of it
+            # What is left are pieces of it.  Beside an interferer every UE has a border.
+            ends = {end for other in answer for end in (other.first, other.end)}
+            if all(box.beside(other) for other in answer) and not ends & {box.first, box.end}:
                 answer.append(box)
 
-    if not rough:
+    if rough:
+        add(_lasting(found, every, len(border)))
+    else:
         add([box for box in found if box.look < ROUGH])
-    ends = {end for box in answer for end in (box.first, box.end)}
     often = []
     for box in found:
         wide = [other for other in found if other.beside(box) and other.end - other.first >= box.end - box.first]
@@ -79,8 +93,7 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
         put = elsewhere[elsewhere > OLD * len(border)].sum()
         moving = put <= MOVING * elsewhere.sum()
         enough = box.occasions >= max([OFTEN] + [RIVALS * other.occasions for other in wide])
-        # Beside an interferer every UE has a border.
-        if enough and moving and len(box.records) >= SHOWN and not ends & {box.first, box.end}:
+        if enough and moving and len(box.records) >= SHOWN:
             often.append(box)
     add(often)
     return answer
@@ -93,8 +106,8 @@ def borders(log_power: Array) -> NDArray[np.bool_]:
     return border
 
 
-def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> list[Box]:
-    """Boxes that some records show."""
+def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list[Box], NDArray[np.intp]]:
+    """Boxes that some records show; and of any box at all first PRB, end, and how many records show it."""
     n_prbs = log_power.shape[1]
     records, places = np.nonzero(border)
     same = records[1:] == records[:-1]
@@ -114,21 +127,53 @@ def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> list[Box]:
         if len(near) < max(FEWEST, MOSTLY * counts[k]):
             continue
         a, b = divmod(int(keys[k]), n_prbs + 1)
+        mean = (levels[:, b] - levels[:, a]) / (b - a)
         # A UE that fades loses its level and its borders too, but is hardly ever gone.
-        away = np.cumsum((levels[:, b] - levels[:, a]) / (b - a) < NOTHING)
+        away = np.cumsum(mean < NOTHING)
         shown = np.sort(record[mine])
         occasions = int(len(near) >= STEADY * counts[k]) * (1 + int((np.diff(away[shown]) >= APART).sum()))
-        boxes.append(_noisiest(a, b, near, occasions, look))
-    return boxes
+        gone = np.cumsum(mean < middle - LOWER)[near]
+        stays = np.split(near, np.flatnonzero(np.diff(gone) >= APART) + 1)
+        lasted = sum(int(stay[-1] - stay[0]) + 1 for stay in stays)
+        boxes.append(_noisiest(a, b, near, occasions, look, lasted, bool(gone[0] >= APART)))
+    return boxes, np.stack([*np.divmod(keys, n_prbs + 1), counts], axis=1)
 
 
-def _noisiest(first: int, end: int, records: NDArray[np.intp], occasions: int, look: Array) -> Box:
+def _lasting(boxes: list[Box], every: NDArray[np.intp], n_records: int) -> list[Box]:
+    """Boxes that came and were there for longer than others are here."""
+    put = [box for box in boxes if not box.came and box.lasted > WHOLE * n_records]
+    for box in put:
+        every = every[(every[:, 1] <= box.first) | (every[:, 0] >= box.end)]
+    answer = []
+    for box in boxes:
+        if not box.came or not box.occasions or len(box.records) < SEEN * box.lasted:
+            continue
+        # Pieces of the box have one of its ends.
+        counts = np.sort(every[(every[:, 0] != box.first) & (every[:, 1] != box.end), 2])
+        if box.lasted > max(FEWEST, _usual(counts)):
+            answer.append(box)
+    return answer
+
+
+def _usual(counts: NDArray[np.intp]) -> float:
+    """How many records of a box there hardly are more of, given those of others in order."""
+    if len(counts) < FEW and (counts <= FEWEST).all():
+        return 0.0  # nobody else moves; these are what noise takes apart
+    if (counts > 1).sum() >= FEW:  # or everybody moves with every record
+        counts = counts[counts > 1]
+    total = np.cumsum(counts)
+    return tail(counts[np.searchsorted(total, BRIEF * total[-1]) :].astype(np.float32), CHANCE)
+
+
+def _noisiest(
+    first: int, end: int, records: NDArray[np.intp], occasions: int, look: Array, lasted: int, came: bool
+) -> Box:
     """A box without those of its outer PRBs that look like a UE's, which may have the same level beside it."""
     each = look[records, first:end].sum(axis=0)
     start, stop = _smooth_end(each), len(each) - _smooth_end(each[::-1])
     if each[start:stop].sum() < ROUGH:
         first, end, each = first + start, first + stop, each[start:stop]
-    return Box(first, end, records, occasions, float(each.sum()))
+    return Box(first, end, records, occasions, float(each.sum()), lasted, came)
 
 
 def _smooth_end(look: Array) -> int:

@@ -100,7 +100,7 @@ class Detector:
                 self._world.add(evidence, k, free)
                 p = posterior[ALONE:].sum(axis=0)
                 self._on = np.where(self._on, p > PROMPT_OFF, p > PROMPT_ON)
-                interfered[start + k] = self._on | (self._lines.add(part.line[k]) & ~free)
+                interfered[start + k] = self._on | (self._lines.add(part.line[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
             interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
             if self._world.judge():

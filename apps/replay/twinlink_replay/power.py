@@ -35,16 +35,19 @@ class PrbFeatures:
         peak: share of the power that the strongest two neighbouring subcarriers have: 1/6 for constant amplitude,
             0.4 in the mean for Gaussian samples, near 1 for a tone, on a subcarrier or between two.
         line: what each subcarrier, shape ``(records, n_prbs, 12)``, says for a tone on it against Gaussian samples.
+        cells: power of each subcarrier in LSB^2, of the same shape.
     """
 
     power: NDArray[np.float32]
     roughness: NDArray[np.float32]
     peak: NDArray[np.float32]
     line: NDArray[np.float32]
+    cells: NDArray[np.float32]
 
     def part(self, records: slice) -> "PrbFeatures":
         """Those of some records."""
-        return PrbFeatures(self.power[records], self.roughness[records], self.peak[records], self.line[records])
+        values = (self.power, self.roughness, self.peak, self.line, self.cells)
+        return PrbFeatures(*(value[records] for value in values))
 
 
 def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
@@ -66,7 +69,7 @@ def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
         rough[comb] = _roughness(cells[comb], 2)
     total = even + odd
     pair = (cells[..., 1:] + cells[..., :-1]).max(axis=-1)
-    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells))
+    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells), cells)
 
 
 def _line(cells: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -29,6 +29,8 @@ FEWEST = 8  # stays to judge by
 NEAR = 0.8  # of the longest stay: nearly as long
 BODY = 0.5  # share of the stays that says nothing about the longest ones
 CHANCE = 1e-4  # that a UE's stay lasts as long as one that is called interference
+FREE = 0.3  # log power: nobody is there any more, not even a UE that is as weak as the lowest level
+MOVING = 0.5  # of the PRBs that were used have been free again
 SHORTEST_TAIL = 0.25  # of the body: the same UE may come back at once
 
 
@@ -66,6 +68,7 @@ class Stays:
         self._record = 0
         self._ended: list[deque[tuple[float, int]]] = [deque(maxlen=STAYS) for _ in self._widths]  # length, PRB
         self._others = np.ones(n_prbs, bool)
+        self._used, self._left = np.zeros(n_prbs, bool), np.zeros(n_prbs, bool)
         self.longest = np.full(len(self._widths), np.inf)
         self._waiting: deque[_Seen] = deque()
 
@@ -97,7 +100,7 @@ class Stays:
         seen = self._judge(lengths, firsts, on_level, smooth)
         self._waiting.extend(seen)
         long: NDArray[np.bool_] = self._too_long(seen, rough).any(axis=1)
-        self._census(np.array([each.length for each in seen]), known | long)
+        self._census(np.array([each.length for each in seen]), log_power < FREE, known | long)
         return long
 
     def leave_out(self, interfered: NDArray[np.bool_]) -> None:
@@ -142,11 +145,13 @@ class Stays:
             even[:, k] = np.take_along_axis(smooth, best, 1)[:, 0]
         return [_Seen(*each) for each in zip(length, first, on, even, strict=True)]
 
-    def _census(self, lengths: Array, interfered: NDArray[np.bool_]) -> None:
+    def _census(self, lengths: Array, free: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
         lengths = np.concatenate([self._last, lengths * ~interfered[:, None]])
         self._last = lengths[-1:]
         whole = lengths.max(axis=1)
         ended = (whole[1:] < whole[:-1] / 2) & ~interfered
+        self._used |= (whole >= STEADY).any(axis=0)
+        self._left |= (ended & free).any(axis=0)
         if not ended.any():
             return  # nothing new
         for k in np.flatnonzero(ended.any(axis=1)):
@@ -160,6 +165,10 @@ class Stays:
         self._judge_ended()
 
     def _judge_ended(self) -> None:
+        used = self._used & self._others
+        if self._left[used].sum() < MOVING * used.sum():
+            self.longest[:] = np.inf  # those that stay put are UEs too
+            return
         found = [longest(np.array([n for n, prb in each if self._others[prb]])) for each in self._ended]
         # What several PRBs keep up each of them does.
         self.longest = np.array([max([each] + [m for m in found[k:] if m < math.inf]) for k, each in enumerate(found)])
@@ -169,18 +178,22 @@ class Stays:
 
 
 def longest(ended: Array) -> float:
-    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few.
-
-    The longer half of them is taken to go on exponentially.  Its mean, estimated from ``n`` stays, is not certain:
-    that makes the tail of the next one ``(1 + t / (n * mean)) ** -n``.
-    """
+    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few."""
     if len(ended) < FEWEST:
         return math.inf
-    ended = np.sort(ended)[int(BODY * len(ended)) :]
+    return tail(np.sort(ended)[int(BODY * len(ended)) :], CHANCE)
+
+
+def tail(ended: Array, chance: float) -> float:
+    """What another stay exceeds with that chance, given long ones in the order of their lengths.
+
+    They are taken to go on exponentially.  Their mean, estimated from ``n`` stays, is not certain: that makes the tail
+    of the next one ``(1 + t / (n * mean)) ** -n``.
+    """
     # The mean of the root hardly heeds the few long stays of interferers; 4 / pi: if exponentially distributed.
     excess = max(float(np.sqrt(ended - ended[0] + 0.5).mean()) ** 2 * 4 / math.pi, SHORTEST_TAIL * ended[0])
     n = len(ended)
-    return float(ended[0] + n * excess * (CHANCE ** (-1 / n) - 1))
+    return float(ended[0] + n * excess * (chance ** (-1 / n) - 1))
 
 
 def in_a_row(there: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:

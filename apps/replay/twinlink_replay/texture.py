@@ -64,9 +64,11 @@ class Texture:
         above, sure = self._level.against(log_power)
         off = np.maximum(np.abs(above) - LEVEL_SLACK, 0)
         off = sure * np.minimum(2 * off * off, LEVEL_COST)
-        alone = present + LEVEL_GAIN * sure - off
+        # Where UEs are rough neither a steady level nor a low one speaks for an interferer: grants may be long.
+        ue = np.maximum(evidence.ue[k], present) if rough else evidence.ue[k]
+        alone = present + (0 if rough else LEVEL_GAIN * sure) - off
         both = present - off * (above < 0) + self._below_ue(evidence, k, above, sure, structure, rough)
-        logs = np.stack([evidence.free[k], evidence.ue[k] + structure, alone, both])
+        logs = np.stack([evidence.free[k], ue + structure, alone, both])
         likelihood = np.exp(logs - logs.max(axis=0))
         posterior = (TRANSITION.T @ self.posterior) * likelihood
         posterior /= posterior.sum(axis=0)

@@ -1,4 +1,7 @@
-"""What UEs are like here: whether some are as rough as noise (transform-precoded ones are)."""
+"""What UEs are like here: whether some are as rough as noise (transform-precoded ones are).
+
+They are where rough transmissions move, or where one has never left and another one comes: then the first is a UE.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +15,9 @@ PLACES = 4  # where rough transmissions were: they are hardly all interferers, w
 NEW = 0.5  # at most so much of a place was one before
 SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
+TONE = -7.5  # nats of `Evidence.even`; Gaussian samples hardly ever have so much against them
+AWAY = 8  # records in a row without anybody: who was there has gone
+NEARLY_ALL = 0.75  # of these where rough ones stay put: an interferer may be on top of a smooth UE
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
 
 
@@ -30,6 +36,9 @@ class World:
         self._before = np.zeros(n_prbs, np.float32)
         self._covered = np.zeros(n_prbs, bool)  # by rough transmissions, so far
         self._places = 0
+        self._away = np.zeros(n_prbs, np.int32)  # records in a row without anybody
+        self._always = np.ones(n_prbs, bool)  # never left since the first record
+        self._tone = self._static = False  # whether a tone was seen, and rough UEs that stay put
 
     def add(self, evidence: Evidence, k: int, free: NDArray[np.bool_]) -> None:
         """Take in record ``k`` of ``evidence``, and which PRBs are free."""
@@ -37,6 +46,9 @@ class World:
         structure = evidence.structure[k] * (evidence.even[k] > 0)  # a tone says nothing about UEs
         ended = free | (np.abs(log_power - self._before) > JUMP)
         self._before = log_power
+        self._away = np.where(free, self._away + 1, 0)
+        self._always &= self._away < AWAY
+        self._tone |= bool((evidence.even[k] < TONE).any())
         count = ~self._counted & (np.abs(self._texture) > np.where(ended, CLEAR, SURE))
         self._counted = (self._counted | count) & ~ended
         rough = count & (self._texture < 0)
@@ -54,16 +66,29 @@ class World:
         share = SHARE * KEPT if self.rough else SHARE
         everywhere = np.ones(len(self._rough), bool)
         some = self._share(everywhere) > share
-        most = self._places >= PLACES and self._share(self._rough + self._smooth > 0) > MOST
-        before, self.rough = self.rough, some or most
+        share_used = self._share(self._rough + self._smooth > 0)
+        if self._static:  # until smooth ones are many
+            self._static = bool(self._rough.sum() > self._smooth.sum())
+        else:
+            self._static = share_used > NEARLY_ALL and self._stays_put()
+        before, self.rough = self.rough, some or self._static or (share_used > MOST and self._places >= PLACES)
         return self.rough != before
+
+    def _stays_put(self) -> bool:
+        """Whether a rough transmission has never left since the first record, and another one or a tone is there."""
+        elsewhere = self._covered.copy()
+        count = 0
+        for first, end in runs(self._always):
+            count += bool(self._covered[first:end].any())
+            elsewhere[first:end] = False
+        return count > 0 and count + bool(elsewhere.any()) + self._tone > 1
 
     def _share(self, where: NDArray[np.bool_]) -> float:
         """Of rough stays among those on some PRBs; 0 where these are few."""
         # An interferer is rough on some PRBs, rough UEs are so everywhere: only the less rough half of them counts.
         rough, both = self._rough[where], (self._rough + self._smooth)[where]
         half = np.argsort(rough / (both + 1))[: (len(both) + 1) // 2]
-        return float(rough[half].sum() / both[half].sum()) if both[half].sum() >= len(half) else 0.0
+        return float(rough[half].sum() / both[half].sum()) if both[half].sum() >= max(len(half), 1) else 0.0
 
 
 def runs(mask: NDArray[np.bool_]) -> NDArray[np.intp]:
