@@ -40,7 +40,7 @@ class Sender:
         flow: name of the flow.
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
-        max_payload: octets of the longest payload that this link sends and every peer that is up takes.
+        max_payload: octets of the longest payload that this link sends and every peer takes that is up or may return.
     """
 
     def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
@@ -73,7 +73,7 @@ class Sender:
         peer the message is counted as lost; `flush` names it.
 
         Raises:
-            PayloadTooLarge: longer than the ``max_payload`` of the link or of a peer that is up.
+            PayloadTooLarge: longer than the ``max_payload`` of the link, or of a peer that is up or may return.
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
