@@ -107,6 +107,8 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
         ["--n-prbs", "106", "--fft-size", "1024"],
         ["--protect-prbs", "5-1"],
         ["--protect-prbs", "106"],
+        ["--centre-hz", "nan"],
+        ["--scs-khz", "17"],
         ["--connect", "nonsense"],
         ["--transport", "pigeon"],
         ["--connect", "tcp/a:1", "--listen", "tcp/a:1"],
@@ -119,6 +121,15 @@ def test_bad_arguments_exit_with_3_and_a_sentence(start: Start, arguments: list[
     assert process.returncode == 3, said
     assert "twinlink-exporter: " in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("option", ["--log", "--summary", "--records"])
+def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) -> None:
+    process = start(option, "/proc/none/there")
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert said.splitlines()[-1].startswith("twinlink-exporter: /proc/none")
+    assert said.endswith("; check the path\n")
 
 
 def test_a_port_in_use_exits_with_2(start: Start) -> None:

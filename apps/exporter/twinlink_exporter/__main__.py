@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import math
 import signal
 import sys
 import traceback
@@ -13,6 +14,7 @@ from typing import NoReturn
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, GrammarMissing, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
+from twinlink.cli.console import explain
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs, parse_prbs
 
@@ -23,6 +25,7 @@ from .observation import Carrier
 from .sockets import E3Sockets
 
 OK, FAILED, BAD_ARGUMENTS = 0, 2, 3
+SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,6 +73,11 @@ def _run_reported(arguments: argparse.Namespace, carrier: Carrier, limits: Limit
 
 
 def _run(arguments: argparse.Namespace, carrier: Carrier, limits: Limits, journal: Journal) -> int:
+    # What is written at the end is tried now: then it is too late to name another place.
+    if arguments.records:
+        arguments.records.mkdir(parents=True, exist_ok=True)
+    if arguments.summary:
+        arguments.summary.open("a").close()
     ledger = Ledger(SENDS, RECEIVES) if arguments.records else None
     with twinlink.open(
         arguments.transport,
@@ -124,9 +132,9 @@ def _make_parser() -> argparse.ArgumentParser:
     carrier = parser.add_argument_group("carrier (E3 does not tell it)")
     carrier.add_argument("--n-prbs", type=_integer(1, N_PRBS_MAX), default=106, help="default: %(default)s")
     carrier.add_argument(
-        "--scs-khz", type=_integer(15, 960), default=30, help="subcarrier spacing (default: %(default)s)"
+        "--scs-khz", type=int, choices=SPACINGS_KHZ, default=30, help="subcarrier spacing (default: %(default)s)"
     )
-    carrier.add_argument("--centre-hz", type=float, default=3.6192e9, help="default: %(default)g")
+    carrier.add_argument("--centre-hz", type=_frequency, default=3.6192e9, help="default: %(default)g")
     carrier.add_argument(
         "--fft-size",
         type=_integer(1, 4096),
@@ -154,13 +162,25 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
     return convert
 
 
+def _frequency(text: str) -> float:
+    """For argparse: Hz."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:  # the twin reads it from JSON, which knows no other numbers
+        raise argparse.ArgumentTypeError(f"a frequency in Hz is expected, such as 3.6192e9, not {text!r}")
+    return value
+
+
 def _on_signal(act: Callable[[], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: act())
 
 
 def _fail(error: Exception, code: int) -> int:
-    print(f"twinlink-exporter: {error}", file=sys.stderr)
+    text = explain(error) if isinstance(error, OSError) else error
+    print(f"twinlink-exporter: {text}", file=sys.stderr)
     return code
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from twinlink.cli.console import writing
+
 REPEAT_NS = 5_000_000_000  # a complaint that comes again and again is made this often
 
 
@@ -27,7 +29,8 @@ class Journal:
         with contextlib.suppress(OSError, ValueError):  # whoever read stderr may be gone; the exporter goes on
             print(line, file=self._stream, flush=True)
         if self._file:
-            self._file.write(json.dumps({"time_ns": time_ns, "event": name, **fields}) + "\n")
+            with writing(Path(self._file.name)):
+                self._file.write(json.dumps({"time_ns": time_ns, "event": name, **fields}) + "\n")
 
     def complaint(self, name: str, text: str, **fields: Any) -> None:
         """As `event`, but at most once in `REPEAT_NS` for each name, with the number of those held back."""

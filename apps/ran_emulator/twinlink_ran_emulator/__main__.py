@@ -1,6 +1,7 @@
 """``twinlink-ran-emulator``: the E3 side of a gNB without a gNB."""
 
 import argparse
+import math
 import signal
 import sys
 import threading
@@ -28,9 +29,9 @@ def main(argv: list[str] | None = None) -> int:
         given = parser.parse_args(argv)
     except SystemExit as end:
         return 3 if end.code else 0
-    if given.loop < 0 or given.wait_subscribers < 0 or (given.hold is not None and given.hold < 0):
+    if given.loop < 0 or given.wait_subscribers < 0 or not 0 <= (given.hold or 0) < math.inf:
         parser.print_usage(sys.stderr)
-        print(f"{PROGRAM}: --loop, --wait-subscribers and --hold must not be below 0", file=sys.stderr)
+        print(f"{PROGRAM}: --loop, --wait-subscribers and --hold must be finite and not below 0", file=sys.stderr)
         return 3
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

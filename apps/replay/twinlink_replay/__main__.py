@@ -1,6 +1,7 @@
 """``twinlink-replay``: the twin's side, headless, until it is told to end."""
 
 import argparse
+import math
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import twinlink
+from twinlink.cli.console import explain
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import parse_prbs
 
@@ -58,6 +60,8 @@ def _run(arguments: argparse.Namespace, stop: threading.Event) -> int:
 
     journal = Journal(arguments.log)
     recording = Recording(arguments.out) if arguments.out else None
+    if arguments.records:
+        arguments.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder
     ledger = Ledger(("control",), ("spectrum", "control-result")) if arguments.records else None
     with twinlink.open(
         arguments.transport,
@@ -179,7 +183,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     end = parser.add_argument_group("end (without these: on SIGINT or SIGTERM)")
     end.add_argument("--count", type=_integer(1, 2**62), metavar="N", help="after N records")
-    end.add_argument("--idle", type=float, metavar="SECONDS", help="after so long without a record, once one came")
+    end.add_argument("--idle", type=_seconds, metavar="SECONDS", help="after so long without a record, once one came")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
@@ -206,6 +210,17 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
     return convert
 
 
+def _seconds(text: str) -> float:
+    """For argparse: a time."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"a time above 0 s is expected, not {text!r}")
+    return value
+
+
 def _prbs(text: str) -> frozenset[int]:
     """For argparse: ``0-3,50``."""
     try:
@@ -215,7 +230,8 @@ def _prbs(text: str) -> frozenset[int]:
 
 
 def _fail(error: Exception, code: int) -> int:
-    print(f"twinlink-replay: {error}", file=sys.stderr)
+    text = explain(error) if isinstance(error, OSError) else error
+    print(f"twinlink-replay: {text}", file=sys.stderr)
     return code
 
 

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from twinlink.cli.console import writing
+
 
 class Journal:
     """Events as they happen, from any thread; ``path`` is overwritten.  Raises OSError when it cannot be opened."""
@@ -26,7 +28,8 @@ class Journal:
             with contextlib.suppress(OSError, ValueError):  # whoever read stderr may be gone; the twin goes on
                 print(line, file=self._stream, flush=True)
             if self._file:
-                self._file.write(json.dumps({"time_ns": time_ns, "event": name, **fields}) + "\n")
+                with writing(Path(self._file.name)):
+                    self._file.write(json.dumps({"time_ns": time_ns, "event": name, **fields}) + "\n")
 
     def close(self) -> None:
         """Close the file."""
