@@ -132,6 +132,13 @@ def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) 
     assert said.endswith("; check the path\n")
 
 
+def test_a_full_disk_is_said_with_the_file(start: Start) -> None:
+    process = start("--log", "/dev/full")
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert said.splitlines()[-1].startswith("twinlink-exporter: /dev/full: No space left on device; make room")
+
+
 def test_a_port_in_use_exits_with_2(start: Start) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

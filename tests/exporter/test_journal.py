@@ -3,6 +3,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from twinlink_exporter.journal import Journal
 
 
@@ -18,3 +19,11 @@ def test_who_read_stderr_may_leave(tmp_path: Path) -> None:
         stderr.close()
     events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [(event["event"], event.get("count")) for event in events] == [("started", None), ("odd", 1)]
+
+
+def test_what_others_chose_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The id of a block, or the name of a RAN, comes from whoever reaches the port."""
+    Journal().event("odd", "block \x1b[2J\nnext é is odd")
+    said = capsys.readouterr().err
+    assert said.endswith("twinlink-exporter: block \\x1b[2J\\nnext é is odd\n")
+    assert said.count("\n") == 1

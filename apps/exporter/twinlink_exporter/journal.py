@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from twinlink.cli.console import writing
+from twinlink.cli.console import on_one_line, writing
 
 REPEAT_NS = 5_000_000_000  # a complaint that comes again and again is made this often
 
@@ -25,7 +25,7 @@ class Journal:
         """Something happened: ``text`` for a person, ``fields`` for a program."""
         time_ns = time.time_ns()
         clock = time.strftime("%H:%M:%S", time.localtime(time_ns // 1_000_000_000))
-        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} twinlink-exporter: {text}"
+        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} twinlink-exporter: {on_one_line(text)}"
         with contextlib.suppress(OSError, ValueError):  # whoever read stderr may be gone; the exporter goes on
             print(line, file=self._stream, flush=True)
         if self._file:
@@ -49,4 +49,5 @@ class Journal:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file:
-            self._file.close()
+            with writing(Path(self._file.name)):
+                self._file.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import twinlink_e3 as e3
 
+from twinlink.cli.console import explain
 from twinlink.errors import TwinlinkError
 
 from .emulator import Emulator, Options, choose_fft_size
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{PROGRAM}: {error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"{PROGRAM}: {explain(error)}", file=sys.stderr)
         return 2
     return 0
 
@@ -59,6 +60,8 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
     fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
     e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
     endpoints = e3.endpoints_of(given)
+    if given.heard:
+        given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
     with ExitStack() as stack:
         log = EventLog(given.log)
         stack.callback(log.close)

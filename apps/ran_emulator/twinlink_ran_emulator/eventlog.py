@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from twinlink.cli.console import on_one_line, writing
+
 
 class EventLog:
     """Writes events; raises OSError when the file cannot be opened."""
@@ -17,14 +19,16 @@ class EventLog:
     def __call__(self, event: str, text: str, *, time_ns: int | None = None, **fields: Any) -> None:
         """Record an event; ``text`` goes to stderr, ``fields`` to the file, at once. ``time_ns`` (Unix) is now."""
         with contextlib.suppress(OSError):  # whoever read stderr may be gone; the gNB goes on
-            print(f"twinlink-ran-emulator: {text}", file=sys.stderr, flush=True)
+            print(f"twinlink-ran-emulator: {on_one_line(text)}", file=sys.stderr, flush=True)
         if self._file:
             record = {"time_ns": time.time_ns() if time_ns is None else time_ns, "event": event, **fields}
-            self._file.write(json.dumps(record) + "\n")
-            self._file.flush()
+            with writing(Path(self._file.name)):
+                self._file.write(json.dumps(record) + "\n")
+                self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         if self._file:
-            self._file.close()
+            with writing(Path(self._file.name)):
+                self._file.close()
             self._file = None

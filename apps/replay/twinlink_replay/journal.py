@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from twinlink.cli.console import writing
+from twinlink.cli.console import on_one_line, writing
 
 
 class Journal:
@@ -23,7 +23,7 @@ class Journal:
         """Something happened: ``text`` for a person, ``fields`` for a program; ``time_ns`` (Unix) is now."""
         time_ns = time.time_ns() if time_ns is None else time_ns
         clock = time.strftime("%H:%M:%S", time.localtime(time_ns // 1_000_000_000))
-        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} twinlink-replay: {text}"
+        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} twinlink-replay: {on_one_line(text)}"
         with self._lock:
             with contextlib.suppress(OSError, ValueError):  # whoever read stderr may be gone; the twin goes on
                 print(line, file=self._stream, flush=True)
