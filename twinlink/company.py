@@ -154,13 +154,14 @@ class Company:
             else:
                 self._lose_track(peer.epoch, change.successor is not None)
             with self._lock:
+                taken_by_all = self._taken_by_all()
                 for sender in self.senders.values():
+                    sender.max_payload = taken_by_all
                     if reason is None:
                         sender.peer_up(peer.epoch, peer.repairs)
                     else:
                         told = f"peer {peer.node} went down ({reason})"
                         sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
-                    sender.max_payload = self._taken_by_all()
                 self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
         for change in changes:
             peer = change.peer

@@ -26,6 +26,7 @@ Priority = Literal["high", "normal"]
 Reliability = Literal["repair", "detect"]
 URGENT_FLOW = "control"  # unless its sender says otherwise
 
+WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
 LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
@@ -107,7 +108,7 @@ class Sender:
                         self._hand_over_bundle()
                 if direct is not None:
                     return sequence
-            deadline = deadline or time.monotonic() + link.send_timeout * 0.9  # the rest is for waking up and saying so
+            deadline = deadline or time.monotonic() + link.send_timeout - min(link.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
 
     def _too_large(self, size: int) -> PayloadTooLarge:

@@ -29,6 +29,17 @@ def parse(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Parse:
     return _parse
 
 
+def test_a_switch_that_turns_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, control in (("true", False), ("false", True), (None, True)):
+        parser = options.Parser(prog="twinlink-replay")
+        parser.add_argument("--no-control", dest="control", action="store_false")
+        if text is None:
+            monkeypatch.delenv("TWINLINK_NO_CONTROL")
+        else:
+            monkeypatch.setenv("TWINLINK_NO_CONTROL", text)
+        assert options.parse(parser, "replay", ()).control is control
+
+
 def test_precedence(parse: Parse) -> None:
     file = "count = 1\nflow = 'top'\n[ping]\nflow = 'own'\nmode = 'fast'\n"
     given = parse("--count", "3", file=file, COUNT="2", MODE="slow")

@@ -15,11 +15,11 @@ import pytest
 from twinlink_e3 import Endpoints
 from twinlink_exporter.exporter import Exporter
 from twinlink_exporter.guard import Limits
-from twinlink_exporter.journal import Journal
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.sockets import E3Sockets
 
 import twinlink
+from twinlink.cli.journal import Journal
 
 
 def free_ports(count: int) -> int:
@@ -64,7 +64,7 @@ class RunningExporter:
     ) -> None:
         carrier = carrier or Carrier()
         self.log = log
-        self.journal = Journal(log, stream=io.StringIO())
+        self.journal = Journal("test", log, stream=io.StringIO())
         limits = limits or Limits(carrier.n_prbs)
         self.exporter = Exporter(
             link, E3Sockets(endpoints), carrier, limits, self.journal, clear_at_start=clear_at_start

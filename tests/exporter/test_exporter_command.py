@@ -123,6 +123,18 @@ def test_bad_arguments_exit_with_3_and_a_sentence(start: Start, arguments: list[
     assert "Traceback" not in said
 
 
+def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    monkeypatch.setenv("TWINLINK_LISTEN", endpoint)
+    monkeypatch.setenv("TWINLINK_PROTECT_PRBS", "0-3")
+    process = start("--node", "gnb-7")
+    wait_for_event(tmp_path, "started")
+    process.terminate()
+    process.communicate(timeout=10)
+    started = next(event for event in events(tmp_path) if event["event"] == "started")
+    assert (started["endpoint"], started["protected"], started["node"]) == (endpoint, [0, 1, 2, 3], "gnb-7")
+
+
 @pytest.mark.parametrize("option", ["--log", "--summary", "--records"])
 def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) -> None:
     process = start(option, "/proc/none/there")
@@ -130,13 +142,6 @@ def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) 
     assert process.returncode == 2
     assert said.splitlines()[-1].startswith("twinlink-exporter: /proc/none")
     assert said.endswith("; check the path\n")
-
-
-def test_a_full_disk_is_said_with_the_file(start: Start) -> None:
-    process = start("--log", "/dev/full")
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 2
-    assert said.splitlines()[-1].startswith("twinlink-exporter: /dev/full: No space left on device; make room")
 
 
 def test_a_port_in_use_exits_with_2(start: Start) -> None:

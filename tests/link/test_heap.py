@@ -1,4 +1,4 @@
-"""What a link has freed goes back to the system when it is closed."""
+"""What has been freed goes back to the system: when a link is closed, and after connections over Zenoh."""
 
 import ctypes
 import subprocess
@@ -6,10 +6,13 @@ import sys
 
 import pytest
 
+from twinlink.testing import patience
+
 MIB = 2**20
-KEEPS_AND_CLOSES = """
+USE = """
 import threading, twinlink
 from pathlib import Path
+from twinlink.testing import free_endpoint, wait_until
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -20,22 +23,46 @@ def use():
         freed.append(b"x" * 100_000)
         in_use.append(b"x" * 1000)
 
+def use_in_a_thread():
+    thread = threading.Thread(target=use)  # it has an arena of its own
+    thread.start()
+    thread.join()
+
 in_use = []
+"""
+KEEPS_AND_CLOSES = """
 link = twinlink.open("memory", listen="tcp/127.0.0.1:7447")
 before = resident()
-thread = threading.Thread(target=use)  # it has an arena of its own
-thread.start()
-thread.join()
+use_in_a_thread()
 print(resident() - before)
 link.close()
 print(resident() - before)
 """
+KEEPS_AND_MEETS = """
+endpoint = free_endpoint()
+link = twinlink.open("zenoh", listen=endpoint)
+before = resident()
+use_in_a_thread()
+print(resident() - before)
+peer = twinlink.open("zenoh", connect=endpoint)
+wait_until(lambda: resident() - before < 20 * 2**20, 20)
+"""
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps memory like this")
-def test_close_gives_back_what_is_free_below_small_pieces_in_use() -> None:
-    command = [sys.executable, "-c", KEEPS_AND_CLOSES]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
-    free, left = map(int, printed.split())
-    assert free > 40 * MIB
-    assert left < 10 * MIB
+class TestWhatIsFreeBelowSmallPiecesInUse:
+    def test_goes_back_when_a_link_is_closed(self) -> None:
+        free, left = run(KEEPS_AND_CLOSES)
+        assert free > 40 * MIB
+        assert left < 10 * MIB
+
+    def test_goes_back_over_zenoh_after_a_connection_came(self) -> None:
+        (free,) = run(KEEPS_AND_MEETS)
+        assert free > 40 * MIB
+
+
+def run(program: str) -> list[int]:
+    """The numbers that it prints; it must end well."""
+    command = [sys.executable, "-c", USE + program]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience(60), check=True).stdout
+    return [int(line) for line in printed.split()]

@@ -1,17 +1,18 @@
-"""What ping, pong, pub and sub share: the options of a link, opening it, and waiting for the other side."""
+"""What commands with a link share: its options, opening it, and waiting for the other side."""
 
 import argparse
 import json
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
 import twinlink
 from twinlink.errors import ConfigurationError, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
+from twinlink.prbs import parse_prbs
 from twinlink.transports import Endpoint
 
 from .console import Stop, log
@@ -23,22 +24,37 @@ LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 
 def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str) -> None:
-    """Declare the link's options; ``listens`` says which side the command is when nobody says, None: none."""
+    """Declare the options of a link, of the flow that is used, and of output; ``listens`` as `add_link_options`."""
+    add_link_options(parser, listens=listens)
+    parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
+    parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
+
+
+def add_link_options(
+    parser: argparse._ActionsContainer, *, listens: bool | None, other: str = "the other side", node: str | None = None
+) -> None:
+    """Declare the link's options.
+
+    Args:
+        parser: or a group of one.
+        listens: which side the command is when nobody says; None: none.
+        other: who is at the other end.
+        node: name of this side when nobody says.
+    """
     parser.add_argument(
         "--transport", default="zeromq", metavar="NAME", help="zeromq, zenoh or mqtt, the same on both sides"
     )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
-        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help="wait here for the other side"
+        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help=f"wait here for {other}"
     )
     side.add_argument(
         "--connect",
         default=CONNECT if listens is False else None,
         metavar="tcp/HOST:PORT",
-        help="where the other side listens",
+        help=f"where {other} listens",
     )
-    parser.add_argument("--node", metavar="NAME", help="name of this side, as the other side sees it")
-    parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
+    parser.add_argument("--node", default=node, metavar="NAME", help=f"name of this side, as {other} sees it")
     parser.add_argument(
         "--option",
         action="append",
@@ -46,7 +62,6 @@ def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: 
         metavar="NAME=VALUE",
         help="an option of the link or its transport; may be given several times",
     )
-    parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
 
 
 def link_option(text: str) -> tuple[str, Any]:
@@ -63,6 +78,25 @@ def link_option(text: str) -> tuple[str, Any]:
 def count(text: str) -> int:
     """A whole number from 1."""
     return int(_at_least(1, _convert(int, text, "a whole number")))
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number within these bounds."""
+
+    def convert(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"a whole number from {least} to {most} is expected, not {text!r}")
+        return int(text)
+
+    return convert
+
+
+def prbs(text: str) -> frozenset[int]:
+    """PRBs: ``0-3,50``."""
+    try:
+        return parse_prbs(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def octets(text: str) -> int:

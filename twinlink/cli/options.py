@@ -58,7 +58,7 @@ class _Option:
         if self.action.nargs == 0:
             if text.lower() not in _BOOLEANS:
                 raise ValueError(f"{text!r} is neither true nor false")
-            return _BOOLEANS[text.lower()]
+            return self._flag(_BOOLEANS[text.lower()])
         if isinstance(self.action, argparse._AppendAction):
             return [self._convert(part) for part in text.split(",") if part]
         return self._convert(text)
@@ -68,7 +68,7 @@ class _Option:
         if self.action.nargs == 0:
             if not isinstance(value, bool):
                 raise ValueError(f"{value!r} is neither true nor false")
-            return value
+            return self._flag(value)
         if isinstance(self.action, argparse._AppendAction):
             if not isinstance(value, list):
                 raise ValueError("a list is expected")
@@ -76,6 +76,10 @@ class _Option:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"{value!r} is neither a string nor a number")
         return self._convert(str(value))
+
+    def _flag(self, given: bool) -> bool:
+        """``--no-something`` stores false."""
+        return given is bool(self.action.const)
 
     def _convert(self, text: str) -> Any:
         convert: Callable[[str], Any] = self.action.type if callable(self.action.type) else str
@@ -112,7 +116,7 @@ def parse(
     defaults = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
     for option in options.values():
         default = option.action.default
-        shown = "" if default in (None, False) else f"; default {default}"
+        shown = "" if default is None or isinstance(default, bool) else f"; default {default}"
         option.action.help = f"{option.action.help} [{option.variable}{shown}]".replace("%", "%%")
     for action in parser._actions:
         action.default = argparse.SUPPRESS  # so that what comes back is what was given

@@ -6,6 +6,7 @@ priority of their own above the data.
 
 import contextlib
 import json
+import math
 import os
 import re
 import socket
@@ -18,6 +19,7 @@ from pathlib import Path
 import zenoh
 
 from ..errors import TransportError
+from ..heap import trim
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
 from .base import Frame, Options, Transport, advice
 
@@ -29,6 +31,10 @@ RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_thre
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
 TICK_S = 0.05
+# Each message that was sent alone takes 64 KiB until it is read, so what a stall held up takes tens of MiB at once, and
+# glibc's arenas keep their highest level.  It is given back when traffic has been interrupted anyway: this long after a
+# connection came or went.
+CALM_S = 2.0
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
 # tail of the next when a connection ends between them: right header, right length, wrong payload.  So a frame is
@@ -128,9 +134,14 @@ class ZenohTransport(Transport):
 
         Zenoh's recv has no time limit.
         """
+        trim_at = math.inf
         while not self._closing.wait(TICK_S):
             if self._connections.try_recv() is not None:
                 clear_linger()
+                trim_at = min(trim_at, time.monotonic() + CALM_S)
+            if time.monotonic() > trim_at:
+                trim_at = math.inf
+                trim()
             if self._ticks_left:
                 self._ticks_left -= 1
                 if not self._ticks_left:

@@ -43,12 +43,19 @@ class Part:
         self.log, self.said = log, said
         self._taken = 0
         command = [sys.executable, "-m", module, *arguments, "--log", str(log)]
+        # What is set for options of the demo has the same name as options of its parts.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLINK_")}
         leash = [sys.executable, "-m", "twinlink_demo.leash", str(os.getpid())]
         try:
             with said.open("wb") as stderr:
                 # In a group of its own: Ctrl-C is the runner's, which stops the parts in order.
                 self._process = subprocess.Popen(
-                    [*leash, *command], stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, process_group=0
+                    [*leash, *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stderr,
+                    stderr=stderr,
+                    process_group=0,
+                    env=environment,
                 )
         except OSError as error:
             raise PartFailed(name, f"could not be started ({error})", []) from error

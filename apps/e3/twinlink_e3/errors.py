@@ -1,13 +1,15 @@
 """What can go wrong on the E3 side.
 
-E3Error
+E3Error (TwinlinkError)
 ├── GrammarMissing (ImportError)   the E3 grammar or its compiler is not installed; names the extra
 ├── MalformedPdu (ValueError)      octets that are not what the grammar says
 └── InvalidPdu (ValueError)        a PDU that the grammar cannot express, for example a dApp identifier of 101
 """
 
+from twinlink.errors import TwinlinkError
 
-class E3Error(Exception):
+
+class E3Error(TwinlinkError):
     """Everything that twinlink_e3 raises on purpose."""
 
 

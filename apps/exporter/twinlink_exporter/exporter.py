@@ -28,6 +28,7 @@ from twinlink_e3 import (
 )
 
 import twinlink
+from twinlink.cli.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
@@ -37,7 +38,6 @@ from twinlink.sync import Thresholds
 from .block import Blocks, Control, Instant, Outcome
 from .counters import Counters
 from .guard import Limits, Rejection, check
-from .journal import Journal
 from .observation import Carrier, observe
 from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets

@@ -4,6 +4,8 @@ import zmq
 from twinlink_e3 import Endpoints
 from zmq.utils.monitor import recv_monitor_message
 
+from twinlink.errors import TransportError
+
 # Two seconds of one indication per slot of 0.5 ms; 25 MB at 106 PRBs.  E3 numbers nothing: what is dropped here is
 # lost without a trace, so the queue is longer than any stall that is worth surviving.
 RECEIVE_QUEUE = 4000
@@ -40,7 +42,7 @@ class E3Sockets:
                 probe.connect(endpoints.setup)
         except zmq.ZMQError as error:
             self.close()
-            raise ValueError(
+            raise TransportError(
                 f"the E3 endpoints {endpoints.setup}, {endpoints.to_dapp}, {endpoints.from_dapp} cannot be used: "
                 f"{error}; an endpoint reads ipc:///path or tcp://address:port"
             ) from error

@@ -5,16 +5,18 @@ import math
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import twinlink_e3 as e3
 
-from twinlink.cli.console import explain
-from twinlink.errors import TwinlinkError
+from twinlink.cli import options as command_line
+from twinlink.cli.console import DONE, guarded
+from twinlink.cli.journal import Journal
+from twinlink.errors import ConfigurationError
 
 from .emulator import Emulator, Options, choose_fft_size
-from .eventlog import EventLog
 from .heard import Heard
 from .recording import EXAMPLE, example, read
 from .schedule import Pace
@@ -23,29 +25,20 @@ from .sockets import Sockets
 PROGRAM = "twinlink-ran-emulator"
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns 0 done or stopped, 2 failed, 3 bad arguments."""
-    parser = _parser()
-    try:
-        given = parser.parse_args(argv)
-    except SystemExit as end:
-        return 3 if end.code else 0
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code: 0 done or stopped, 2 failed, 3 bad arguments."""
+    return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
+
+
+def _main(argv: Sequence[str]) -> int:
+    given = command_line.parse(_make_parser(), "ran-emulator", argv)
     if given.loop < 0 or given.wait_subscribers < 0 or not 0 <= (given.hold or 0) < math.inf:
-        parser.print_usage(sys.stderr)
-        print(f"{PROGRAM}: --loop, --wait-subscribers and --hold must be finite and not below 0", file=sys.stderr)
-        return 3
+        raise ConfigurationError("--loop, --wait-subscribers and --hold must be finite and not below 0")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    try:
-        _run(given, stop)
-    except (TwinlinkError, e3.E3Error) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{PROGRAM}: {explain(error)}", file=sys.stderr)
-        return 2
-    return 0
+    _run(given, stop)
+    return DONE
 
 
 def _run(given: argparse.Namespace, stop: threading.Event) -> None:
@@ -56,26 +49,25 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         wait_subscribers=given.wait_subscribers,
         hold_s=given.hold,
     )
-    recording = read(given.recording)
+    recording = read(given.recording or example())
     fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
     e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
     endpoints = e3.endpoints_of(given)
     if given.heard:
         given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
     with ExitStack() as stack:
-        log = EventLog(given.log)
-        stack.callback(log.close)
+        journal = stack.enter_context(Journal(PROGRAM, given.log))
         heard = stack.enter_context(Heard(given.heard, recording)) if given.heard else None
         sockets = stack.enter_context(Sockets(endpoints, lossless=options.pace.factor is None))
-        emulator = Emulator(recording, sockets, options, log, heard)
+        emulator = Emulator(recording, sockets, options, journal, heard)
         if not recording.ue.any():
-            log("no_ue", f"{recording.path} has no annotation labelled 'ue': a PRB block will change nothing")
+            journal.event("no_ue", f"{recording.path} has no annotation labelled 'ue': a PRB block will change nothing")
         elif emulator.made_up_cells:
             text = (
                 f"{emulator.made_up_cells} PRB-records never appear without a UE: a block fills them with made-up noise"
             )
-            log("made_up", text, cells=emulator.made_up_cells)
-        log(
+            journal.event("made_up", text, cells=emulator.made_up_cells)
+        journal.event(
             "listening",
             f"waiting for {given.wait_subscribers} dApp(s) at {endpoints.setup}, {endpoints.to_dapp}, "
             f"{endpoints.from_dapp}; {recording.grid.n_prbs} PRBs, FFT of {fft_size} bins",
@@ -90,8 +82,8 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         emulator.run(stop)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _make_parser() -> command_line.Parser:
+    parser = command_line.Parser(
         prog=PROGRAM,
         description="The E3 side of a gNB without a gNB: plays recorded uplink spectrum to dApps that subscribe, and "
         "takes the UEs out of the PRBs that they block (docs/ran-emulator.md).",
@@ -99,7 +91,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--recording",
         type=Path,
-        default=example(),
         help=f"SigMF recording to play (default: {EXAMPLE} of the checkout)",
     )
     parser.add_argument(
@@ -107,14 +98,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_pace,
         default=Pace(),
         metavar="recorded|max|FACTOR",
-        help="as recorded (default), flat out (as fast as the slowest dApp reads), or a factor of the recorded pace",
+        help="as recorded, flat out (as fast as the slowest dApp reads), or a factor of the recorded pace",
     )
-    parser.add_argument("--loop", type=int, default=1, metavar="N", help="play it N times; 0: until stopped (1)")
+    parser.add_argument("--loop", type=int, default=1, metavar="N", help="play it N times; 0: until stopped")
     parser.add_argument(
         "--fft-size", type=int, metavar="N", help="bins of an indication (default: what holds the PRBs)"
     )
     parser.add_argument(
-        "--wait-subscribers", type=int, default=1, metavar="N", help="begin when N dApps have subscribed (%(default)s)"
+        "--wait-subscribers", type=int, default=1, metavar="N", help="begin when N dApps have subscribed"
     )
     parser.add_argument(
         "--hold", type=float, metavar="SECONDS", help="stay that long after the end (default: until stopped)"

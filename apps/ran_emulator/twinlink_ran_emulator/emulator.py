@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import twinlink_e3 as e3
 
+from twinlink.cli.journal import Journal
 from twinlink.prbs import format_prbs
 
 from . import agent as events
 from .agent import Agent
-from .eventlog import EventLog
 from .heard import Heard
 from .prb_block import PrbBlocker
 from .recording import Recording
@@ -75,17 +75,17 @@ class Emulator:
         recording: what to play.
         sockets: bound.
         options: how.
-        log: where events go.
+        journal: where events go.
         heard: takes every record as it was played, or None.
     """
 
     def __init__(
-        self, recording: Recording, sockets: Sockets, options: Options, log: EventLog, heard: Heard | None = None
+        self, recording: Recording, sockets: Sockets, options: Options, journal: Journal, heard: Heard | None = None
     ) -> None:
         self._recording = recording
         self._sockets = sockets
         self._options = options
-        self._log = log
+        self._journal = journal
         self._heard = heard
         self._fft_size = choose_fft_size(recording.grid.n_prbs, options.fft_size)
         self._agent = Agent(recording.grid.n_prbs)
@@ -121,7 +121,7 @@ class Emulator:
         grid = self._recording.grid
         total = grid.n_records * self._options.loops or None
         schedule = Schedule(time.monotonic_ns(), self._recording.period_ns, self._options.pace)
-        self._log(
+        self._journal.event(
             "playing", f"playing {grid.n_records} records of {grid.n_prbs} PRBs", records=total, n_prbs=grid.n_prbs
         )
         while not stop.is_set() and (total is None or self._played < total):
@@ -136,7 +136,7 @@ class Emulator:
         self._report_interferer(frozenset(), time.time_ns())
         flat_out = self._options.pace.factor is None
         lateness = "flat out" if flat_out else f"at most {self._latest_ns / 1e6:.1f} ms late"
-        self._log(
+        self._journal.event(
             "done",
             f"played {self._played} records in {seconds:.3f} s, {self._agent.counters['indications']} indications, "
             f"{lateness}",
@@ -209,31 +209,31 @@ class Emulator:
         ):
             if changed:
                 text = f"interferer {what} PRBs {format_prbs(changed)} in record {self._played}"
-                self._log(event, text, time_ns=time_ns, record=self._played, prbs=sorted(changed))
+                self._journal.event(event, text, time_ns=time_ns, record=self._played, prbs=sorted(changed))
         self._interfered = prbs
 
     def _report(self, event: events.Event) -> None:
         match event:
             case events.SetUp(dapp, name, vendor):
-                self._log("setup", f"dApp {dapp} is {name} by {vendor}", dapp=dapp, name=name, vendor=vendor)
+                self._journal.event("setup", f"dApp {dapp} is {name} by {vendor}", dapp=dapp, name=name, vendor=vendor)
             case events.Subscribed(dapp, subscription, telemetry):
                 text = f"dApp {dapp} subscribed" + ("" if telemetry else " without telemetry: it gets no indications")
-                self._log("subscription", text, dapp=dapp, subscription=subscription, telemetry=telemetry)
+                self._journal.event("subscription", text, dapp=dapp, subscription=subscription, telemetry=telemetry)
             case events.Unsubscribed(dapp, subscription, reason):
                 text = f"subscription of dApp {dapp} ended: {reason}"
-                self._log("subscription_ended", text, dapp=dapp, subscription=subscription, reason=reason)
+                self._journal.event("subscription_ended", text, dapp=dapp, subscription=subscription, reason=reason)
             case events.Blocked(dapp, prbs):
                 self._blocked = np.zeros(self._recording.grid.n_prbs, np.bool_)
                 self._blocked[list(prbs)] = True
                 text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self._played}"
-                self._log("control", text, dapp=dapp, prbs=list(prbs), record=self._played)
+                self._journal.event("control", text, dapp=dapp, prbs=list(prbs), record=self._played)
             case events.Reported(dapp, prbs):
-                self._log(
+                self._journal.event(
                     "report", f"dApp {dapp} reports PRBs {format_prbs(prbs) or 'none'}", dapp=dapp, prbs=list(prbs)
                 )
             case events.Released(dapp):
-                self._log("release", f"dApp {dapp} left", dapp=dapp)
+                self._journal.event("release", f"dApp {dapp} left", dapp=dapp)
             case events.Refused(reason):
                 self._refusals += 1
                 if self._refusals <= REFUSALS_LOGGED:
-                    self._log("refused", f"refused: {reason}", reason=reason)
+                    self._journal.event("refused", f"refused: {reason}", reason=reason)

@@ -26,6 +26,9 @@ class Pace:
             raise ValueError(f"a pace is 'recorded', 'max' or a factor above 0 such as 0.5, not {text!r}")
         return cls(factor)
 
+    def __str__(self) -> str:
+        return {1.0: "recorded", None: "max"}.get(self.factor, f"{self.factor}")
+
 
 RECORDED = Pace()
 

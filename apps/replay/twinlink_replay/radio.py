@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.errors import TwinlinkError
 
-class GnuRadioMissing(ImportError):
+
+class GnuRadioMissing(TwinlinkError, ImportError):
     """GNU Radio cannot be imported; the message says what to install."""
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import twinlink
+from twinlink.cli.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted, SyncChanged
 from twinlink.prbs import format_prbs
@@ -15,7 +16,6 @@ from twinlink.sync import State
 
 from .controller import Change, Controller
 from .detector import Detector
-from .journal import Journal
 from .observer import Record
 from .power import prb_features, subcarrier_power
 from .recording import Recording
