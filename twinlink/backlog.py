@@ -169,7 +169,9 @@ class Backlog:
             if not gone:
                 del self._gone[why]
             return Kind.GONE, (why, ranges)
-        least = 1 if patient and not self._transit else 0  # messages that go, however long they are
+        least = 0  # messages that go, however long they are
+        if patient and not self._transit:
+            least, room = 1, max(room, self._transit.first)
         if self._again and (frames := self._take_again(room, least)):
             return Kind.AGAIN, frames
         if not self._again and self._leaving is None and (frames := self._take_unsent(room, least)):

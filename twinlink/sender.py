@@ -333,6 +333,8 @@ class Sender:
             whole = self._transport.whole_octets
             divides = beside_urgent or sharing > 1 or self._pace.is_slow(whole)
             transit.whole = max(limit, BUNDLE_OCTETS if divides else whole)
+            fast = self._pace.known and not self._pace.is_slow(direct // sharing)  # many that begin fill a slow path
+            transit.first = BUNDLE_OCTETS if fast else 0
             transit.part = max(limit // PARTS, PART_OCTETS)
 
     def look_after(self) -> None:
