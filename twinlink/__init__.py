@@ -107,7 +107,7 @@ def open(
         retention: octets of each flow that are kept here until they are acknowledged, to be sent again if need be.
             Bounds the memory of the sending side, also while a peer is stalled or gone.
         send_timeout: seconds that ``send`` waits for room when so much is kept.
-        max_payload: octets, at most 16 MiB; a peer that takes less makes it less for as long as it is up.
+        max_payload: octets, at most 16 MiB; a peer that takes less makes it less while it is up or may return.
         options: of the transport; see its ``Options`` class.
 
     Raises:

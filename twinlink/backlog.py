@@ -1,6 +1,5 @@
 """What of a flow waits to be handed to the transport: new messages, those asked for again, what is gone.  No I/O."""
 
-import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
@@ -170,15 +169,16 @@ class Backlog:
             if not gone:
                 del self._gone[why]
             return Kind.GONE, (why, ranges)
+        least = 0  # messages that go, however long they are
         if patient and not self._transit:
-            room = sys.maxsize
-        if self._again and (frames := self._take_again(room)):
+            least, room = 1, max(room, self._transit.first)
+        if self._again and (frames := self._take_again(room, least)):
             return Kind.AGAIN, frames
-        if not self._again and self._leaving is None and (frames := self._take_unsent(room)):
+        if not self._again and self._leaving is None and (frames := self._take_unsent(room, least)):
             return Kind.DATA, frames
         return (Kind.PART, self._next_part()) if self._leaving is not None else None
 
-    def _take_again(self, room: int) -> list[bytes]:
+    def _take_again(self, room: int, least: int) -> list[bytes]:
         taken: list[bytes] = []
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
@@ -191,7 +191,7 @@ class Backlog:
                 if taken and most < 0:
                     break
                 if self._is_long(size) and waiting & self.up:
-                    if room < self._transit.part:
+                    if room < self._transit.part and not least:
                         break
                     self._begin(sequence, frame, again=True)
                     self._sent_again.add(sequence)
@@ -199,7 +199,7 @@ class Backlog:
                     break
                 if sequence not in self._transit and waiting & self.up:
                     room -= size + FRAMING_OCTETS
-                    if room < 0:
+                    if room < 0 and len(taken) >= least:
                         break
                     self._transit.add([(sequence, size)], size)
                 self._sent_again.add(sequence)
@@ -207,7 +207,7 @@ class Backlog:
             del self._again[sequence]
         return taken
 
-    def _take_unsent(self, room: int) -> list[bytes]:
+    def _take_unsent(self, room: int, least: int) -> list[bytes]:
         taken: list[bytes] = []
         messages: list[tuple[int, int]] = []
         octets = 0  # of payloads
@@ -219,7 +219,7 @@ class Backlog:
         if self._is_long(size := self._kept.size(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
-            if room >= self._transit.part and self._window.admit(((sequence, size),), size):
+            if (least or room >= self._transit.part) and self._window.admit(((sequence, size),), size):
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
@@ -235,7 +235,9 @@ class Backlog:
                 messages.append((sequence, size))
                 taken.append(entry[2])
             sequence += 1
-        if octets + FRAMING_OCTETS * len(messages) > room or not self._window.admit(messages, octets):
+        if len(messages) > least and octets + FRAMING_OCTETS * len(messages) > room:
+            return []
+        if not self._window.admit(messages, octets):
             return []
         self._transit.add(messages, octets)
         self.unsent = sequence

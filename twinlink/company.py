@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from . import events as ev
 from .events import Event
-from .peers import BEHIND_NS, Change, PeerTable
+from .peers import BEHIND_NS, Change, Peer, PeerTable
 from .sender import Sender
 from .transports import Transport
 from .transports.base import Frame
@@ -68,7 +68,7 @@ class Company:
         self._turn = 0
         self._turned_mono_ns = 0
         self._worked: int | None = None  # the turn in which somebody was last up
-        self._absent: dict[int, tuple[int, str]] = {}  # epochs that fell silent -> monotonic ns, node
+        self._absent: dict[int, tuple[int, Peer]] = {}  # epochs that fell silent -> monotonic ns, as it was then
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
     def add_sender(self, sender: Sender) -> None:
@@ -90,16 +90,16 @@ class Company:
         if kind is Kind.BYE:
             self._changed(self.peers.bye(epoch))
             if epoch in self._absent:
-                self._forget(epoch, f"peer {self._absent[epoch][1]} closed")
+                self._forget(epoch, f"peer {self._absent[epoch][1].node} closed")
             return None
         if number > MAX_SEQUENCE:
             raise Malformed("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         known = self.peers.get(epoch) is not None
         if not known:
-            for absent, (_, node) in list(self._absent.items()):
-                if node == hello.node and absent != epoch:  # it has a new session; nothing of the old one may follow
-                    self._forget(absent, f"peer {node} was restarted", epoch)
+            for absent, (_, peer) in list(self._absent.items()):
+                if peer.node == hello.node and absent != epoch:  # its new session: nothing of the old one may follow
+                    self._forget(absent, f"peer {peer.node} was restarted", epoch)
         answer, changes = self.peers.hello(epoch, number, hello, mono_ns)
         if self.peers.get(epoch) is not None:
             self._joined.setdefault(epoch, hello.flows)
@@ -120,9 +120,9 @@ class Company:
         self._changed(changes)
         if changes:
             self.say(Kind.HELLO)  # who cannot be heard is to know it
-        for epoch, (since_ns, node) in list(self._absent.items()):
+        for epoch, (since_ns, peer) in list(self._absent.items()):
             if now_mono_ns - since_ns > ABSENT_NS:
-                self._forget(epoch, f"peer {node} was silent for {ABSENT_NS // 1_000_000_000} s")
+                self._forget(epoch, f"peer {peer.node} was silent for {ABSENT_NS // 1_000_000_000} s")
         self._look_whether_alone(now_mono_ns)
         if len(self._joined) > MAX_JOINED:
             known = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
@@ -150,7 +150,7 @@ class Company:
                 while self._turn and peer.trip_ns <= SHORT_TRIP_NS * PATIENCE[self._turn - 1]:
                     self._turn -= 1
             elif reason in MAY_RETURN:
-                self._absent[peer.epoch] = (self._kept_mono_ns, peer.node)
+                self._absent[peer.epoch] = (self._kept_mono_ns, peer)
             else:
                 self._lose_track(peer.epoch, change.successor is not None)
             with self._lock:
@@ -175,15 +175,20 @@ class Company:
             self.report_losses()
 
     def _taken_by_all(self) -> int:
-        """Octets of the longest payload that this node sends and everybody who is up takes."""
-        return min([self._max_payload, *(peer.max_payload for peer in self.peers.all() if peer.up)])
+        """Octets of the longest payload that this node sends and everybody takes who is owed what is sent now.
+
+        That is who is up, and who may return and asks for what it missed.  It would be sent a message that it does not
+        take again and again, which would hold up all that follows on the flow, for the others too.
+        """
+        absent = (peer.max_payload for _, peer in self._absent.values() if peer.repairs)
+        return min([self._max_payload, *absent, *(peer.max_payload for peer in self.peers.all() if peer.up)])
 
     def who_takes_less(self, size: int) -> str:
-        """Names of those who are up and do not take a payload of so many octets, each with what it takes."""
+        """Names of those who do not take a payload of so many octets, each with what it takes."""
+        up = [(peer.node, peer) for peer in self.peers.all() if peer.up]
+        absent = [(f"{peer.node} (down, may return)", peer) for _, peer in list(self._absent.values()) if peer.repairs]
         return ", ".join(
-            f"{peer.node} takes at most {peer.max_payload}"
-            for peer in self.peers.all()
-            if peer.up and peer.max_payload < size
+            f"{name} takes at most {peer.max_payload}" for name, peer in up + absent if peer.max_payload < size
         )
 
     def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
@@ -193,6 +198,7 @@ class Company:
         with self._lock:
             for sender in self.senders.values():
                 sender.forget(epoch, reason, successor)
+                sender.max_payload = self._taken_by_all()
 
     def _lose_track(self, epoch: int, replaced: bool) -> None:
         self._joined.pop(epoch, None)
@@ -201,7 +207,7 @@ class Company:
     def names(self, epochs: frozenset[int]) -> str:
         """Of peers that are up or have fallen silent, for a person."""
         names = [peer.node for peer in self.peers.all() if peer.up and peer.epoch in epochs]
-        names += [f"{node} (down, may return)" for epoch, (_, node) in list(self._absent.items()) if epoch in epochs]
+        names += [f"{peer.node} (down, may return)" for one, (_, peer) in list(self._absent.items()) if one in epochs]
         return ", ".join(sorted(names)) or "nobody who is left"
 
     def say(self, kind: Kind) -> None:

@@ -41,7 +41,7 @@ class Sender:
         flow: name of the flow.
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
-        max_payload: octets of the longest payload that this link sends and every peer that is up takes.
+        max_payload: octets of the longest payload that this link sends and every peer takes that is up or may return.
     """
 
     def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
@@ -74,7 +74,7 @@ class Sender:
         peer the message is counted as lost; `flush` names it.
 
         Raises:
-            PayloadTooLarge: longer than the ``max_payload`` of the link or of a peer that is up.
+            PayloadTooLarge: longer than the ``max_payload`` of the link, or of a peer that is up or may return.
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
@@ -333,6 +333,8 @@ class Sender:
             whole = self._transport.whole_octets
             divides = beside_urgent or sharing > 1 or self._pace.is_slow(whole)
             transit.whole = max(limit, BUNDLE_OCTETS if divides else whole)
+            fast = self._pace.known and not self._pace.is_slow(direct // sharing)  # many that begin fill a slow path
+            transit.first = BUNDLE_OCTETS if fast else 0
             transit.part = max(limit // PARTS, PART_OCTETS)
 
     def look_after(self) -> None:

@@ -14,6 +14,7 @@ class Transit:
     Attributes:
         limit: octets, framing included.
         whole, part: what is longer than ``whole`` goes in parts of so many octets.
+        first: octets that may be handed over in a bundle where nothing is on its way, even if the limit is less.
         direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
         unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
     """
@@ -22,6 +23,7 @@ class Transit:
         """``single``: one message at a time."""
         self.limit = self.direct = self.whole = limit
         self.part = limit // PARTS
+        self.first = 0
         self.unsure = False
         self._single = single
         self._handed_over = 0  # octets so far, framing included

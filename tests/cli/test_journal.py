@@ -32,3 +32,10 @@ def test_a_file_that_cannot_be_written_is_said_once_and_stops_nothing() -> None:
         "test: no more events are written to /dev/full: No space left on device; make room there, or write elsewhere",
         "test: two",
     ]
+
+
+def test_what_others_chose_stays_on_its_line() -> None:
+    """The id of a block, or the name of a RAN, comes from whoever reaches the port."""
+    said = io.StringIO()
+    Journal("test", stream=said).event("odd", "block \x1b[2J\nnext é is odd")
+    assert said.getvalue().split(" ", 1)[1] == "test: block \\x1b[2J\\nnext é is odd\n"

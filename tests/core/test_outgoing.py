@@ -307,3 +307,23 @@ def test_what_is_sent_waits_until_who_is_back_has_said_what_it_misses(core: Outg
     core.asked(1, 2, [], 3, 4, 5)
     send(core, 10)
     assert core.backlog.unsent == 3
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_where_nothing_is_on_its_way_one_message_goes_and_no_bundle_that_is_too_long(again: bool) -> None:
+    core = Outgoing("flow", WINDOW, RETENTION)
+    core.peer_up(1, repairs=True)
+    for _ in range(3):
+        assert send(core, 1000)
+    if again:
+        core.asked(1, 3, [(0, 3)], 3, 4, 10)
+    else:
+        acknowledge(core, 1, [0, 1, 2])
+        core.transit.direct = 0
+        for _ in range(3):
+            send(core, 1000)
+    core.transit.limit = 900
+    several = core.backlog.take()
+    assert several is not None
+    assert len(several[1]) == 1
+    assert core.backlog.take() is None

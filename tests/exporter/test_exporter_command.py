@@ -107,6 +107,8 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
         ["--n-prbs", "106", "--fft-size", "1024"],
         ["--protect-prbs", "5-1"],
         ["--protect-prbs", "106"],
+        ["--centre-hz", "nan"],
+        ["--scs-khz", "17"],
         ["--connect", "nonsense"],
         ["--transport", "pigeon"],
         ["--connect", "tcp/a:1", "--listen", "tcp/a:1"],
@@ -131,6 +133,15 @@ def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, mon
     process.communicate(timeout=10)
     started = next(event for event in events(tmp_path) if event["event"] == "started")
     assert (started["endpoint"], started["protected"], started["node"]) == (endpoint, [0, 1, 2, 3], "gnb-7")
+
+
+@pytest.mark.parametrize("option", ["--log", "--summary", "--records"])
+def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) -> None:
+    process = start(option, "/proc/none/there")
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert said.splitlines()[-1].startswith("twinlink-exporter: /proc/none")
+    assert said.endswith("; check the path\n")
 
 
 def test_a_port_in_use_exits_with_2(start: Start) -> None:

@@ -209,7 +209,8 @@ def test_flat_out_waits_for_the_slowest_dapp_and_loses_nothing(
         (["--e3", "sctp"], 3, "--e3"),
         (["--recording", "/nonexistent/x.sigmf-meta"], 2, "cannot be read"),
         (["--fft-size", "16"], 2, "do not fit an FFT of 16"),
-        (["--log", "/nonexistent/log"], 2, "/nonexistent/log"),
+        (["--hold", "nan"], 3, "--hold"),
+        (["--log", "/nonexistent/log"], 2, "/nonexistent/log: No such file or directory; check the path"),
         (["--setup", "nonsense"], 2, "nonsense"),
     ],
 )
@@ -218,3 +219,11 @@ def test_what_cannot_be_is_said_in_words(
 ) -> None:
     assert command.main(["--recording", str(small_path), *arguments]) == code
     assert said in capsys.readouterr().err
+
+
+def test_the_log_may_go_into_the_folder_that_is_made(ipc: e3.Endpoints, small_path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["--recording", str(small_path), "--pace", "max", "--heard", str(out), "--log", str(out / "log")]
+    arguments += ["--setup", ipc.setup, "--to-dapp", ipc.to_dapp, "--from-dapp", ipc.from_dapp]
+    assert command.main([*arguments, "--hold", "0", "--wait-subscribers", "0"]) == 0
+    assert {path.name for path in out.iterdir()} == {"heard.npz", "heard.sigmf-data", "heard.sigmf-meta", "log"}

@@ -192,7 +192,9 @@ def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number:
         (["--validity-ms", "soon"], 3, "whole number from 100"),
         (["--protect-prbs", "x"], 3, "0-3,50"),
         (["--protect-prbs", "62-43"], 3, "'62-43' is neither a PRB nor a range"),  # it would protect nothing
-        (["--out", "/proc/none"], 2, "/proc/none"),
+        (["--idle", "nan"], 3, "nan is out of range"),
+        (["--out", "/proc/none"], 2, "/proc/none: No such file or directory; check the path"),
+        (["--records", "/proc/none"], 2, "/proc/none: No such file or directory; check the path"),
     ],
 )
 def test_what_cannot_be_done_is_said(arguments: list[str], code: int, text: str) -> None:

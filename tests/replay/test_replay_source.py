@@ -214,3 +214,37 @@ def test_a_port_in_use_ends_the_flowgraph_with_a_message(endpoint: str, capfd: p
         top.wait()
     assert isinstance(source.error, twinlink.TwinlinkError)
     assert endpoint.rpartition(":")[2] in capfd.readouterr().err
+
+
+def test_a_flow_has_one_reader_and_the_second_one_says_so(
+    transport: str, endpoint: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, probes = [Source(transport, listen=endpoint) for _ in range(2)], [Probe(), Probe()]
+    top = gr.top_block()
+    for source, probe in zip(sources, probes, strict=True):
+        top.connect(source, probe)
+    for turn in (1, 2):  # whoever was stopped reads no longer
+        top.start()
+        with twinlink.open(transport, connect=endpoint) as gnb:
+            gnb.wait_ready(20)
+            gnb.sender("spectrum").send(spectra(1)[0].encode())
+            next(probe for source, probe in zip(sources, probes, strict=True) if not source.error).wait_for(turn * 612)
+        top.stop()
+        top.wait()
+        assert [type(source.error) for source in sources].count(twinlink.ConfigurationError) == 1
+    assert "reads flow 'spectrum'" in capfd.readouterr().err
+
+
+def test_what_is_missing_beside_a_message_without_samples_is_told_and_filled(endpoint: str) -> None:
+    probe = Probe()
+    top = flowgraph(Source("zeromq", listen=endpoint, payload="ci16", zero_fill=True), probe)
+    top.start()
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(20)
+        for payload in (b"\1\0\1\0" * 5, b"", b"odd", b"", b"\2\0\2\0" * 5):
+            gnb.sender("spectrum").send(payload)
+        probe.wait_for(15)
+    top.stop()
+    top.wait()
+    told = [(at, tags["sequence"], tags["gap"], tags.get("filled", False)) for at, tags in sorted(probe.tags.items())]
+    assert told == [(0, 0, 0, False), (5, 2, 0, True), (10, 4, 1, False)]

@@ -46,6 +46,11 @@ def tell(text: str) -> None:
         sys.stderr.flush()
 
 
+def on_one_line(text: str) -> str:
+    """For a log: what others chose (names, reasons) must neither look like further lines nor steer a terminal."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 @contextlib.contextmanager
 def writing(place: Path) -> Iterator[None]:
     """A disk that is full is said with ``place``: the system names no file once one is open."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from .console import explain
+from .console import explain, on_one_line
 
 REPEAT_NS = 5_000_000_000  # a complaint that comes again and again is made this often
 
@@ -52,7 +52,7 @@ class Journal:
 
     def _tell(self, time_ns: int, text: str) -> None:
         clock = time.strftime("%H:%M:%S", time.localtime(time_ns // 1_000_000_000))
-        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} {self._program}: {text}"
+        line = f"{clock}.{time_ns // 1_000_000 % 1000:03d} {self._program}: {on_one_line(text)}"
         with contextlib.suppress(OSError, ValueError):  # whoever read stderr may be gone; the program goes on
             print(line, file=self._stream, flush=True)
 

@@ -98,6 +98,7 @@ class ForeignPeer:
         self.epoch = secrets.randbits(64) if epoch is None else epoch
         self.flows: dict[str, int] = {}
         self.repairs = False
+        self.max_payload = MAX_PAYLOAD
         self.hellos = 0
         self.bundles = 0  # received
         self.numbers: dict[int, int] = {}  # epoch -> number of its last hello
@@ -112,7 +113,7 @@ class ForeignPeer:
         """Say hello, hearing these epochs; nobody reads all the time what it receives."""
         self.hellos += 1
         numbers = {epoch: self.numbers.get(epoch, 0) for epoch in heard}
-        body = Hello(self.node, numbers, self.flows, self.repairs, behind=True).encode()
+        body = Hello(self.node, numbers, self.flows, self.repairs, behind=True, max_payload=self.max_payload).encode()
         self.transport.send(HELLO_TOPIC, frame(Kind.HELLO, self.epoch, self.hellos, time.time_ns(), body))
 
     def meet(self, link: twinlink.Link) -> None:

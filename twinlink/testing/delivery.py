@@ -2,6 +2,7 @@
 
 # ruff: noqa: D102  (a test's name is its sentence)
 
+import contextlib
 import random
 import threading
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import twinlink
-from twinlink.wire import MAX_PAYLOAD
+from twinlink.peers import SILENT_NS
+from twinlink.wire import MAX_PAYLOAD, Kind, frame
 
 from .base import Conformance, MakeForeign, Open, Pair, drain, in_thread, patience, receive_all, wait_until
 
@@ -92,6 +94,27 @@ class Delivery(Conformance):
         wait_until(lambda: first.peers() == ["large"])
         assert outbox.send(bytes(100_001)) == 1
         assert [len(message.payload) for message in receive_all(inbox, 2)] == [100_000, 100_001]
+
+    def test_what_a_silent_peer_would_be_owed_and_does_not_take_is_refused(
+        self, opening: Open, foreign: MakeForeign
+    ) -> None:
+        first = opening("listen")
+        inbox, outbox = opening("connect", node="large").receiver("flow"), first.sender("flow")
+        small = foreign(node="small")
+        small.repairs, small.max_payload = True, 100_000
+        small.meet(first)
+        wait_until(lambda: first.peers() == ["large"], SILENT_NS / 1e9 + 10)
+        with pytest.raises(twinlink.PayloadTooLarge, match=r"small \(down, may return\) takes at most 100000"):
+            outbox.send(bytes(100_001))
+        small.send("traffic/_link", frame(Kind.BYE, small.epoch, 0, 0, b""))
+
+        def sent() -> bool:
+            with contextlib.suppress(twinlink.PayloadTooLarge):
+                outbox.send(bytes(100_001))
+            return bool(outbox.stats()["sent"])
+
+        wait_until(sent)
+        assert len(receive_all(inbox, 1)[0].payload) == 100_001
 
     def test_a_small_limit_still_lets_hellos_and_acks_through(self, opening: Open) -> None:
         first, second = self.ready_pair(opening, max_payload=10)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import math
 import signal
 import sys
 import traceback
@@ -25,6 +26,7 @@ from .observation import Carrier
 from .sockets import E3Sockets
 
 PROGRAM = "twinlink-exporter"
+SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,6 +62,11 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: Journal) -> int:
+    # What is written at the end is tried now: then it is too late to name another place.
+    if given.records:
+        given.records.mkdir(parents=True, exist_ok=True)
+    if given.summary:
+        given.summary.open("a").close()
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
     with linking.open_link(given) as link:
         sockets = E3Sockets(endpoints_of(given))
@@ -97,8 +104,8 @@ def _make_parser() -> options.Parser:
     add_endpoint_arguments(parser)
     carrier = parser.add_argument_group("carrier (E3 does not tell it)")
     carrier.add_argument("--n-prbs", type=linking.whole(1, N_PRBS_MAX), default=106, help="PRBs of the carrier")
-    carrier.add_argument("--scs-khz", type=linking.whole(15, 960), default=30, help="subcarrier spacing")
-    carrier.add_argument("--centre-hz", type=float, default=3.6192e9, help="centre frequency")
+    carrier.add_argument("--scs-khz", type=int, choices=SPACINGS_KHZ, default=30, help="subcarrier spacing")
+    carrier.add_argument("--centre-hz", type=_frequency, default=3.6192e9, help="centre frequency")
     carrier.add_argument(
         "--fft-size",
         type=linking.whole(1, 4096),
@@ -115,6 +122,17 @@ def _make_parser() -> options.Parser:
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
     return parser
+
+
+def _frequency(text: str) -> float:
+    """For argparse: Hz."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:  # the twin reads it from JSON, which knows no other numbers
+        raise argparse.ArgumentTypeError(f"a frequency in Hz is expected, such as 3.6192e9, not {text!r}")
+    return value
 
 
 def _on_signal(act: Callable[[], object]) -> None:

@@ -1,6 +1,7 @@
 """``twinlink-ran-emulator``: the E3 side of a gNB without a gNB."""
 
 import argparse
+import math
 import signal
 import sys
 import threading
@@ -31,8 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     given = command_line.parse(_make_parser(), "ran-emulator", argv)
-    if given.loop < 0 or given.wait_subscribers < 0 or (given.hold is not None and given.hold < 0):
-        raise ConfigurationError("--loop, --wait-subscribers and --hold must not be below 0")
+    if given.loop < 0 or given.wait_subscribers < 0 or not 0 <= (given.hold or 0) < math.inf:
+        raise ConfigurationError("--loop, --wait-subscribers and --hold must be finite and not below 0")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -52,6 +53,8 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
     fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
     e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
     endpoints = e3.endpoints_of(given)
+    if given.heard:
+        given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(PROGRAM, given.log))
         heard = stack.enter_context(Heard(given.heard, recording)) if given.heard else None

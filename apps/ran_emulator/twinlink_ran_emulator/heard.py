@@ -9,6 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.cli.console import writing
+
 from . import metadata
 from .recording import Recording
 from .truth import Grid, areas_of
@@ -34,7 +36,8 @@ class Heard:
     def add(self, record: int, samples: NDArray[np.int16], blocked: NDArray[np.bool_], played_ns: int) -> None:
         """Take a record as it was played; ``record`` is its index in the recording that is played."""
         octets = samples.astype("<i2", copy=False).tobytes()
-        self._data.write(octets)
+        with writing(Path(self._data.name)):
+            self._data.write(octets)
         self._sha512.update(octets)
         self._played_ns.append(played_ns)
         self._records.append(record)
@@ -44,6 +47,10 @@ class Heard:
         """Write the metadata and the times; harmless when done already."""
         if self._data.closed:
             return
+        with writing(self._directory):
+            self._finish()
+
+    def _finish(self) -> None:
         self._data.close()
         source = self._recording
         records = np.array(self._records, np.int64)

@@ -52,6 +52,8 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> int:
 
     journal = Journal(PROGRAM, given.log)
     recording = Recording(given.out) if given.out else None
+    if given.records:
+        given.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder
     ledger = Ledger(("control",), ("spectrum", "control-result")) if given.records else None
     with linking.open_link(given) as link:
         sync = link.sync("spectrum")
@@ -154,7 +156,9 @@ def _make_parser() -> options.Parser:
     control.add_argument("--protect-prbs", type=linking.prbs, metavar="0-3,50", help="never ask to block these")
     end = parser.add_argument_group("end (without these: on SIGINT or SIGTERM)")
     end.add_argument("--count", type=linking.whole(1, 2**62), metavar="N", help="after N records")
-    end.add_argument("--idle", type=float, metavar="SECONDS", help="after so long without a record, once one came")
+    end.add_argument(
+        "--idle", type=linking.seconds, metavar="SECONDS", help="after so long without a record, once one came"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")

@@ -153,7 +153,7 @@ class PacketQueue:
             self._told = dropped
             if gap and self._zero_fill:
                 self._fill(packet, gap)
-            self._last_length = len(packet.samples)
+            self._last_length = len(packet.samples) or self._last_length
             self._waiting.append(packet)
             return self._waiting.popleft()
 

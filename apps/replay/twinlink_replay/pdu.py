@@ -57,10 +57,11 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         self._queue = PacketQueue(self._payload, BUFFER_OCTETS)
         self._running, self.error = True, None
         try:
-            if self._given is None:
+            if self._given is not None:
+                self._given.receiver(self._flow, handler=self._receive)
+            else:
                 self._lease = Lease(self._address, lambda event: None)
-            link = self._given or self._lease.link  # type: ignore[union-attr]
-            link.receiver(self._flow, handler=self._receive)
+                self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             print(f"Twinlink PDU Source: {error}", file=sys.stderr, flush=True)

@@ -43,6 +43,7 @@ class Lease:
         """Open the link, or join it.  Raises what `twinlink.open` raises."""
         self._address = address
         self.on_event = on_event
+        self._reads: str | None = None
         with _lock:
             shared = _links.get(address)
             fresh = shared is None
@@ -55,6 +56,20 @@ class Lease:
             shared.leases.append(self)
         if fresh:
             self.link.events(handler=shared.tell)
+
+    def read(self, flow: str, handler: Callable[[twinlink.Message], None]) -> None:
+        """Take a flow's messages.
+
+        Raises ConfigurationError when another block takes them: a link hands each message to one reader.
+        """
+        with _lock:
+            if any(lease._reads == flow for lease in _links[self._address].leases):
+                raise twinlink.ConfigurationError(
+                    f"another block of this process reads flow {flow!r} of {self.link.endpoint} already: connect both "
+                    "to one source, or give this one another node name, and an endpoint of its own if it listens"
+                )
+            self._reads = flow
+        self.link.receiver(flow, handler=handler)
 
     def release(self) -> None:
         """Give the share back; the last one closes the link.  A second call does nothing."""

@@ -80,19 +80,22 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._lease: Lease | None = None
         self._running = self._ended = self._woken = False
         self._rest: NDArray[np.complex64] = np.zeros(0, np.complex64)
+        self._untold_gap = self._untold_dropped = 0  # of packets without samples
         self.error: Exception | None = None
 
     def start(self) -> bool:
         """Called by the scheduler."""
         self._queue = self._make_queue()
         self._rest = self._rest[:0]
+        self._untold_gap = self._untold_dropped = 0
         self._ended, self.error = False, None
         self._running = True
         try:
-            if self._given is None:
+            if self._given is not None:
+                self._given.receiver(self._flow, handler=self._receive)
+            else:
                 self._lease = Lease(self._address, self._publish)
-            link = self._given or self._lease.link  # type: ignore[union-attr]
-            link.receiver(self._flow, handler=self._receive)
+                self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             self._ended = True
@@ -132,6 +135,12 @@ class Source(gr.sync_block):  # type: ignore[misc]
                 packet = self._queue.take()
                 if packet is None:
                     break
+                self._untold_gap += packet.gap
+                self._untold_dropped += packet.dropped
+                if len(packet.samples) == 0:
+                    continue  # nothing that could carry a tag: the next packet tells
+                packet.gap, packet.dropped = self._untold_gap, self._untold_dropped
+                self._untold_gap = self._untold_dropped = 0
                 self._tag(self.nitems_written(0) + count, packet)
                 self._rest = packet.samples
             part = self._rest[: len(out) - count]
@@ -158,8 +167,6 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self.message_port_pub(_EVENTS, pmt.to_pmt({name: str(value) for name, value in fields.items()}))
 
     def _tag(self, offset: int, packet: Packet) -> None:
-        if len(packet.samples) == 0:
-            return
         self.add_item_tag(0, offset, _KEYS["packet_len"], pmt.from_long(len(packet.samples)))
         self.add_item_tag(0, offset, _KEYS["rx_time"], time_tag(packet.time_ns))
         for name, make in _MAKERS.items():
