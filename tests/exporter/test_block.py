@@ -54,6 +54,20 @@ def test_without_an_acknowledgement_the_time_is_that_of_handing_over() -> None:
     assert outcome.result.time_ns == WALL + 10 * MS
 
 
+def test_a_refusal_that_comes_late_clears_what_was_taken_for_installed() -> None:
+    blocks = make()
+    blocks.propose(block("a", 5), WALL, at(0))
+    blocks.timer(at(250))
+    assert blocks.acknowledged(99, False, at(300)) == []
+    assert blocks.acknowledged(1, True, at(300)) == []
+    assert told(blocks.acknowledged(1, False, at(301))) == [(), ("a", "cleared", "refused", ())]
+    assert blocks.acknowledged(1, False, at(302)) == []
+    blocks.propose(block("b", 6), WALL, at(400))
+    blocks.timer(at(650))
+    blocks.propose(block("c", 7), WALL, at(700))
+    assert blocks.acknowledged(2, False, at(701)) == []  # another one has taken its place
+
+
 def test_a_refusal_leaves_what_stood() -> None:
     blocks = make()
     blocks.propose(block("a", 5), WALL, at(0))

@@ -81,7 +81,14 @@ def test_an_absent_agent_is_asked_again() -> None:
     assert session.request(0)
     assert session.request(RETRY_NS - 1) is None
     assert session.next_request_ns() == RETRY_NS
-    assert session.request(RETRY_NS)
+    due = []
+    for _ in range(4):
+        due.append(session.next_request_ns())
+        assert session.request(due[-1])
+    assert due == [RETRY_NS, 3 * RETRY_NS, 6 * RETRY_NS, 10 * RETRY_NS]  # an agent may take its time to answer
+    session.lost()
+    assert session.request(due[-1])
+    assert session.next_request_ns() == due[-1] + RETRY_NS
 
 
 def test_an_unanswered_subscription_is_repeated_and_then_setup_is_tried_again() -> None:

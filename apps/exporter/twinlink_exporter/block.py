@@ -4,6 +4,7 @@ No I/O: calls bring what happened and when, and return what to do, in order.  Th
 
 1. A block stands from the moment it is handed to the RAN.  It is answered ``installed`` when the RAN acknowledges it,
    or, by an agent that acknowledges nothing, after `ACK_WAIT_NS`; the time given then is that of handing over.
+   A refusal that comes later still clears it.
 2. Every block that was answered ``installed`` is answered ``cleared`` once, when it no longer stands: because its
    validity ended, the last twin was lost or is out of sync, it was asked for, another block replaced it, the E3 agent
    was lost, or the exporter ends.  A block with the id of the one that stands renews it and clears nothing.
@@ -101,6 +102,7 @@ class Blocks:
         self._next_message_id = next_message_id
         self._standing: _Decision | None = None
         self._unanswered: _Unanswered | None = None
+        self._assumed: int | None = None  # message id of what stands without having been acknowledged
         self._uncertain = False
 
     @property
@@ -114,13 +116,14 @@ class Blocks:
         decision = _Decision(block, received_ns, now)
         self._unanswered = _Unanswered(self._next_message_id(), decision, self._standing)
         self._standing = decision if block.prbs else None
+        self._assumed = None
         validity_s = min(math.ceil(block.validity_ms / 1000), MAX_VALIDITY_PERIOD_S) if block.prbs else None
         return [*todo, Control(self._unanswered.message_id, block.prbs, validity_s)]
 
     def acknowledged(self, request_id: int, positive: bool, now: Instant) -> list[Control | Outcome]:
-        """The RAN's messageAck; of no consequence unless it is for the decision that waits."""
+        """The RAN's messageAck; of no consequence unless it is for the decision that waits, or that stands."""
         if self._unanswered is None or self._unanswered.message_id != request_id:
-            return []
+            return self.clear("refused", now) if request_id == self._assumed and not positive else []
         if positive:
             return self._settle("acknowledged", now)
         decision, self._standing = self._unanswered.decision, self._unanswered.previous
@@ -175,6 +178,7 @@ class Blocks:
         if self._unanswered is None:
             return []
         decision, previous = self._unanswered.decision, self._unanswered.previous
+        self._assumed = self._unanswered.message_id if cause == "handed-over" else None
         self._unanswered = None
         time_ns = now.wall_ns if cause == "acknowledged" else decision.handed.wall_ns
         if not decision.block.prbs:

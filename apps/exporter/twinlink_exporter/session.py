@@ -31,6 +31,7 @@ from twinlink_e3 import (
 
 S = 1_000_000_000
 RETRY_NS = S  # between two requests that nobody answers
+MAX_RETRY_NS = 4 * S  # for setup; a second more each time, because an agent may take its time to answer
 REFUSED_NS = 5 * S  # after a refusal: a person has to change something first
 RETRIES = 5  # subscription requests before setup is tried again
 SILENCE_NS = 10 * S  # without an indication; doubled each time it was in vain, because a RAN may have nothing to say
@@ -94,12 +95,13 @@ class Session:
             return None
         if self.state is State.SUBSCRIBE and self._tries >= RETRIES:
             self.lost()
+        tries, self._tries = self._tries, self._tries + 1
         self._due_ns = now_ns + RETRY_NS
         self._request_id = self._next_message_id()
         if self.dapp_id is None:
+            self._due_ns = now_ns + min((tries + 1) * RETRY_NS, MAX_RETRY_NS)
             name, version, vendor = self._identity
             return encode(SetupRequest(self._request_id, PROTOCOL_VERSION, name, version, vendor))
-        self._tries += 1
         lists = (TELEMETRY_IQ,), (CONTROL_PRB_BLOCK,)
         return encode(SubscriptionRequest(self._request_id, self.dapp_id, RAN_FUNCTION, *lists))
 
@@ -162,7 +164,7 @@ class Session:
 
     def lost(self) -> None:
         """Begin again: the agent went away, or no longer knows us."""
-        self.state, self.dapp_id, self._due_ns = State.SETUP, None, 0
+        self.state, self.dapp_id, self._due_ns, self._tries = State.SETUP, None, 0, 0
 
     def release(self) -> bytes | None:
         """The farewell, or None when the agent does not know us."""
