@@ -33,7 +33,7 @@ class Sweep:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLINK_")}
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(
-                command,
+                ["/usr/bin/env", "--default-signal=HUP", *command],  # nohup has it ignored, and bash could not trap it
                 cwd=folder,
                 env=environment | {"PATH": path, MARK: self._mark},
                 stdin=subprocess.DEVNULL,
