@@ -42,7 +42,8 @@ class Transit:
         of = self._of
         if self.unsure or (of and self._single):
             return 0
-        return min(self.direct - self._octets - FRAMING_OCTETS * len(of), self._direct_end - self._handed_over)
+        room, unclogged = self.direct - self._octets - FRAMING_OCTETS * len(of), self._direct_end - self._handed_over
+        return room if room < unclogged else unclogged
 
     def clog(self) -> None:
         """Somebody fell silent: until `clear`, the transport may still have all that is on its way now or follows."""

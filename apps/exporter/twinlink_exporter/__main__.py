@@ -30,7 +30,7 @@ SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0 done, 2 failed, 3 bad given."""
+    """The command; returns the exit code: 0 done, 2 failed, 3 bad arguments."""
     return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
 
 

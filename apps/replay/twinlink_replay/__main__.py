@@ -42,15 +42,15 @@ def _main(argv: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    return _run(given, stop)
+    with Journal(PROGRAM, given.log) as journal:
+        return _run(given, stop, journal)
 
 
-def _run(given: argparse.Namespace, stop: threading.Event) -> int:
+def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
     from .flowgraph import Flowgraph  # needs GNU Radio
     from .recording import Recording
     from .twin import Twin
 
-    journal = Journal(PROGRAM, given.log)
     recording = Recording(given.out) if given.out else None
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder
