@@ -17,8 +17,9 @@ setup: ## install what is missing and make .venv/ (the other targets do it thems
 demo: setup ## the main job over ZeroMQ and Zenoh; report in demo-out/
 	@$(BIN)/twinlink demo --out demo-out $(ARGS)
 
+# Most tests wait for something, so two go on at a time; the tests of a file share what they started.
 test: setup ## every test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run
 	@$(BIN)/python -m benchmarks.goals $(ARGS)
