@@ -94,6 +94,11 @@ _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
 DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
 AGAIN_WORD, BUNDLE_WORD, PART_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE], _WORDS[Kind.PART]
 AGAIN = AGAIN_WORD.to_bytes(4)  # what such a frame begins with
+_KINDS, _WHYS, _BUNDLED = frozenset(Kind), frozenset(Why), frozenset((DATA_WORD, AGAIN_WORD))
+
+Bundle = list[tuple[int, int, int, bytes]]  # word, sequence, sent_ns and payload of each message
+
+_unpack_header = HEADER.unpack_from
 
 
 class Malformed(Exception):
@@ -130,9 +135,6 @@ def parse(octets: bytes | memoryview) -> tuple[Kind, int, int, int]:
     kind = check(octets)
     _, _, epoch, sequence, sent_ns = HEADER.unpack_from(octets)
     return kind, epoch, sequence, sent_ns
-
-
-_KINDS = frozenset(Kind)
 
 
 def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]]) -> bytes:
@@ -190,12 +192,6 @@ def parse_gone(octets: bytes | memoryview) -> tuple[Why, list[tuple[int, int]]]:
     return Why(why), ranges
 
 
-_WHYS = frozenset(Why)
-
-
-Bundle = list[tuple[int, int, int, bytes]]  # word, sequence, sent_ns and payload of each message
-
-
 def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
     """What is in the bundle *frame* of a session.  Raises Malformed.
 
@@ -213,10 +209,6 @@ def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
             raise Malformed("bundle")
         messages.append((word, sequence, sent_ns, payload))
     return messages
-
-
-_unpack_header = HEADER.unpack_from
-_BUNDLED = frozenset((DATA_WORD, AGAIN_WORD))
 
 
 def _ranges(octets: bytes | memoryview, offset: int, what: str) -> list[tuple[int, int]]:
