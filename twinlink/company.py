@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from . import events as ev
 from .events import Event
+from .patience import Patience
 from .peers import BEHIND_NS, Change, Peer, PeerTable
 from .sender import Sender
 from .transports import Transport
@@ -17,21 +18,12 @@ AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a 
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_JOINED = 2048
-# A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.
-# On a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns
-# long enough for TCP's handshake, the transport's own and the hellos.  What worked is kept, or less where the round
-# trip shows that less will do.  But a path can become a longer one: who has been alone for LOST_NS takes turns again.
-PATIENCE = (1, 4, 10)
-TURN_NS = 1_000_000_000  # times the patience
-ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
-LOST_NS = 60_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
-SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 
 class Company:
-    """Peers and senders of one link.  All but `say`, `add_sender` and `names` is for the thread that leads.
+    """Peers and senders of one link.  For the thread that leads, except `add_sender`, `say` and what is for people.
 
     Attributes:
         peers: who is heard, and who is up.
@@ -64,10 +56,7 @@ class Company:
         self._say_lock = threading.Lock()
         self._kept_mono_ns = 0
         self._emptied_mono_ns = _monotonic_ns()
-        self._alone_mono_ns = _monotonic_ns()  # since when
-        self._turn = 0
-        self._turned_mono_ns = 0
-        self._worked: int | None = None  # the turn in which somebody was last up
+        self._patience = Patience(_monotonic_ns())
         self._absent: dict[int, tuple[int, Peer]] = {}  # epochs that fell silent -> monotonic ns, as it was then
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
@@ -123,32 +112,19 @@ class Company:
         for epoch, (since_ns, peer) in list(self._absent.items()):
             if now_mono_ns - since_ns > ABSENT_NS:
                 self._forget(epoch, f"peer {peer.node} was silent for {ABSENT_NS // 1_000_000_000} s")
-        self._look_whether_alone(now_mono_ns)
+        if (patience := self._patience.look(not self.up, now_mono_ns)) is not None:
+            self._transport.renew(patience)
         if len(self._joined) > MAX_JOINED:
             known = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
             self._joined = {epoch: flows for epoch, flows in self._joined.items() if epoch in known}
         self.report_losses()
-
-    def _look_whether_alone(self, now_mono_ns: int) -> None:
-        if self.up:
-            self._worked = self._turn
-            self._alone_mono_ns = self._turned_mono_ns = now_mono_ns
-            return
-        keeping = self._turn == self._worked
-        if now_mono_ns - self._alone_mono_ns > (ALONE_NS if keeping else TURN_NS) * PATIENCE[self._turn]:
-            self._alone_mono_ns = now_mono_ns
-            if not keeping or now_mono_ns - self._turned_mono_ns > LOST_NS:
-                self._turn = (self._turn + 1) % len(PATIENCE)
-                self._turned_mono_ns = now_mono_ns
-            self._transport.renew(PATIENCE[self._turn])
 
     def _changed(self, changes: list[Change]) -> None:
         for change in changes:
             peer, reason = change.peer, change.reason
             if reason is None:
                 self._absent.pop(peer.epoch, None)
-                while self._turn and peer.trip_ns <= SHORT_TRIP_NS * PATIENCE[self._turn - 1]:
-                    self._turn -= 1
+                self._patience.met(peer.trip_ns)
             elif reason in MAY_RETURN:
                 self._absent[peer.epoch] = (self._kept_mono_ns, peer)
             else:

@@ -1,0 +1,43 @@
+"""When a transport is to connect anew, and how long an attempt may take.  No I/O, no clock.
+
+A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.  On
+a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns long
+enough for TCP's handshake, the transport's own and the hellos.  What worked is kept, or less where the round trip shows
+that less will do.  But a path can become a longer one: who has been alone for LOST_NS takes turns again.
+"""
+
+TIMES = (1, 4, 10)  # as patient as by default, in turn
+TURN_NS = 1_000_000_000  # times the patience
+ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
+LOST_NS = 60_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
+SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
+
+
+class Patience:
+    """Of one link."""
+
+    def __init__(self, now_mono_ns: int) -> None:
+        self._turn = 0
+        self._worked: int | None = None  # the turn in which somebody was last up
+        self._connected_ns = now_mono_ns  # monotonic: anew, or somebody was up
+        self._turned_ns = 0
+
+    def met(self, trip_ns: int) -> None:
+        """A peer is up, which is at most so far."""
+        while self._turn and trip_ns <= SHORT_TRIP_NS * TIMES[self._turn - 1]:
+            self._turn -= 1
+
+    def look(self, alone: bool, now_mono_ns: int) -> int | None:
+        """To be called ten times a second or more; the patience with which to connect anew, if that is to be done."""
+        if not alone:
+            self._worked = self._turn
+            self._connected_ns = self._turned_ns = now_mono_ns
+            return None
+        keeping = self._turn == self._worked
+        if now_mono_ns - self._connected_ns <= (ALONE_NS if keeping else TURN_NS) * TIMES[self._turn]:
+            return None
+        self._connected_ns = now_mono_ns
+        if not keeping or now_mono_ns - self._turned_ns > LOST_NS:
+            self._turn = (self._turn + 1) % len(TIMES)
+            self._turned_ns = now_mono_ns
+        return TIMES[self._turn]
