@@ -66,13 +66,13 @@ class PeerTable:
 
     Attributes:
         heard: epoch -> monotonic ns; whoever reads a frame of a known peer sets it.
-        hears: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets it.
+        hears_us: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets it.
     """
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch
         self.heard: dict[int, int] = {}
-        self.hears: dict[int, int] = {}
+        self.hears_us: dict[int, int] = {}
         self._peers: dict[int, Peer] = {}
         self._fell_silent: dict[int, int] = {}  # epoch -> monotonic ns
 
@@ -98,7 +98,7 @@ class PeerTable:
             peer = self._peers[epoch] = Peer(
                 hello.node, epoch, hello.flows, hello.repairs, hello.detect, known, hello.max_payload
             )
-            self.hears[epoch] = 0
+            self.hears_us[epoch] = 0
         peer.detect, peer.behind = hello.detect, hello.behind
         peer.number = number
         self.heard[epoch] = now_mono_ns
@@ -110,13 +110,13 @@ class PeerTable:
         elif peer.known < confirmed <= now_mono_ns:
             peer.known, peer.trip_ns = confirmed, now_mono_ns - confirmed
             # On a long path, or behind data, a hello is old by the time it is confirmed; that it is confirmed is news.
-            self.hears[epoch] = max(self.hears[epoch], confirmed, now_mono_ns - HELLO_NS)
+            self.hears_us[epoch] = max(self.hears_us[epoch], confirmed, now_mono_ns - HELLO_NS)
             if not peer.up:
                 peer.up = True
                 changes.append(Change(peer, None))
                 return True, changes  # so that they learn at once that we hear them
         elif hello.behind:
-            self.hears[epoch] = now_mono_ns
+            self.hears_us[epoch] = now_mono_ns
         return not peer.up, changes
 
     def bye(self, epoch: int) -> list[Change]:
@@ -133,7 +133,7 @@ class PeerTable:
         changes = []
         for peer in self.all():
             heard = self.heard[peer.epoch]
-            good = self.hears[peer.epoch] if peer.up else heard
+            good = self.hears_us[peer.epoch] if peer.up else heard
             if emptied_mono_ns - good <= SILENT_NS and now_mono_ns - heard <= CERTAIN_NS:
                 continue
             if peer.up and heard - good > 2 * HELLO_NS:  # it went on speaking, and had no news
@@ -149,8 +149,8 @@ class PeerTable:
     def excuse(self, now_mono_ns: int) -> None:
         """This side was not listening (stopped, or in a long handler): nobody's silence counts so far."""
         for epoch in self.heard:
-            self.heard[epoch] = self.hears[epoch] = now_mono_ns
+            self.heard[epoch] = self.hears_us[epoch] = now_mono_ns
 
     def _remove(self, peer: Peer, reason: str, successor: int | None = None) -> list[Change]:
-        del self._peers[peer.epoch], self.heard[peer.epoch], self.hears[peer.epoch]
+        del self._peers[peer.epoch], self.heard[peer.epoch], self.hears_us[peer.epoch]
         return [Change(peer, reason, successor)] if peer.up else []

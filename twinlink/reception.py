@@ -82,7 +82,7 @@ class Reception:
         report: Callable[[Event], None],
     ) -> None:
         self.company = Company(transport, node, epoch, max_payload, report, self._give_up)
-        self._heard, self._hears = self.company.peers.heard, self.company.peers.hears
+        self._heard, self._hears_us = self.company.peers.heard, self.company.peers.hears_us
         self._freshness = Freshness(report)
         self._repair = Repair(transport, epoch, report, self._deliver)
         self.acks = Acks(transport, epoch)
@@ -248,8 +248,8 @@ class Reception:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
             return  # for another node: a listener's acks reach all its connectors
-        if records and epoch in self._hears:  # what is only consumed may have come long ago
-            self._hears[epoch] = mono_ns
+        if records and epoch in self._hears_us:  # what is only consumed may have come long ago
+            self._hears_us[epoch] = mono_ns
         sender = self._on_ack.get(topic)
         if sender is None:
             raise Malformed("topic")
@@ -290,8 +290,8 @@ class Reception:
         to_epoch, sent_ns, octets = parse_progress(frame)
         if (sender := self._sender_for(topic, to_epoch)) is None:
             return
-        if epoch in self._hears:
-            self._hears[epoch] = mono_ns
+        if epoch in self._hears_us:
+            self._hears_us[epoch] = mono_ns
         sender.progressed(epoch, sent_ns, octets)
 
     def _sender_for(self, topic: bytes, epoch: int) -> Sender | None:

@@ -88,8 +88,8 @@ class Peers(RuleBasedStateMachine):
     @rule(epoch=EPOCHS)
     def ack(self, epoch: int) -> None:
         self.data(epoch)
-        if epoch in self.table.hears:
-            self.table.hears[epoch] = self.model[epoch].hears = self.now
+        if epoch in self.table.hears_us:
+            self.table.hears_us[epoch] = self.model[epoch].hears = self.now
 
     @rule(
         passed_ns=st.sampled_from([1, HELLO_NS, RESTART_NS, RESTART_NS + 1, SILENT_NS, SILENT_NS + 1, CERTAIN_NS]),
@@ -125,7 +125,7 @@ class Peers(RuleBasedStateMachine):
             epoch: (peer.node, peer.up) for epoch, peer in self.model.items()
         }
         assert self.table.heard == {epoch: peer.heard for epoch, peer in self.model.items()}
-        assert self.table.hears == {epoch: peer.hears for epoch, peer in self.model.items()}
+        assert self.table.hears_us == {epoch: peer.hears for epoch, peer in self.model.items()}
         assert {epoch for epoch, peer in self.model.items() if peer.up} == self.up
         assert all((self.table.get(epoch) is not None) == (epoch in self.model) for epoch in range(2, 7))
 
@@ -165,7 +165,7 @@ def test_a_flood_of_hellos_is_bounded() -> None:
         now = wave * 2 * SILENT_NS
         for epoch in range(2, 2 * MAX_PEERS):
             table.hello(wave * 10_000 + epoch, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
-        assert len(table.all()) == len(table.heard) == len(table.hears) == MAX_PEERS
+        assert len(table.all()) == len(table.heard) == len(table.hears_us) == MAX_PEERS
         table.expire(now + SILENT_NS + 1, now + SILENT_NS + 1)
         assert table.all() == []
     assert len(table._fell_silent) == MAX_PEERS

@@ -260,7 +260,7 @@ def test_a_hello_is_answered_until_both_sides_know(reception: Reception, transpo
 
 def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(reception: Reception) -> None:
     reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), 0, True)
-    hears = reception.company.peers.hears
+    hears = reception.company.peers.hears_us
     record = (0, 1, 1)
     for body, expected in ((ack_body(OURS, 1, []), 0), (ack_body(5, 1, [record]), 0), (ack_body(OURS, 1, [record]), 9)):
         reception.handle(b"ack/flow", frame(Kind.ACK, THEIRS, 0, 1, body), 9, True)
