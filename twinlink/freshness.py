@@ -22,7 +22,7 @@ class Freshness:
         """Whether it is to be delivered."""
         now, sync = _time_ns(), incoming.sync
         if incoming.max_age_ns is not None and now - message.sent_ns > incoming.max_age_ns:
-            incoming.pass_over(stream, message)
+            incoming.drop_stale(stream, message)
             if sync is not None:
                 sync.missed(1, _monotonic_ns())
             return False

@@ -8,7 +8,7 @@ from .message import Message
 from .ranges import RangeSet
 from .reassembly import Reassembly
 from .sequence import SequenceTracker
-from .sync import Sync
+from .sync import Sync, Thresholds
 
 ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (window.py)
 WEIGHT_OCTETS = 512  # of a message in that, beside its payload
@@ -65,6 +65,10 @@ class Incoming:
 
     A flow that nobody has asked for yet is *unclaimed*: its messages are held, so that no order of starting matters;
     the link refuses them when it holds too much.
+
+    Attributes:
+        watched: whether the age of what arrives matters.
+        stale: by epoch, what was too old on arrival and has not been reported.
     """
 
     def __init__(self, flow: str) -> None:
@@ -74,9 +78,10 @@ class Incoming:
         self.queue: deque[Message] = deque()
         self.queued_octets = 0
         self.streams: dict[int, Stream] = {}
+        self.watched = False
         self.max_age_ns: int | None = None
-        self.stale: dict[int, RangeSet] = {}  # by epoch: too old on arrival, and not reported yet
         self.sync: Sync | None = None
+        self.stale: dict[int, RangeSet] = {}
         self._retired: Counter[str] = Counter()  # what forgotten sessions counted
 
     def join(self, epoch: int, node: str | None, first: int | None, repairs: bool, up: frozenset[int]) -> Stream:
@@ -98,12 +103,19 @@ class Incoming:
         self.queued_octets += sum([len(message.payload) for message in messages])
         self.queue += messages
 
-    @property
-    def watched(self) -> bool:
-        """Whether the age of what arrives matters."""
-        return self.sync is not None or self.max_age_ns is not None
+    def limit_age(self, max_age_ns: int) -> None:
+        """What is older on arrival will not be delivered."""
+        self.max_age_ns = max_age_ns
+        self.watched = True
 
-    def pass_over(self, stream: Stream, message: Message) -> None:
+    def watch(self, thresholds: Thresholds) -> Sync:
+        """How fresh and complete the flow is, from the first call on; ``thresholds`` are as they were then."""
+        if self.sync is None:
+            self.sync = Sync(thresholds)
+            self.watched = True
+        return self.sync
+
+    def drop_stale(self, stream: Stream, message: Message) -> None:
         """It will not be delivered: too old."""
         sequence = message.sequence
         stream.stale += 1

@@ -190,7 +190,7 @@ class Link:
         incoming = self.reception.flow(flow)
         incoming.claimed = True
         if max_age is not None:
-            incoming.max_age_ns = int(max_age * 1e9)
+            incoming.limit_age(int(max_age * 1e9))
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, Receiver(self, incoming))
         if handler is not None:
@@ -227,9 +227,7 @@ class Link:
             )
         incoming = self.reception.flow(flow)
         with self._flows_lock:
-            if incoming.sync is None:
-                incoming.sync = Sync(Thresholds(stale_after, out_after, completeness))
-        return incoming.sync
+            return incoming.watch(Thresholds(stale_after, out_after, completeness))
 
     def wait_ready(self, timeout: float = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.

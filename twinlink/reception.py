@@ -38,7 +38,6 @@ from .wire import (
     MAX_SEQUENCE,
     REFUSED,
     Bundle,
-    Hello,
     Kind,
     Malformed,
     check,
@@ -129,12 +128,10 @@ class Reception:
                     self._part(topic, frame, epoch, sent_ns, mono_ns, at_once)
                 elif kind is Kind.PROGRESS:
                     self._progress(topic, frame, epoch, mono_ns)
-                elif topic != HELLO_TOPIC:
+                elif topic == HELLO_TOPIC:
+                    self._greeting(kind, frame, epoch, sequence, mono_ns)
+                else:
                     raise Malformed("topic")
-                elif epoch == self._epoch:
-                    raise Malformed("reflected")
-                elif (hello := self.company.greeting(kind, epoch, sequence, frame, mono_ns)) is not None:
-                    self._name(epoch, hello)
         except struct.error:
             self._count_malformed("truncated", mono_ns)
         except Malformed as error:
@@ -172,7 +169,7 @@ class Reception:
             self._repair.take(incoming, ack_topic, stream, message, again)
         else:
             new = self._out_of_order(incoming, stream, sequence)
-        if new and (incoming.sync is not None or incoming.max_age_ns is not None):
+        if new and incoming.watched:
             new = self._freshness.admits(incoming, stream, message)
         if new:
             if handler is None:
@@ -266,7 +263,7 @@ class Reception:
         else:
             sender.handing_over = False
 
-    # Off the path: repair
+    # Off the path: what else arrives
 
     def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
         if incoming.watched and not self._freshness.admits(incoming, stream, message):
@@ -325,6 +322,19 @@ class Reception:
         self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
         if not ranges:
             self.acks.send(ack_topic, stream, [])  # how far it is consumed may have been lost as well
+
+    def _greeting(self, kind: Kind, frame: Frame, epoch: int, number: int, mono_ns: int) -> None:
+        if epoch == self._epoch:
+            raise Malformed("reflected")
+        hello = self.company.greeting(kind, epoch, number, frame, mono_ns)
+        if hello is None:
+            return
+        for incoming in list(self.flows.values()):  # data may have overtaken the first hello
+            if (stream := incoming.streams.get(epoch)) is not None:
+                stream.node = hello.node
+                stream.repairs = hello.repairs and incoming.flow not in hello.detect
+                if stream.tracker.next < 0:  # all that has come of it was refused
+                    stream.tracker.next = hello.flows.get(incoming.flow, 0)
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
         """A session that will not come back; where a newer one has taken its place, nothing of it is delivered."""
@@ -408,15 +418,6 @@ class Reception:
         if stream.repairs and stream.pending is None:
             stream.tracker.next = max(stream.tracker.next, sequence + 1)
         self.acks.send(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
-
-    def _name(self, epoch: int, hello: Hello) -> None:
-        """Data may have overtaken the first hello."""
-        for incoming in list(self.flows.values()):
-            if (stream := incoming.streams.get(epoch)) is not None:
-                stream.node = hello.node
-                stream.repairs = hello.repairs and incoming.flow not in hello.detect
-                if stream.tracker.next < 0:  # all that has come of it was refused
-                    stream.tracker.next = hello.flows.get(incoming.flow, 0)
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """To be called ten times a second or more; ``emptied_mono_ns`` is when the transport was last found empty."""
