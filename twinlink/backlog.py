@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from .kept import Kept
@@ -138,7 +137,7 @@ class Backlog:
         return self.unsent if self.unsent < self.next else None
 
     @property
-    def goes_on(self) -> bool:
+    def may_go(self) -> bool:
         """Whether something that waits may leave now; of many not each as soon as there is room for it."""
         if not self.waits or not self.up:
             return False
@@ -157,57 +156,60 @@ class Backlog:
         Nothing goes before the last part, so that what is announced is known to be behind all that was sent.
         """
         room = self._transit.room if patient else self._transit.direct_room
-        if not self.goes_on or (room <= 0 and not patient):
+        if not self.may_go or (room <= 0 and not patient):
             return None
         if self._leaving is not None:
             return (Kind.PART, self._next_part()) if patient else None
-        for why, gone in self._gone.items():
-            ranges = list(islice(gone, MAX_RANGES))  # none: a peer is back, and is asked what it misses
-            for _ in ranges:
-                _, end = gone.drop_first_range()
-                self.announced = max(self.announced, end)
-            if not gone:
-                del self._gone[why]
-            return Kind.GONE, (why, ranges)
-        least = 0  # messages that go, however long they are
-        if patient and not self._transit:
-            least, room = 1, max(room, self._transit.first)
-        if self._again and (frames := self._take_again(room, least)):
+        if self._gone:
+            return Kind.GONE, self._next_announcement()
+        alone = patient and not self._transit  # then one message goes, however long it is
+        if alone:
+            room = max(room, self._transit.first)
+        if self._again and (frames := self._take_again(room, alone)):
             return Kind.AGAIN, frames
-        if not self._again and self._leaving is None and (frames := self._take_unsent(room, least)):
+        if not self._again and self._leaving is None and (frames := self._take_unsent(room, alone)):
             return Kind.DATA, frames
         return (Kind.PART, self._next_part()) if self._leaving is not None else None
 
-    def _take_again(self, room: int, least: int) -> list[bytes]:
+    def _next_announcement(self) -> tuple[Why, list[tuple[int, int]]]:
+        why, gone = next(iter(self._gone.items()))
+        ranges = [gone.drop_first_range() for _ in range(min(len(gone), MAX_RANGES))]
+        if ranges:
+            self.announced = max(self.announced, ranges[-1][1])
+        if not gone:
+            del self._gone[why]
+        return why, ranges
+
+    def _take_again(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
+            if epoch not in self.up:  # it will ask again
+                del self._again[sequence]
+                continue
             entry = self._kept.entries[sequence]
-            _, waiting, frame = entry
-            if epoch in self.up:
-                size = self._kept.size(entry)
-                most -= size + FRAMING_OCTETS
-                if taken and most < 0:
-                    break
-                if self._is_long(size) and waiting & self.up:
-                    if room < self._transit.part and not least:
-                        break
-                    self._begin(sequence, frame, again=True)
+            size, awaited = self._kept.size(entry), entry[1] & self.up
+            most -= size + FRAMING_OCTETS
+            if taken and most < 0:
+                break
+            if awaited and self._is_long(size):
+                if alone or room >= self._transit.part:
+                    self._begin(sequence, entry[2], again=True)
                     self._sent_again.add(sequence)
                     del self._again[sequence]
+                break
+            if awaited and sequence not in self._transit:
+                room -= size + FRAMING_OCTETS
+                if room < 0 and (taken or not alone):
                     break
-                if sequence not in self._transit and waiting & self.up:
-                    room -= size + FRAMING_OCTETS
-                    if room < 0 and len(taken) >= least:
-                        break
-                    self._transit.add([(sequence, size)], size)
-                self._sent_again.add(sequence)
-                taken.append(frame)
+                self._transit.add([(sequence, size)], size)
+            self._sent_again.add(sequence)
+            taken.append(entry[2])
             del self._again[sequence]
         return taken
 
-    def _take_unsent(self, room: int, least: int) -> list[bytes]:
+    def _take_unsent(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         messages: list[tuple[int, int]] = []
         octets = 0  # of payloads
@@ -219,7 +221,7 @@ class Backlog:
         if self._is_long(size := self._kept.size(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
-            if (least or room >= self._transit.part) and self._window.admit(((sequence, size),), size):
+            if (alone or room >= self._transit.part) and self._window.admit(((sequence, size),), size):
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
@@ -235,7 +237,7 @@ class Backlog:
                 messages.append((sequence, size))
                 taken.append(entry[2])
             sequence += 1
-        if len(messages) > least and octets + FRAMING_OCTETS * len(messages) > room:
+        if not alone and octets + FRAMING_OCTETS * len(messages) > room:  # the first, however long, was taken
             return []
         if not self._window.admit(messages, octets):
             return []

@@ -98,7 +98,7 @@ class Link:
             raise
         self._keeper = Keeper(self.node, self._company)
         self._courier = Courier(self.node, self._company)
-        self.hand_over_backlog = self._courier.wake  # whoever calls it does not wait for the transport
+        self.wake_courier = self._courier.wake
         self.lead.start()
         _open_links.add(self)
 
@@ -137,33 +137,37 @@ class Link:
         check_choice("overflow", overflow, get_args(Overflow))
         check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
-            sender = self._company.senders.get(flow)
-            if sender is None:
-                if len(self._company.senders) >= MAX_FLOWS:
-                    raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
-                core = Outgoing(
-                    flow,
-                    self._window,
-                    self._retention,
-                    self._transport.direct_octets,
-                    repair=reliability != "detect",
-                    overflow=overflow or "block",
-                    framing_octets=HEADER_OCTETS + self._transport.added_octets,
-                )
-                sender = Sender(self, self._transport, core, priority or ("high" if flow == URGENT_FLOW else "normal"))
-                if sender.priority == "high":
-                    self._transport.prefer(f"traffic/{flow}".encode())
-                self.reception.add_sender(sender)
-                self._keeper.share()
-                self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
-            else:
-                for asked, is_now in (
-                    (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
-                ):  # fmt: skip
-                    if asked not in {None, is_now}:
-                        raise ConfigurationError(f"flow {flow!r} has been opened as {is_now!r}: it cannot be {asked!r}")
+            sender = self._company.senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
+        for asked, is_now in (
+            (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
+        ):  # fmt: skip
+            if asked not in {None, is_now}:
+                raise ConfigurationError(f"flow {flow!r} has been opened as {is_now!r}: it cannot be {asked!r}")
         if on_ack is not None:
             sender.on_ack = on_ack
+        return sender
+
+    def _open_flow(
+        self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
+    ) -> Sender:
+        if len(self._company.senders) >= MAX_FLOWS:
+            raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
+        priority = priority or ("high" if flow == URGENT_FLOW else "normal")
+        core = Outgoing(
+            flow,
+            self._window,
+            self._retention,
+            self._transport.direct_octets,
+            repair=reliability != "detect",
+            overflow=overflow or "block",
+            framing_octets=HEADER_OCTETS + self._transport.added_octets,
+        )
+        sender = Sender(self, self._transport, core, priority)
+        if priority == "high":
+            self._transport.prefer(f"traffic/{flow}".encode())
+        self.reception.add_sender(sender)
+        self._keeper.share()
+        self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
         return sender
 
     def receiver(
@@ -194,10 +198,10 @@ class Link:
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, Receiver(self, incoming))
         if handler is not None:
-            self.lead.act(lambda: self._hand_over(receiver, handler))
+            self.lead.act(lambda: self._set_handler(receiver, handler))
         return receiver
 
-    def _hand_over(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
+    def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first."""
         while (message := receiver.take()) is not None:
             self.reception.calls.call(handler, message, receiver.flow)

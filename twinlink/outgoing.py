@@ -64,7 +64,7 @@ class Outgoing:
         self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
-        self._waited_for: tuple[int | None, ...] = ()  # when it was last looked at
+        self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
@@ -344,6 +344,13 @@ class Outgoing:
             ranges.add(first, end)
         return ranges
 
+    def missing(self) -> RangeSet:
+        """What is outstanding, or lost and not named by a flush yet."""
+        missing = self.outstanding()
+        for first, end in self.losses.unflushed:
+            missing.add(first, end)
+        return missing
+
     def end(self) -> None:
         """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
         self.backlog.end()
@@ -365,10 +372,11 @@ class Outgoing:
             slowest if slowest < backlog.announced else None,
         )
         backlog.forget_below(min([slowest, *self._absent.values()]))
-        moved = (now is None or now != then for now, then in zip(self._waited_for, before, strict=False))
         if in_parts:
             self._waited_for = ()
-        elif self._repairing and not all(moved):
+        elif self._repairing and any(
+            now is not None and now == then for now, then in zip(self._waited_for, before, strict=False)
+        ):
             backlog.ask()
 
     def waits_for_somebody_up(self) -> bool:

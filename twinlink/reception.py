@@ -252,16 +252,16 @@ class Reception:
             raise Malformed("topic")
         acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
         if sender.on_ack is not None:
-            self._hand_over(sender, sender.on_ack, acks)
+            self._call_on_ack(sender, sender.on_ack, acks)
         if sender.has_losses:
             self.company.report_losses()
 
-    def _hand_over(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
+    def _call_on_ack(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
         self.calls.call_each(on_ack, acks, sender.flow)
         if self.calls.due:
-            self.calls.later(sender.handed_over, None, sender.flow)
+            self.calls.later(sender.on_ack_done, None, sender.flow)
         else:
-            sender.handing_over = False
+            sender.on_ack_due = False
 
     # Off the path: what else arrives
 
@@ -305,7 +305,7 @@ class Reception:
             return
         acks = sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns)
         if sender.on_ack is not None:
-            self._hand_over(sender, sender.on_ack, acks)
+            self._call_on_ack(sender, sender.on_ack, acks)
 
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)

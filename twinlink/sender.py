@@ -14,7 +14,7 @@ from .pace import LEAST_OCTETS, Pace
 from .ranges import RangeSet
 from .transit import PART_OCTETS, PARTS
 from .transports import Transport
-from .wire import DATA_WORD, HEADER, Kind, Why, again, gone_body
+from .wire import DATA_WORD, HEADER, Kind, again, gone_body
 from .wire import frame as make_frame
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class Sender:
         self._topic = f"traffic/{core.flow}".encode()
         self._pace = Pace()
         self._clear_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
-        self._looked_at = 0  # number of the next message when the keeper last looked
-        self._seen = 0  # and the courier
-        self.handing_over = False  # acks on their way to on_ack: flush waits for them too
+        self._next_at_look = 0  # number of the next message, when the keeper last looked
+        self._next_at_visit = 0  # and when the courier last came
+        self.on_ack_due = False  # acks are on their way to on_ack: flush waits for them too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
         self._handing = threading.Lock()  # the backlog goes out in order
@@ -97,16 +97,15 @@ class Sender:
                 with self._state:
                     waited = self._backlog.waits
                     direct = core.send(frame, size, now)
-                if direct and core.owing:
-                    self._transport.send(self._topic, frame)
-                elif direct:
-                    self._transport.offer(self._topic, frame)
-                elif direct is not None:
-                    if not waited:
-                        link.hand_over_backlog()
+                if direct is not None:
+                    if direct and core.owing:
+                        self._transport.send(self._topic, frame)
+                    elif direct:
+                        self._transport.offer(self._topic, frame)
+                    elif not waited:
+                        link.wake_courier()
                     elif not sequence % LOOK_MESSAGES and self._backlog.bundle_waits(size, now):
                         self._hand_over_bundle()
-                if direct is not None:
                     return sequence
             deadline = deadline or time.monotonic() + link.send_timeout - min(link.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
@@ -142,15 +141,13 @@ class Sender:
         core = self._core
         if self._backlog.waits:
             self._hand_over_bundle()
-        if core.kept.entries or self.handing_over:
-            self._link.wait(self._is_settled, timeout)
+        if core.kept.entries or self.on_ack_due:
+            self._link.wait(self._is_flushed, timeout)
         if not core.kept.entries and not core.losses.unflushed:
             return
         with self._state:
-            missing = core.outstanding()
+            missing = core.missing()
             owing = core.kept.owing()
-            for first, end in core.losses.unflushed:
-                missing.add(first, end)
             core.losses.unflushed.clear()
         if not missing:
             return
@@ -162,61 +159,15 @@ class Sender:
             what = "lost: no peer was up, or it went down; link.events() says which"
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
 
-    def _is_settled(self) -> bool:
-        return not self._core.kept.entries and (not self.handing_over or self._link.lead.held_here)
+    def _is_flushed(self) -> bool:
+        return not self._core.kept.entries and (not self.on_ack_due or self._link.lead.held_here)
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow (docs/library.md); times in ns."""
         with self._state:
             return self._core.stats()
 
-    # For the link
-
-    def handed_over(self, _: None) -> None:
-        """The application has had all its acks."""
-        self.handing_over = False
-
-    def let_send_end(self, patience_s: float) -> None:
-        """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
-        if self._order.acquire(timeout=max(0.0, patience_s)):
-            self._order.release()
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
-        with self._state:
-            return not self._core.kept.entries or not self._core.waits_for_somebody_up()
-
-    @property
-    def next_sequence(self) -> int:
-        """The number the next message will get."""
-        return self._backlog.next
-
-    @property
-    def reliability(self) -> str:
-        """``repair`` or ``detect``."""
-        return "repair" if self._core.repair else "detect"
-
-    @property
-    def overflow(self) -> Overflow:
-        """What happens when the flow is full."""
-        return self._core.overflow
-
-    def end(self) -> None:
-        """Log what is outstanding, or lost and not yet named by a flush.
-
-        Nobody gets it any more, so its frames go now: a link refers to itself, and Python's garbage collection may
-        take long to find a closed one.
-        """
-        with self._state:
-            self._core.end()
-            missing = self._core.outstanding()
-            for first, end in self._core.losses.unflushed:
-                missing.add(first, end)
-        if missing:
-            logger.warning(
-                "link to %s closed; on flow %s not acknowledged: %s", self._link.endpoint, self.flow, missing
-            )
+    # For whoever receives
 
     def acknowledged(
         self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -224,11 +175,11 @@ class Sender:
         """Take in an ack; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self.handing_over = self.on_ack is not None
+            self.on_ack_due = self.on_ack is not None
             acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
             core.consume(epoch, consumed)
-        if self._backlog.goes_on:
-            self._link.hand_over_backlog()
+        if self._backlog.may_go:
+            self._link.wake_courier()
         return acks
 
     def asked(
@@ -237,28 +188,34 @@ class Sender:
         """Take in what a peer misses; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self.handing_over = self.on_ack is not None
+            self.on_ack_due = self.on_ack is not None
             acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
-        if self._backlog.goes_on:
-            self._link.hand_over_backlog()
+        if self._backlog.may_go:
+            self._link.wake_courier()
         return acks
 
     def progressed(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Take in how much a peer has of a frame that leaves in parts."""
         with self._state:
             self._backlog.progress(epoch, sent_ns, octets)
-        if self._backlog.goes_on:
-            self._link.hand_over_backlog()
+        if self._backlog.may_go:
+            self._link.wake_courier()
+
+    def on_ack_done(self, _: None) -> None:
+        """The application has had all its acks."""
+        self.on_ack_due = False
+
+    # For the courier
 
     def hand_over(self, stops: Callable[[], bool]) -> bool:
-        """Give the backlog to the transport, as far as the limits allow; for the link's courier.
+        """Give the backlog to the transport, as far as the limits allow.
 
         Whether to be called again soon: in bulk, the thread that sends hands over what makes up a bundle, and the
         courier only what is left in the end.
         """
         while self._backlog.waits and not stops():
-            if self._backlog.next != self._seen and self._backlog.in_bulk(_monotonic_ns()):
-                self._seen = self._backlog.next
+            if self._backlog.next != self._next_at_visit and self._backlog.in_bulk(_monotonic_ns()):
+                self._next_at_visit = self._backlog.next
                 return True
             with self._handing:
                 if not self._hand_over_some(patient=True):
@@ -278,26 +235,29 @@ class Sender:
             taken = self._backlog.take(patient)
         if taken is None:
             return False
-        kind, what = taken
-        if kind is Kind.GONE:
-            self._announce(*what)
-            return True
-        if kind is Kind.PART:
-            self._transport.send(self._topic, what)
-            return True
-        frames = [again(frame) for frame in what] if kind is Kind.AGAIN else what
-        if len(frames) > 1:
-            added = self._transport.added_octets
-            body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
-            self._transport.send(self._topic, make_frame(Kind.BUNDLE, self._link.epoch, 0, _time_ns(), body))
-        else:
-            self._transport.send(self._topic, frames[0])
+        self._transport.send(self._topic, self._as_frame(*taken))
         return True
+
+    def _as_frame(self, kind: Kind, what: Any) -> bytes:
+        """What the backlog lets go."""
+        if kind is Kind.PART:
+            part: bytes = what
+            return part
+        if kind is Kind.GONE:
+            return make_frame(kind, self._link.epoch, self._backlog.unsent, _time_ns(), gone_body(*what))
+        frames: list[bytes] = [again(frame) for frame in what] if kind is Kind.AGAIN else what
+        if len(frames) == 1:
+            return frames[0]
+        added = self._transport.added_octets
+        body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
+        return make_frame(Kind.BUNDLE, self._link.epoch, 0, _time_ns(), body)
+
+    # For the keeper
 
     @property
     def in_use(self) -> bool:
         """Whether something is on its way, or was sent since `look_after` was last called."""
-        return bool(self._core.transit) or self._backlog.next != self._looked_at
+        return bool(self._core.transit) or self._backlog.next != self._next_at_look
 
     @property
     def is_new(self) -> bool:
@@ -342,22 +302,33 @@ class Sender:
         core = self._core
         with self._state:
             core.look()
-            self._looked_at = self._backlog.next
+            self._next_at_look = self._backlog.next
         if self._backlog.waits:
-            self._link.hand_over_backlog()
+            self._link.wake_courier()
 
-    def _announce(self, why: Why, ranges: list[tuple[int, int]]) -> None:
-        body = gone_body(why, ranges)
-        self._transport.send(
-            self._topic, make_frame(Kind.GONE, self._link.epoch, self._backlog.unsent, _time_ns(), body)
-        )
+    # For the company
+
+    @property
+    def next_sequence(self) -> int:
+        """The number the next message will get."""
+        return self._backlog.next
+
+    @property
+    def reliability(self) -> str:
+        """``repair`` or ``detect``."""
+        return "repair" if self._core.repair else "detect"
+
+    @property
+    def overflow(self) -> Overflow:
+        """What happens when the flow is full."""
+        return self._core.overflow
 
     def peer_up(self, epoch: int, repairs: bool) -> None:
         """A peer came, or came back."""
         with self._state:
             self._core.peer_up(epoch, repairs)
         if self._backlog.waits:
-            self._link.hand_over_backlog()
+            self._link.wake_courier()
 
     def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
         """A peer went; ``successor`` is the session that takes its place."""
@@ -379,6 +350,33 @@ class Sender:
         """What was lost since the last call, by reason."""
         with self._state:
             return self._core.losses.report()
+
+    # For the end of the link
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
+        with self._state:
+            return not self._core.kept.entries or not self._core.waits_for_somebody_up()
+
+    def let_send_end(self, patience_s: float) -> None:
+        """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
+        if self._order.acquire(timeout=max(0.0, patience_s)):
+            self._order.release()
+
+    def end(self) -> None:
+        """Log what is outstanding, or lost and not yet named by a flush.
+
+        Nobody gets it any more, so its frames go now: a link refers to itself, and Python's garbage collection may
+        take long to find a closed one.
+        """
+        with self._state:
+            self._core.end()
+            missing = self._core.missing()
+        if missing:
+            logger.warning(
+                "link to %s closed; on flow %s not acknowledged: %s", self._link.endpoint, self.flow, missing
+            )
 
 
 def _octets(payload: Payload) -> memoryview:

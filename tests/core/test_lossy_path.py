@@ -113,7 +113,7 @@ class LossyPath(RuleBasedStateMachine):
             send_timeout=0.0,
             peers=list,
             wait=lambda *_: None,
-            hand_over_backlog=lambda: None,
+            wake_courier=lambda: None,
         )
         self.sender = Sender(link, fork, self.core, "normal")
         self.acks.add_sender(self.sender)
