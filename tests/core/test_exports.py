@@ -12,6 +12,7 @@ import pytest
 import twinlink
 from twinlink import errors, events
 
+ROOT = Path(__file__).parents[2]
 PUBLIC = [getattr(twinlink, name) for name in twinlink.__all__]
 
 
@@ -28,9 +29,21 @@ def test_all_is_sorted_and_complete() -> None:
 
 
 def test_every_public_name_stands_in_the_library_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", page))))
     assert set(twinlink.__all__) - told == set()
+
+
+def test_the_page_that_leads_through_the_library_names_every_file_of_it_and_nothing_else() -> None:
+    page = (ROOT / "docs" / "one-message.md").read_text(encoding="utf-8")
+    files = {path.name for path in (ROOT / "twinlink").glob("*.py")}
+    drivers = {path.name for path in (ROOT / "twinlink" / "transports").glob("*.py")}
+    named = set(re.findall(r"`(\w+\.py)`", page))
+    assert files <= named <= files | drivers
+    source = "".join((ROOT / "twinlink" / name).read_text(encoding="utf-8") for name in files)
+    for owner, member in re.findall(r"`([A-Z]\w+)\.(\w+)`", page):
+        assert f"class {owner}" in source
+        assert f"def {member}(" in source, f"{owner}.{member}"
 
 
 def test_what_the_public_api_returns_is_public() -> None:
