@@ -9,13 +9,13 @@ import matplotlib.pyplot as plt
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import figures, labels, published, results
+from twinlink.measure import figures, labels, published, records, results
 from twinlink.measure.canvas import Drawn
 
 BOTH: dict[str, Any] = {"subjects": ("zeromq", "zenoh", "raw-tcp"), "payloads": (100, 10240, 1048576), "rounds": 2}
 
 
-def computed(folder: Path) -> tuple[dict[str, Any], results.Records]:
+def computed(folder: Path) -> tuple[dict[str, Any], records.Records]:
     return results.compute(folder, results.load(folder))
 
 

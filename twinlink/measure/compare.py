@@ -171,7 +171,7 @@ def _relative(quantity: str, cells: list[dict[str, Any]], *sides: dict[str, Roun
     """Each subject against its bare library in the same rounds; a and b are those ratios."""
     places = {(cell["subject"], cell["octets"], cell["direction"], cell["mode"]): cell["id"] for cell in cells}
     for subject, mode, names in _groups(cells):
-        base = results.BASELINES.get(subject)
+        base = labels.BASELINES.get(subject)
         pairs = [
             (cell["id"], places[key])
             for cell in cells

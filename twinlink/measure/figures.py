@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from . import canvas, labels, published
 from .canvas import Cell, Drawn
-from .results import Records, Rows
+from .records import Records, Rows
 from .table import at_rate
 
 CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4

@@ -45,6 +45,14 @@ SUBJECTS = {
     "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", raw=True),
     "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", raw=True),
 }
+# twinlink over a library, and the bare library
+BASELINES = {
+    "zenoh": "raw-zenoh",
+    "zeromq": "raw-zeromq",
+    "mqtt-qos0": "raw-mqtt",
+    "mqtt-qos1": "raw-mqtt",
+    "mqtt-qos2": "raw-mqtt",
+}
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
 
 

@@ -12,6 +12,7 @@ They are kept as gzip-compressed CSV, an empty field where there is nothing to s
 import csv
 import gzip
 import io
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,23 @@ RECEIVED = np.dtype(
     [("round", "i4"), ("sequence", "i8"), ("octets", "i8"), ("sent_ns", "i8"), ("received_ns", "i8")],
 )
 _OF_THE_ACK = ("peer_received_ns", "peer_sent_ns", "received_ns", "rtt_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The raw records of a cell, and what the clock makes of them.
+
+    Attributes:
+        sent, received: as in the files, empty where there is none.
+        one_way_ns: the delay of each row of ``received``, the offset of the receiver's clock taken out.
+    """
+
+    sent: Table
+    received: Table
+    one_way_ns: NDArray[np.float64]
+
+
+Records = dict[str, Rows]  # by the cell's id
 
 
 def write(path: Path, table: Table) -> None:

@@ -6,17 +6,16 @@ are described in docs/results-format.md; `schema` is what results.json is held t
 """
 
 import json
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinlink.errors import ConfigurationError, TwinlinkError
 
-from . import records
+from . import labels, records
+from .records import Records, Rows
 from .run import FORMAT as RUN_FORMAT
 from .run import RECORDS, RUN
 from .run import VERSION as RUN_VERSION
@@ -26,30 +25,6 @@ RESULTS, TABLE_MD, TABLE_CSV, REPORT = "results.json", "table.md", "table.csv", 
 FIGURES = "figures"
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The raw records of a cell, and what the clock makes of them.
-
-    Attributes:
-        sent, received: as in the files, empty where there is none.
-        one_way_ns: the delay of each row of ``received``, the offset of the receiver's clock taken out.
-    """
-
-    sent: records.Table
-    received: records.Table
-    one_way_ns: NDArray[np.float64]
-
-
-Records = dict[str, Rows]  # by the cell's id
-
-# twinlink over a library, and the bare library
-BASELINES = {
-    "zenoh": "raw-zenoh",
-    "zeromq": "raw-zeromq",
-    "mqtt-qos0": "raw-mqtt",
-    "mqtt-qos1": "raw-mqtt",
-    "mqtt-qos2": "raw-mqtt",
-}
 # What stands beside a highest rate
 _AT_HIGHEST_RATE = ("n_sent", "loss_ratio", "goodput_bit_s", "goodput_mb_s", "one_way_delay_ns", "open_loop_delay_ns")
 # What must stand in run.json for anything to be computed, and of which type.
@@ -252,7 +227,7 @@ def _comparisons(cells: list[dict[str, Any]], found: Records) -> dict[str, Any]:
 
 def pairs(names: list[str]) -> list[tuple[str, str]]:
     """Which subjects are compared with which: twinlink with the bare library and with TCP, and with each other."""
-    found = [(name, BASELINES[name]) for name in names if BASELINES.get(name) in names]
+    found = [(name, labels.BASELINES[name]) for name in names if labels.BASELINES.get(name) in names]
     found += [("raw-zenoh-default", name) for name in ("raw-zenoh", "zenoh") if {name, "raw-zenoh-default"} <= {*names}]
     found += [(name, "raw-tcp") for name in names if not name.startswith("raw-") and "raw-tcp" in names]
     brokered = [name for name in names if "mqtt" in name]

@@ -5,7 +5,6 @@ from typing import Any
 
 from . import labels, published
 from .metrics import ONE_CLOCK
-from .results import BASELINES
 
 Cell = dict[str, Any]
 
@@ -182,7 +181,7 @@ def _cost(paired: list[dict[str, Any]]) -> str:
             f"{labels.subject(base).short}'s",
         )
         for name in names
-        if (base := BASELINES.get(name))
+        if (base := labels.BASELINES.get(name))
     ]
     told = list(filter(None, told))
     return " ".join(told) + " Rounds were interleaved." if told else ""

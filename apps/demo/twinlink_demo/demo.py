@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import twinlink_ran_emulator.recording
-from numpy.typing import NDArray
 from twinlink_ran_emulator.recording import Recording
 
 import twinlink
-from twinlink.measure import results, system
+from twinlink.measure import system
 from twinlink.measure.run import Run
 from twinlink.transports import transport_class
 
@@ -164,18 +163,3 @@ def _system() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
     }
-
-
-def load(path: Path) -> tuple[dict[str, Any], NDArray[np.bool_]]:
-    """The facts of a run, and the UEs of its recording.  Raises ConfigurationError when there are none, DamagedRun."""
-    run = results.load(path)
-    if "demo" not in run:
-        raise twinlink.ConfigurationError(f"{path} is no result of `twinlink demo`")
-    truth = Folder(path).truth
-    try:
-        with np.load(truth) as arrays:
-            ue = arrays["ue"]
-    except (OSError, ValueError, KeyError) as error:
-        raise results.DamagedRun(f"{truth} cannot be read: {error}") from error
-    facts = {**run["demo"], "configuration": run["configuration"]["used"]}
-    return {**facts, "started_ns": run["started_ns"], "ended_ns": run["ended_ns"]}, ue

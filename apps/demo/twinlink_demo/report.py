@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from twinlink import ConfigurationError
 from twinlink.measure import results
 
-from . import demo, evidence, figures, outcome, page
+from . import evidence, figures, outcome, page
 from .folder import Folder
 
 
@@ -19,7 +23,7 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
 
     Raises ConfigurationError where there was no demo, DamagedRun, OSError.
     """
-    facts, ue = demo.load(path)
+    facts, ue = _facts(path)
     measured, _ = results.tabulate(path, out)
     found = {name: evidence.load(Folder(path).transport(name), ue) for name in facts["transports"]}
     summary = outcome.summarise(facts, found)
@@ -28,3 +32,18 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
     drawn = figures.draw(derived, found, summary)
     results.write(derived.report, page.html(summary, measured, drawn))
     return summary
+
+
+def _facts(path: Path) -> tuple[dict[str, Any], NDArray[np.bool_]]:
+    """The facts of a run, and the UEs of its recording.  Raises ConfigurationError when there are none, DamagedRun."""
+    run = results.load(path)
+    if "demo" not in run:
+        raise ConfigurationError(f"{path} is no result of `twinlink demo`")
+    truth = Folder(path).truth
+    try:
+        with np.load(truth) as arrays:
+            ue = arrays["ue"]
+    except (OSError, ValueError, KeyError) as error:
+        raise results.DamagedRun(f"{truth} cannot be read: {error}") from error
+    facts = {**run["demo"], "configuration": run["configuration"]["used"]}
+    return {**facts, "started_ns": run["started_ns"], "ended_ns": run["ended_ns"]}, ue
