@@ -176,7 +176,6 @@ def _not_met(found: dict[str, Any], required: list[tuple[str, float]], demanded:
         interrupted = any(cell["status"] == "interrupted" for cell in found["cells"])
         yield f"{'interrupted' if interrupted else 'broken off'}: what was measured until then is kept"
     for cell in found["cells"]:
-        own = not cell["subject"].startswith("raw-")
         if cell["status"] == "skipped" and cell["subject"] not in demanded:
             continue  # a baseline that this machine does not have
         if cell["status"] not in ("done", "interrupted"):
@@ -184,15 +183,19 @@ def _not_met(found: dict[str, Any], required: list[tuple[str, float]], demanded:
         told = cell.get("mgen")
         if told and (told["received"] < told["sent"] or told["errors"]):
             yield f"{cell['id']}: MGEN received {told['received']} of {told['sent']}, {told['errors']} RERR"
-        figures = cell["statistics"]
-        if not own or figures is None:
-            continue
-        if not any(name == "loss" for name, _ in required) and figures["lost"]:
-            yield f"{cell['id']}: {figures['lost']} of {figures['n_sent']} messages were lost"
-        for name, most in required:
-            value = _value(name, figures)
-            if value is None or value > most:
-                yield f"{cell['id']}: {name} is {'not known' if value is None else f'{value:g}'}, required is {most:g}"
+        if cell["statistics"] is not None and not cell["subject"].startswith("raw-"):
+            for text in _beyond(cell["statistics"], required):
+                yield f"{cell['id']}: {text}"
+
+
+def _beyond(figures: dict[str, Any], required: list[tuple[str, float]]) -> Iterator[str]:
+    """What is worse than required; without a requirement for it, any loss."""
+    if figures["lost"] and not any(name == "loss" for name, _ in required):
+        yield f"{figures['lost']} of {figures['n_sent']} messages were lost"
+    for name, most in required:
+        value = _value(name, figures)
+        if value is None or value > most:
+            yield f"{name} is {'not known' if value is None else f'{value:g}'}, required is {most:g}"
 
 
 def _value(name: str, figures: dict[str, Any]) -> float | None:

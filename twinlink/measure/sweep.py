@@ -102,12 +102,11 @@ class Sweep:
         restarts, reason = 0, ""
         pair: Pair | None = None
         try:
-            while cells and subject not in self._unusable:
-                cell = cells[0]
+            while cells and subject not in self._unusable and restarts <= RESTARTS:
+                cell = cells.pop(0)
                 self._tell(cell, number)
                 try:
-                    if pair is None:
-                        pair = self._open(subject, number)
+                    pair = pair or self._open(subject, number)
                     good = self._measure(pair, cell, number)
                 except Interrupted:
                     raise
@@ -117,17 +116,14 @@ class Sweep:
                         self._unusable[subject] = reason
                     self._end_cell(cell, status, reason, number)
                     good = False
-                cells.pop(0)
                 self._done += 1
                 if self._stopped():
                     raise Interrupted
                 if not good:
+                    restarts += 1
                     if pair is not None:
                         pair.end()
                         pair = None
-                    restarts += 1
-                    if restarts > RESTARTS:
-                        break
             why = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
             for cell in cells:  # they would end as the others did
                 self._end_cell(cell, "skipped", why, number)

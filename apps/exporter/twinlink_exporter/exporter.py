@@ -309,11 +309,12 @@ class Exporter:
                     self._out_of_sync = False
                     self._do(self._blocks.clear("twin-lost", Instant.now()))
             else:
-                kind, fields = type(item).__name__.lower(), asdict(item)
-                text = ", ".join(
-                    f"{name} {value}" for name, value in fields.items() if name not in ("time_ns", "epoch")
-                )
-                self._journal.complaint(f"link-{kind}", f"link: {kind}: {text}", **fields)
+                self._complain(item)
+
+    def _complain(self, event: twinlink.Event) -> None:
+        kind, fields = type(event).__name__.lower(), asdict(event)
+        text = ", ".join(f"{name} {value}" for name, value in fields.items() if name not in ("time_ns", "epoch"))
+        self._journal.complaint(f"link-{kind}", f"link: {kind}: {text}", **fields)
 
     def _decide(self, message: twinlink.Message) -> None:
         now = Instant.now()

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 import twinlink_e3 as e3
 
 RAN_IDENTIFIER = "twinlink-ran-emulator"
+# Between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, so an indication
+# that comes too soon overwrites the response, after which that dApp waits for ever.
 FIRST_INDICATION_GAP_NS = 300_000_000
-"""Time between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, and an
-indication that comes too soon overwrites the response, after which that dApp waits for ever."""
 MAX_DAPPS = 100  # E3-DAppID ::= INTEGER (1..100)
 
 

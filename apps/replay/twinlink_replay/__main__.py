@@ -88,6 +88,11 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         ledger.write(given.records)
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
+    _summarise(journal, twin, why, freshness, counted)
+    return NOT_MET if why != "signal" and counted["missing"] else DONE
+
+
+def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, object], counted: dict[str, int]) -> None:
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
     text += f"; out of sync {twin.out_of_sync} times"
@@ -104,7 +109,6 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         sync=freshness,
         **counted,
     )
-    return NOT_MET if why != "signal" and counted["missing"] else DONE
 
 
 def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> None:
