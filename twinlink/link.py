@@ -28,6 +28,7 @@ from .reception import MAX_FLOWS, Reception
 from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
+from .transports.base import Frame
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
@@ -341,39 +342,45 @@ class Link:
 
     def _pump(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
-        reception = self.reception
-        receive = self._transport.receive
-        received = receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
+        received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()
-        if received is not None:
+        if received is None:
+            self._emptied_ns = now
+        else:
             if now - self._last_frame_ns > BUSY_NS:
-                reception.handle(received[0], received[1], now, True)
+                self.reception.handle(received[0], received[1], now, True)
             else:
-                until = now + DRAIN_NS
-                while True:
-                    reception.handle(received[0], received[1], now, False)
-                    if now > until:
-                        break
-                    received = receive(0)
-                    now = _monotonic_ns()
-                    if received is None:
-                        self._emptied_ns = now
-                        break
-                reception.acks.send_batch()
+                now = self._drain(received, now)
             self._last_frame_ns = now
             if self.lead.followers:
                 self.lead.notify()
+        if now >= self._next_look_ns:
+            self._keep_time(now)
+
+    def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
+        """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
+        reception, receive = self.reception, self._transport.receive
+        until = now + DRAIN_NS
+        while received is not None:
+            reception.handle(received[0], received[1], now, False)
+            if now > until:
+                break
+            received = receive(0)
+            now = _monotonic_ns()
         else:
             self._emptied_ns = now
-        if now >= self._next_look_ns:
-            if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
-                received, now = receive(0), _monotonic_ns()
-                if received is None:
-                    self._emptied_ns = now
-                else:
-                    reception.handle(received[0], received[1], now, True)
-            reception.keep_time(now, self._emptied_ns)
-            self._next_look_ns = now + LOOK_NS
+        reception.acks.send_batch()
+        return now
+
+    def _keep_time(self, now: int) -> None:
+        if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
+            received, now = self._transport.receive(0), _monotonic_ns()
+            if received is None:
+                self._emptied_ns = now
+            else:
+                self.reception.handle(received[0], received[1], now, True)
+        self.reception.keep_time(now, self._emptied_ns)
+        self._next_look_ns = now + LOOK_NS
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()
