@@ -99,7 +99,8 @@ class Backlog:
         end = min(end, self.unsent)
         leaving = self._leaving
         for sequence in self._kept.between(first, end):
-            self._will_not_come(first, sequence)
+            if first < sequence:
+                self._will_not_come(first, sequence)
             first = sequence + 1
             if leaving is not None and leaving.sequence == sequence:
                 continue  # it comes: whoever is up has had the first part, or will have it again
@@ -180,6 +181,8 @@ class Backlog:
 
     def _take_again(self, room: int, least: int) -> list[bytes]:
         taken: list[bytes] = []
+        messages: list[tuple[int, int]] = []  # of them, those that are not on their way
+        octets = 0  # of their payloads
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
@@ -191,7 +194,7 @@ class Backlog:
                 if taken and most < 0:
                     break
                 if self._is_long(size) and waiting & self.up:
-                    if room < self._transit.part and not least:
+                    if taken or (room < self._transit.part and not least):
                         break
                     self._begin(sequence, frame, again=True)
                     self._sent_again.add(sequence)
@@ -201,10 +204,12 @@ class Backlog:
                     room -= size + FRAMING_OCTETS
                     if room < 0 and len(taken) >= least:
                         break
-                    self._transit.add([(sequence, size)], size)
+                    messages.append((sequence, size))
+                    octets += size
                 self._sent_again.add(sequence)
                 taken.append(frame)
             del self._again[sequence]
+        self._transit.add(messages, octets)
         return taken
 
     def _take_unsent(self, room: int, least: int) -> list[bytes]:
