@@ -98,7 +98,8 @@ class Backlog:
         end = min(end, self.unsent)
         leaving = self._leaving
         for sequence in self._kept.between(first, end):
-            self._will_not_come(first, sequence)
+            if first < sequence:
+                self._will_not_come(first, sequence)
             first = sequence + 1
             if leaving is not None and leaving.sequence == sequence:
                 continue  # it comes: whoever is up has had the first part, or will have it again
@@ -182,6 +183,8 @@ class Backlog:
 
     def _take_again(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
+        messages: list[tuple[int, int]] = []  # of them, those that are not on their way
+        octets = 0  # of their payloads
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
@@ -194,7 +197,7 @@ class Backlog:
             if taken and most < 0:
                 break
             if awaited and self._is_long(size):
-                if alone or room >= self._transit.part:
+                if not taken and (alone or room >= self._transit.part):
                     self._begin(sequence, entry[2], again=True)
                     self._sent_again.add(sequence)
                     del self._again[sequence]
@@ -203,10 +206,12 @@ class Backlog:
                 room -= size + FRAMING_OCTETS
                 if room < 0 and (taken or not alone):
                     break
-                self._transit.add([(sequence, size)], size)
+                messages.append((sequence, size))
+                octets += size
             self._sent_again.add(sequence)
             taken.append(entry[2])
             del self._again[sequence]
+        self._transit.add(messages, octets)
         return taken
 
     def _take_unsent(self, room: int, alone: bool) -> list[bytes]:

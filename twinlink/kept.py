@@ -70,6 +70,9 @@ class Kept:
 
     def between(self, low: int, high: int) -> list[int]:
         """The sequences from ``low`` to below ``high`` that are kept."""
+        if (oldest := self.oldest()) is None:
+            return []
+        low, high = max(low, oldest), min(high, self._end)
         if high - low > len(self.entries):
             return [sequence for sequence in self.entries if low <= sequence < high]
         return [sequence for sequence in range(low, high) if sequence in self.entries]

@@ -74,6 +74,11 @@ class RangeSet:
         self._starts.clear()
         self._ends.clear()
 
+    def covers(self, first: int, end: int) -> bool:
+        """Whether every number in ``[first, end)``, which is not empty, is in the set."""
+        index = bisect_right(self._starts, first) - 1
+        return index >= 0 and end <= self._ends[index]
+
     def count(self) -> int:
         """How many numbers the set holds."""
         return sum(self._ends) - sum(self._starts)

@@ -39,6 +39,15 @@ class Reassembly:
         self._held[message.sequence] = message
         return True
 
+    def hold_all(self, messages: Sequence[Message]) -> bool:
+        """Take in messages in a row; False, and none is taken, unless all of them are missing."""
+        first, end = messages[0].sequence, messages[-1].sequence + 1
+        if not self.missing.covers(first, end):
+            return False
+        self.missing.take(first, end)
+        self._held.update(zip(range(first, end), messages, strict=True))
+        return True
+
     def give_up(self, ranges: Sequence[tuple[int, int]], conflated: bool) -> None:
         """These will not come."""
         for first, end in ranges:

@@ -1,7 +1,7 @@
 """The receiving half of repair: asks for what is missing, holds what came after it, says what will not come."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from . import events as ev
 from .events import Event
@@ -52,6 +52,21 @@ class Repair:
         tracker.received += 1
         stream.repaired += again
         self._release(incoming, stream)
+
+    def take_row(self, incoming: Incoming, stream: Stream, messages: Sequence[Message], again: bool) -> bool:
+        """Take in messages in a row; False, and nothing is done, unless all are missing, or all new behind a gap."""
+        pending = stream.pending
+        if pending is None or messages[-1].sequence > MAX_SEQUENCE:
+            return False
+        if messages[0].sequence == stream.tracker.next:
+            self._expect(stream, messages[-1].sequence + 1)
+        if not pending.hold_all(messages):
+            return False
+        stream.tracker.received += len(messages)
+        if again:
+            stream.repaired += len(messages)
+        self._release(incoming, stream)
+        return True
 
     def _expect(self, stream: Stream, end: int) -> tuple[int, int] | None:
         """Everything below ``end`` was sent: the range that is thereby found missing."""

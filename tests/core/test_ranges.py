@@ -29,6 +29,7 @@ def test_it_is_a_set_kept_as_ranges(steps: list[tuple[str, int, int]]) -> None:
         assert len(ranges) == len(listed)
         assert bool(ranges) == bool(model)
         assert all((number in ranges) == (number in model) for number in range(42))
+        assert first >= end or ranges.covers(first, end) == (set(range(first, end)) <= model)
 
 
 @given(st.lists(st.tuples(NUMBER, NUMBER)))

@@ -117,6 +117,8 @@ bundled = st.lists(
 
 @given(bundled, st.booleans(), st.booleans())
 @example([[(Kind.DATA, 1)], [(Kind.DATA, 0), (Kind.DATA, 1), (Kind.DATA, 2)]], True, True)
+@example([[(Kind.DATA, 5)], [(Kind.DATA, 6), (Kind.DATA, 7)], [(Kind.AGAIN, n) for n in range(5)]], True, True)
+@example([[(Kind.DATA, 5)], [(Kind.AGAIN, 0), (Kind.DATA, 1), (Kind.AGAIN, 2)]], True, True)
 def test_in_a_bundle_messages_mean_what_they_mean_alone(
     bundles: list[list[tuple[Kind, int]]], handled: bool, greeted: bool
 ) -> None:

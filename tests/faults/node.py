@@ -25,6 +25,7 @@ import random
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
@@ -85,21 +86,26 @@ class Sending(threading.Thread):
 
 
 class Acks:
-    """Acknowledged numbers of one flow, written to the ledger as ranges a few times a second."""
+    """Acknowledged numbers of one flow, written to the ledger as ranges many times a second."""
 
     def __init__(self, node: "Node", flow: str) -> None:
         self.node = node
         self.flow = flow
         self.lock = threading.Lock()
-        self.ranges: dict[int, RangeSet] = {}
-
-    def take(self, ack: twinlink.Ack) -> None:
-        with self.lock:
-            self.ranges.setdefault(ack.epoch, RangeSet()).add(ack.sequence, ack.sequence + 1)
+        self.taken: deque[twinlink.Ack] = deque()
+        self.take = self.taken.append  # and no more: the link's thread has acks of a whole backlog to hand over
 
     def write(self) -> None:
         with self.lock:
-            ranges, self.ranges = self.ranges, {}
+            acks = [self.taken.popleft() for _ in range(len(self.taken))]
+        ranges: dict[int, RangeSet] = {}
+        epoch, first, end = 0, 0, 0
+        for ack in acks:
+            if ack.sequence != end or ack.epoch != epoch:
+                ranges.setdefault(epoch, RangeSet()).add(first, end)
+                epoch, first = ack.epoch, ack.sequence
+            end = ack.sequence + 1
+        ranges.setdefault(epoch, RangeSet()).add(first, end)
         for epoch, acked in ranges.items():
             for first, end in acked:
                 self.node.ledger.acked(self.flow, epoch, first, end)
@@ -118,7 +124,7 @@ class Node:
         self.record: int | None = None
         self.mood = threading.Lock()
         self.answering = threading.Lock()  # a ledger wants the messages of a flow begun and sent one by one
-        self.handling = 0
+        self.handling: set[int] = set()  # threads in `got`
         role = "listen" if given.listen else "connect"
         options = {"retention": RETENTION_OCTETS, **json.loads(given.options)}
         opening_ns = time.monotonic_ns()
@@ -171,8 +177,7 @@ class Node:
 
     def got(self, message: twinlink.Message) -> None:
         """Write a delivery down; then do what the lab asked of handlers."""
-        with self.mood:
-            self.handling += 1
+        self.handling.add(threading.get_ident())
         try:
             hashed = digest(message.payload)
             self.ledger.got(
@@ -183,8 +188,7 @@ class Node:
             if self.to_block_s or self.to_raise or self.to_answer:
                 self.misbehave()
         finally:
-            with self.mood:
-                self.handling -= 1
+            self.handling.discard(threading.get_ident())
 
     def misbehave(self) -> None:
         with self.mood:
