@@ -227,3 +227,12 @@ def test_the_log_may_go_into_the_folder_that_is_made(ipc: e3.Endpoints, small_pa
     arguments += ["--setup", ipc.setup, "--to-dapp", ipc.to_dapp, "--from-dapp", ipc.from_dapp]
     assert command.main([*arguments, "--hold", "0", "--wait-subscribers", "0"]) == 0
     assert {path.name for path in out.iterdir()} == {"heard.npz", "heard.sigmf-data", "heard.sigmf-meta", "log"}
+
+
+def test_annotations_that_nobody_reads_are_missed_aloud(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
+    metadata = small_path.read_text().replace('"interferer"', '"jammer"').replace('"ue"', '"UE"')
+    (tmp_path / "other.sigmf-meta").write_text(metadata)
+    (tmp_path / "other.sigmf-data").symlink_to(small_path.with_suffix(".sigmf-data"))
+    with Process(tmp_path / "other.sigmf-meta", ipc, tmp_path / "log") as emulator:
+        emulator.wait_event("no_interferer")
+        emulator.wait_event("no_ue")

@@ -98,6 +98,10 @@ def spoil(path: Path, change: dict[str, Any]) -> None:
         ({"annotations/2/core:sample_count": 612 * 40}, "annotations[2]"),
         ({"annotations/2/core:freq_lower_edge": 3.6e9}, "annotations[2].core:freq_lower_edge"),
         ({"annotations/2/core:freq_upper_edge": 3.6192e9}, "annotations[2].core:freq_upper_edge"),
+        (
+            {"annotations/2/core:freq_lower_edge": 3.61182e9, "annotations/2/core:freq_upper_edge": 3.61074e9},
+            "lies above",
+        ),
         ({"global/core:sample_rate": float("nan")}, "NaN"),
     ],
 )

@@ -282,3 +282,22 @@ def test_a_tone_that_sweeps_is_followed_from_prb_to_prb(subcarriers: int) -> Non
     found = detect(replace(heard, samples=samples)).settled
     assert (found & truth).sum() >= 0.75 * truth.sum()  # UEs are on top at times
     assert (found & truth).sum() >= 0.9 * found.sum()
+
+
+PACKED = Scene(packed=True, n_ues=3, pause=0, flat=True, coherence=1e9, widths=(0.05, 0.4))
+
+
+@pytest.mark.parametrize("bits", [(2, 4), (0,)])
+def test_prbs_that_are_never_free_because_ues_get_the_lowest_ones_are_not_interference(bits: tuple[int, ...]) -> None:
+    heard = hear(replace(PACKED, modulations=bits), 5)
+    assert heard.ue[:, :4].all()
+    assert detect(heard).settled.mean() < 0.0005
+    heard = hear(replace(PACKED, modulations=bits, interferers=(Interferer(150, 450, 80, 88, 12),)), 5)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall >= 0.95
+
+
+def test_a_peak_that_noise_makes_once_is_no_tone_beside_which_an_interferer_would_be_a_ue() -> None:
+    heard = hear(Scene(273, 600, n_ues=0, interferers=(Interferer(0, 600, 95, 106, 10),)), 12)
+    assert scores(heard, detect(heard).settled).recall >= 0.95

@@ -34,6 +34,7 @@ class Scene:
     dwell: float = 30.0  # mean records on one allocation
     pause: float = 20.0
     fixed_dwell: bool = False
+    packed: bool = False  # with every record UEs get new PRBs, from the lowest one on
     static: bool = False  # UEs keep their first allocation for ever
     snr_db: tuple[float, float] = (10.0, 28.0)
     widths: tuple[float, float] = (0.04, 0.3)  # of the carrier
@@ -94,6 +95,8 @@ def hear(scene: Scene, seed: int) -> Heard:
     until = [0 if scene.static else int(rng.exponential(scene.pause)) for _ in range(scene.n_ues)]
     resting = [True] * scene.n_ues
     for k in range(n):
+        if scene.packed:
+            grants, until = [None] * scene.n_ues, [k] * scene.n_ues
         for u in range(scene.n_ues):
             if k >= until[u]:
                 if not resting[u] and scene.pause and rng.random() < 0.5:
@@ -111,7 +114,7 @@ def hear(scene: Scene, seed: int) -> Heard:
                         a for a in range(scene.n_prbs - width + 1) if width > 0 and not taken[a : a + width].any()
                     ]
                     if starts:
-                        first = int(rng.choice(starts))
+                        first = starts[0] if scene.packed else int(rng.choice(starts))
                         grants[u] = (first, first + width, int(rng.choice(scene.modulations)))
                     resting[u] = False
                     dwell = scene.dwell if scene.fixed_dwell else 3 + rng.exponential(scene.dwell)

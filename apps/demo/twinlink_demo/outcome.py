@@ -164,7 +164,7 @@ def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
 
 def _open(episodes: list[loop.Episode]) -> str:
     if not episodes:
-        return "the loop did not close: no interferer was played"
+        return "the loop did not close: no interferer was played; are its annotations labelled 'interferer'?"
     for each in episodes:
         if each.required and not each.closed:
             where = f"the loop did not close for the interferer on PRBs {format_prbs(each.prbs)}"

@@ -60,6 +60,10 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         heard = stack.enter_context(Heard(given.heard, recording)) if given.heard else None
         sockets = stack.enter_context(Sockets(endpoints, lossless=options.pace.factor is None))
         emulator = Emulator(recording, sockets, options, journal, heard)
+        if not recording.interferer.any():
+            journal.event(
+                "no_interferer", f"{recording.path} has no annotation labelled 'interferer': none is expected"
+            )
         if not recording.ue.any():
             journal.event("no_ue", f"{recording.path} has no annotation labelled 'ue': a PRB block will change nothing")
         elif emulator.made_up_cells:

@@ -142,6 +142,8 @@ def _area(where: str, annotation: dict[str, Any], grid: Grid) -> Area:
         first_prb = _border(f"{where}.core:freq_lower_edge", annotation["core:freq_lower_edge"], grid)
     if "core:freq_upper_edge" in annotation:
         end_prb = _border(f"{where}.core:freq_upper_edge", annotation["core:freq_upper_edge"], grid)
+    if end_prb < first_prb:
+        raise RecordingError(f"{where}.core:freq_lower_edge lies above its core:freq_upper_edge")
     comment = annotation.get("core:comment", "")
     return Area(
         annotation["core:label"], start // grid.bins, (start + count) // grid.bins, first_prb, end_prb, str(comment)

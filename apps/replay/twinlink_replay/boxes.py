@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import Array
+from .evidence import Array, borders
 from .stays import tail
 
-STEP = 1.1  # log power from one PRB to the next that is a border; a PRB's own scatter is 0.29
 WEAKEST = 1.1  # log power against the floor
 SAME = 0.5  # log power within which a box is the same again
 MOSTLY = 0.7  # of the records that show a box have to show it at one level: a UE that stays put fades
@@ -31,6 +30,7 @@ BENEFIT = 3.0  # nats that PRBs at a box's end have to look like a UE's not to b
 OFTEN = 5  # occasions, and ...
 RIVALS = 2  # ... so many times as often as any other box that is not narrower
 SHOWN = 12  # records that show it
+OWN = 1 / 3  # of the boxes that begin where it does are it, and of those that end there: a UE's grants change
 OLD = 0.25  # of the records that have a border at a place: somebody stays put there
 MOVING = 0.3  # of the borders elsewhere are at most at such places where UEs move
 
@@ -81,10 +81,11 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
             if all(box.beside(other) for other in answer) and not ends & {box.first, box.end}:
                 answer.append(box)
 
+    if not rough:
+        add([box for box in found if box.look < ROUGH])
+    found = [box for box in found if _keeps_its_ends(box, every) and box.end - box.first < log_power.shape[1]]
     if rough:
         add(_lasting(found, every, len(border)))
-    else:
-        add([box for box in found if box.look < ROUGH])
     often = []
     for box in found:
         wide = [other for other in found if other.beside(box) and other.end - other.first >= box.end - box.first]
@@ -97,13 +98,6 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
             often.append(box)
     add(often)
     return answer
-
-
-def borders(log_power: Array) -> NDArray[np.bool_]:
-    """Steps of power before each PRB and after the last one, shape ``(records, n_prbs + 1)``."""
-    border = np.ones((len(log_power), log_power.shape[1] + 1), bool)
-    border[:, 1:-1] = np.abs(np.diff(log_power, axis=1)) > STEP
-    return border
 
 
 def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list[Box], NDArray[np.intp]]:
@@ -137,6 +131,14 @@ def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list
         lasted = sum(int(stay[-1] - stay[0]) + 1 for stay in stays)
         boxes.append(_noisiest(a, b, near, occasions, look, lasted, bool(gone[0] >= APART)))
     return boxes, np.stack([*np.divmod(keys, n_prbs + 1), counts], axis=1)
+
+
+def _keeps_its_ends(box: Box, every: NDArray[np.intp]) -> bool:
+    """Whether it is not one of the many that UEs make which are put one beside the other from one place on."""
+    first, end, count = every.T
+    begin_there, end_there = first == box.first, end == box.end
+    own = count[begin_there & end_there].sum()
+    return bool(own >= OWN * max(count[begin_there].sum(), count[end_there].sum()))
 
 
 def _lasting(boxes: list[Box], every: NDArray[np.intp], n_records: int) -> list[Box]:

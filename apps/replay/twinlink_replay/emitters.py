@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .boxes import STEP, Box, interferers
-from .evidence import Array, Evidence
+from .boxes import Box, interferers
+from .evidence import STEP, Array, Evidence
 
 Mask = NDArray[np.bool_]
 

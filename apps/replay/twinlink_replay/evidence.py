@@ -36,6 +36,7 @@ SHAPE = 8.0  # of the gamma distribution of free PRBs' power; 12 in theory, less
 LOW = 2.3  # up to this log power (10 dB) ...
 LOW_PENALTY = 0.2  # ... a UE alone is a little less likely, since uplink power control aims higher
 MOST = 4.0  # nats that the roughness of one record may say
+STEP = 1.1  # log power from one PRB to the next that is a border; a PRB's own scatter is 0.29
 TONE_PRIOR = 6.0  # nats that a peak has to be less likely from Gaussian samples than it is from a tone
 
 
@@ -91,6 +92,13 @@ def weigh(features: PrbFeatures, floor: float) -> Evidence:
     even = np.clip(TONE_PRIOR + log_chance_of_peak(features.peak), -2 * MOST, MOST)
     arrays = (power, log_power, rough, weight, free, plain, present, structure, own, unlike, even)
     return Evidence(*(array.astype(np.float32, copy=False) for array in arrays))
+
+
+def borders(log_power: Array) -> NDArray[np.bool_]:
+    """Steps of power before each PRB and after the last one, shape ``(records, n_prbs + 1)``."""
+    border = np.ones((len(log_power), log_power.shape[1] + 1), bool)
+    border[:, 1:-1] = np.abs(np.diff(log_power, axis=1)) > STEP
+    return border
 
 
 def log_chance_of_peak(peak: Array) -> Array:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import Array, Evidence
+from .evidence import Array, Evidence, borders
 
 LEVELS = np.arange(0.7, 9.5, 0.46, np.float32)[:, None]  # log power against the floor: 3 to 41 dB in steps of 2 dB
 BAND = 1.4  # log power above the level that still is the level
@@ -32,6 +32,8 @@ CHANCE = 1e-4  # that a UE's stay lasts as long as one that is called interferen
 FREE = 0.3  # log power: nobody is there any more, not even a UE that is as weak as the lowest level
 MOVING = 0.5  # of the PRBs that were used have been free again
 SHORTEST_TAIL = 0.25  # of the body: the same UE may come back at once
+EDGE = 1 / 3  # of the records on the level that show a step of power where an interferer ends in frequency, and ...
+WITHIN = 0.7  # ... of the PRBs between two such edges have a stay that is too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,15 @@ class _Seen:
     """Of each width and PRB in a record, shape ``(widths, n_prbs)``: the longest stay and its first record.
 
     ``there``: whether the power was on the level, nobody on top.  ``smooth``: whether the stay looked like a UE's.
+    ``left``, ``right``: whether it mostly has a step of power at that side of the PRB.
     """
 
     length: Array
     first: NDArray[np.int32]
     there: NDArray[np.bool_]
     smooth: NDArray[np.bool_]
+    left: NDArray[np.bool_]
+    right: NDArray[np.bool_]
 
 
 class Stays:
@@ -63,6 +68,7 @@ class Stays:
         self._first = np.zeros(shape, np.int32)
         self._length = np.zeros(shape, np.float32)
         self._structure = np.zeros(shape, np.float32)  # summed over the stay
+        self._steps = np.zeros((2, *shape), np.float32)  # records on the level with a step before, and after, the PRB
         self._before = np.zeros(n_prbs, np.float32)
         self._last = np.zeros((1, len(self._widths), n_prbs), np.float32)
         self._record = 0
@@ -87,17 +93,22 @@ class Stays:
         on_level = (log_power[:, None] < LEVELS + BAND) & (log_power[:, None] > LEVELS)
         smooth = np.empty(firsts.shape, bool)
         structure = on_level * evidence.structure[:, None]
+        border = borders(log_power)
+        steps = on_level[:, None] & np.stack([border[:, :-1], border[:, 1:]], axis=1)[:, :, None]
+        edges = np.empty(steps.shape, bool)
         for k, power in enumerate(log_power):
             above = np.maximum(power, self._before) > LEVELS  # below once may be a dip of the noise
             self._before = power
             self._length = (self._length + on_level[k]) * above
             self._structure = (self._structure + structure[k]) * above
             smooth[k] = self._structure > 0
+            self._steps = (self._steps + steps[k]) * above
+            edges[k] = self._steps > EDGE * self._length
             began = on_level[k] & (self._length == 1)
             self._first = firsts[k] = np.where(began, self._record + k, self._first)
             lengths[k] = self._length * (self._length > SEEN * (self._record + k - self._first))
         self._record += count
-        seen = self._judge(lengths, firsts, on_level, smooth)
+        seen = self._judge(lengths, firsts, on_level, smooth, edges)
         self._waiting.extend(seen)
         long: NDArray[np.bool_] = self._too_long(seen, rough).any(axis=1)
         self._census(np.array([each.length for each in seen]), log_power < FREE, known | long)
@@ -129,11 +140,17 @@ class Stays:
             self._waiting.popleft()
 
     def _judge(
-        self, lengths: Array, firsts: NDArray[np.int32], there: NDArray[np.bool_], smooth: NDArray[np.bool_]
+        self,
+        lengths: Array,
+        firsts: NDArray[np.int32],
+        there: NDArray[np.bool_],
+        smooth: NDArray[np.bool_],
+        edges: NDArray[np.bool_],
     ) -> list[_Seen]:
         shape = len(firsts), len(self._widths), firsts.shape[-1]
         length, first = np.empty(shape, np.float32), np.empty(shape, np.int32)
-        on, even = np.empty(shape, bool), np.empty(shape, bool)
+        flags = np.stack([there, smooth, edges[:, 0], edges[:, 1]])
+        best_flags = np.empty((4, *shape), bool)
         for k, width in enumerate(self._widths):
             spread = somewhere(in_common(lengths, width), width)
             stays = spread.max(axis=1)
@@ -141,9 +158,8 @@ class Stays:
             # Of levels with nearly as long stays the highest has the least of who was there before.
             best = len(LEVELS) - 1 - (spread[:, ::-1] >= NEAR * stays[:, None]).argmax(axis=1)[:, None]
             first[:, k] = np.take_along_axis(firsts, best, 1)[:, 0]
-            on[:, k] = np.take_along_axis(there, best, 1)[:, 0]
-            even[:, k] = np.take_along_axis(smooth, best, 1)[:, 0]
-        return [_Seen(*each) for each in zip(length, first, on, even, strict=True)]
+            best_flags[:, :, k] = np.take_along_axis(flags, best[None], 2)[:, :, 0]
+        return [_Seen(*each) for each in zip(length, first, *best_flags, strict=True)]
 
     def _census(self, lengths: Array, free: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
         lengths = np.concatenate([self._last, lengths * ~interfered[:, None]])
@@ -174,7 +190,32 @@ class Stays:
         self.longest = np.array([max([each] + [m for m in found[k:] if m < math.inf]) for k, each in enumerate(found)])
 
     def _too_long(self, seen: list[_Seen], rough: bool) -> NDArray[np.bool_]:
-        return np.array([(each.length > self.longest[:, None]) & (rough | each.smooth) for each in seen])
+        longer = [(each.length > self.longest[:, None]) & (rough | each.smooth) for each in seen]
+        long: NDArray[np.bool_] = np.array(longer)
+        if not long.any():
+            return long
+        left = (long & np.array([each.left for each in seen])).any(axis=1)
+        right = (long & np.array([each.right for each in seen])).any(axis=1)
+        return np.asarray(long & bounded(long.any(axis=1), left, right)[:, None])
+
+
+def bounded(long: NDArray[np.bool_], left: NDArray[np.bool_], right: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where the nearest edges on both sides, or the carrier's, have hardly anything but long stays between them.
+
+    An interferer keeps its place.  UEs that are put one beside the other from the carrier's end on, anew every time,
+    leave some PRBs always in use too, but those of them that have just not been free blend into those that have.
+
+    Args:
+        long: where a stay is too long, shape ``(records, n_prbs)``.
+        left, right: where such a stay ends with a step of power before, or after, the PRB.
+    """
+    n_prbs = long.shape[-1]
+    place = np.arange(n_prbs)
+    first = np.maximum.accumulate(np.where(left, place, 0), axis=1)
+    end = np.minimum.accumulate(np.where(right, place + 1, n_prbs)[:, ::-1], axis=1)[:, ::-1]
+    count = np.cumsum(np.pad(long, ((0, 0), (1, 0))), axis=1)
+    within: NDArray[np.intp] = np.take_along_axis(count, end, 1) - np.take_along_axis(count, first, 1)
+    return np.asarray(within >= WITHIN * (end - first))
 
 
 def longest(ended: Array) -> float:

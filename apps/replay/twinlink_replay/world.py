@@ -15,7 +15,7 @@ PLACES = 4  # where rough transmissions were: they are hardly all interferers, w
 NEW = 0.5  # at most so much of a place was one before
 SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
-TONE = -7.5  # nats of `Evidence.even`; Gaussian samples hardly ever have so much against them
+TONE = -7.5  # nats of `Evidence.even`, twice running: Gaussian samples have so much against them once in 10^6 PRBs
 AWAY = 8  # records in a row without anybody: who was there has gone
 NEARLY_ALL = 0.75  # of these where rough ones stay put: an interferer may be on top of a smooth UE
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
@@ -38,6 +38,7 @@ class World:
         self._places = 0
         self._away = np.zeros(n_prbs, np.int32)  # records in a row without anybody
         self._always = np.ones(n_prbs, bool)  # never left since the first record
+        self._peaks = np.zeros(n_prbs, bool)  # where the last record had one that may be a tone
         self._tone = self._static = False  # whether a tone was seen, and rough UEs that stay put
 
     def add(self, evidence: Evidence, k: int, free: NDArray[np.bool_]) -> None:
@@ -48,7 +49,9 @@ class World:
         self._before = log_power
         self._away = np.where(free, self._away + 1, 0)
         self._always &= self._away < AWAY
-        self._tone |= bool((evidence.even[k] < TONE).any())
+        peaks = evidence.even[k] < TONE
+        self._tone |= bool((peaks & self._peaks).any())
+        self._peaks = peaks
         count = ~self._counted & (np.abs(self._texture) > np.where(ended, CLEAR, SURE))
         self._counted = (self._counted | count) & ~ended
         rough = count & (self._texture < 0)
