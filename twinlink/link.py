@@ -96,7 +96,7 @@ class Link:
         except BaseException:
             transport.close()
             raise
-        self._keeper = Keeper(self.node, self._company)
+        self._keeper = Keeper(self.node, transport, self._company)
         self._courier = Courier(self.node, self._company)
         self.hand_over_backlog = self._courier.wake  # whoever calls it does not wait for the transport
         self.lead.start()
@@ -141,20 +141,20 @@ class Link:
             if sender is None:
                 if len(self._company.senders) >= MAX_FLOWS:
                     raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
+                priority = priority or ("high" if flow == URGENT_FLOW else "normal")
                 core = Outgoing(
                     flow,
                     self._window,
                     self._retention,
-                    self._transport.direct_octets,
+                    self._company.budgets[priority],
                     repair=reliability != "detect",
                     overflow=overflow or "block",
                     framing_octets=HEADER_OCTETS + self._transport.added_octets,
                 )
-                sender = Sender(self, self._transport, core, priority or ("high" if flow == URGENT_FLOW else "normal"))
+                sender = Sender(self, self._transport, core, priority)
                 if sender.priority == "high":
                     self._transport.prefer(f"traffic/{flow}".encode())
                 self.reception.add_sender(sender)
-                self._keeper.share()
                 self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
             else:
                 for asked, is_now in (
