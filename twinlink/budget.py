@@ -44,10 +44,14 @@ class Budget:
         """So many octets may be handed over now, whoever does; one that is longer may go if there is any."""
         return self.limit - self.under_way
 
-    def change(self, octets: int) -> None:
-        """So many more are on their way, or fewer."""
+    def spend(self, octets: int) -> None:
+        """So many more are on their way."""
         with self._lock:
-            before = self.under_way
-            self.under_way = after = before + octets
-        if after < self.limit <= before:
+            self.under_way += octets
+
+    def give_back(self, octets: int) -> None:
+        """So many are not, or not any more."""
+        with self._lock:
+            self.under_way = left = self.under_way - octets
+        if left < self.limit <= left + octets:
             self.roomy()

@@ -45,14 +45,13 @@ class Keeper:
         else:
             pace.look(now, through, waits, any(sender.transit for sender in senders))
         path_ns = min(filter(None, [sender.path_ns(calm=not waits) for sender in senders]), default=0)
-        path = pace.path_octets(path_ns)
         direct, whole = transport.direct_octets, transport.whole_octets
         for priority, budget in company.budgets.items():
             beside_urgent = company.urgent and priority == "normal"
             sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
-            queue = LEAST_OCTETS if beside_urgent else pace.queue_octets(direct)
+            octets = LEAST_OCTETS + pace.path_octets(path_ns) if beside_urgent else pace.octets(direct, path_ns)
             divides = beside_urgent or sharing > 1 or pace.is_slow(whole)
-            budget.divide(queue + path, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing))
+            budget.divide(octets, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing))
 
     def _run(self) -> None:
         company = self._company

@@ -52,9 +52,9 @@ class Pace:
         """Whether so many octets may take the path longer than a hello should wait."""
         return self._rate * QUEUE_NS < most
 
-    def queue_octets(self, most: int) -> int:
-        """What may wait for the path."""
-        return max(LEAST_OCTETS, min(most, int(self._rate * QUEUE_NS)))
+    def octets(self, most: int, path_ns: int) -> int:
+        """What may be under way on a path of this round trip: what it holds, and at most ``most`` that wait for it."""
+        return max(LEAST_OCTETS, min(most, int(self._rate * QUEUE_NS)) + self.path_octets(path_ns))
 
     def path_octets(self, path_ns: int) -> int:
         """What a path of this round trip holds while it is kept full."""

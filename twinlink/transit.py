@@ -67,13 +67,21 @@ class Transit:
     def add(self, messages: Sequence[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""
         self._of.update(messages)
-        self._change(octets + FRAMING_OCTETS * len(messages))
+        octets += FRAMING_OCTETS * len(messages)
+        self._octets += octets
+        self._handed_over += octets
+        self.budget.spend(octets)
 
     def set(self, sequence: int, octets: int) -> None:
         """Of this message, which is in parts, so much is on its way."""
-        known = self._of[sequence]
+        more = octets - self._of[sequence]
         self._of[sequence] = octets
-        self._change(octets - known)
+        self._octets += more
+        if more > 0:
+            self._handed_over += more
+            self.budget.spend(more)
+        else:
+            self.budget.give_back(-more)
 
     def remove(self, sequences: Iterable[int]) -> None:
         """They are not on their way, or not any more."""
@@ -83,13 +91,8 @@ class Transit:
             if octets is not None:
                 gone += octets + FRAMING_OCTETS
         if gone:
-            self._change(-gone)
-
-    def _change(self, octets: int) -> None:
-        self._octets += octets
-        if octets > 0:
-            self._handed_over += octets
-        self.budget.change(octets)
+            self._octets -= gone
+            self.budget.give_back(gone)
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of
