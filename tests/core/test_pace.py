@@ -57,7 +57,7 @@ def test_a_path_of_which_nothing_is_known_may_be_slow() -> None:
 def test_a_path_that_takes_all_may_be_faster() -> None:
     path = Path()
     path.look(0, waits=False, under_way=False)
-    queues = []
+    queues: list[int] = []
     for _ in range(6):
         path.look(max(queues, default=LEAST_OCTETS), waits=False)
         queues.append(path.pace.octets(MOST, 0))
