@@ -144,8 +144,9 @@ class Backlog:
             return False
         if (cut := self._leaving) is not None:
             return self._transit.takes_part(cut.sequence)
-        many = self.next - self.unsent + len(self._again) >= BULK_MESSAGES
-        return not many or bool(self._gone) or self._transit.room >= min(BUNDLE_OCTETS, self._transit.limit // 2)
+        if self._gone or self.next - self.unsent + len(self._again) < BULK_MESSAGES:
+            return True
+        return self._transit.room >= (min(BUNDLE_OCTETS, self._transit.budget.share // 2) if self._transit else 1)
 
     def take(self, patient: bool = True) -> tuple[Kind, Any] | None:
         """What to hand to the transport next; None: nothing, or nothing may go now.
@@ -163,9 +164,7 @@ class Backlog:
             return (Kind.PART, self._next_part()) if patient else None
         if self._gone:
             return Kind.GONE, self._next_announcement()
-        alone = patient and not self._transit  # then one message goes, however long it is
-        if alone:
-            room = max(room, self._transit.first)
+        alone = patient and not self._transit and room > 0  # then one message goes, however long it is
         if self._again and (frames := self._take_again(room, alone)):
             return Kind.AGAIN, frames
         if not self._again and self._leaving is None and (frames := self._take_unsent(room, alone)):
@@ -197,7 +196,7 @@ class Backlog:
             if taken and most < 0:
                 break
             if awaited and self._is_long(size):
-                if not taken and (alone or room >= self._transit.part):
+                if not taken and (alone or room >= self._transit.budget.part):
                     self._begin(sequence, entry[2], again=True)
                     self._sent_again.add(sequence)
                     del self._again[sequence]
@@ -226,7 +225,7 @@ class Backlog:
         if self._is_long(size := self._kept.size(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
-            if (alone or room >= self._transit.part) and self._window.admit(((sequence, size),), size):
+            if (alone or room >= self._transit.budget.part) and self._window.admit(((sequence, size),), size):
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
@@ -253,7 +252,7 @@ class Backlog:
     # What leaves in parts
 
     def _is_long(self, size: int) -> bool:
-        return size + FRAMING_OCTETS > self._transit.whole and self.parts
+        return size + FRAMING_OCTETS > self._transit.budget.whole and self.parts
 
     def _begin(self, sequence: int, frame: bytes, again: bool = False) -> None:
         self._cut = Cut(sequence, frame, again)
@@ -267,7 +266,7 @@ class Backlog:
 
     def _next_part(self) -> bytes:
         assert self._cut is not None
-        part = self._cut.next(self._transit.part)
+        part = self._cut.next(self._transit.budget.part)
         self._count_parts(self._cut)
         return part
 

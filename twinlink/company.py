@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable
 
 from . import events as ev
+from .budget import Budget
 from .events import Event
+from .pace import LEAST_OCTETS
 from .patience import Patience
 from .peers import BEHIND_NS, Change, Peer, PeerTable
-from .sender import Sender
+from .sender import Priority, Sender
 from .transports import Transport
 from .transports.base import Frame
 from .wire import HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, Malformed
@@ -29,6 +31,7 @@ class Company:
         peers: who is heard, and who is up.
         up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
         senders: by flow.
+        budgets: by priority, what its flows may have on their way.
         urgent: whether there is something, ours or theirs, that bulk is not to hold up.
     """
 
@@ -45,6 +48,7 @@ class Company:
         self.peers = PeerTable(epoch)
         self.up: frozenset[int] = frozenset()
         self.senders: dict[str, Sender] = {}
+        self.budgets: dict[Priority, Budget] = {"high": Budget(LEAST_OCTETS), "normal": Budget(LEAST_OCTETS)}
         self.urgent = False
         self._transport = transport
         self._node = node

@@ -17,9 +17,12 @@ class Courier:
 
     def __init__(self, node: str, company: Company) -> None:
         self._company = company
+        self._turn = 0  # of the flows of normal priority, who goes first
         self._stopping = False
         self._work = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-courier", daemon=True)
+        for budget in company.budgets.values():
+            budget.roomy = self.wake
         self._thread.start()
 
     def wake(self) -> None:
@@ -33,15 +36,22 @@ class Courier:
         self._thread.join(patience_s)
 
     def _hand_over(self) -> bool:
-        """Flows of high priority first, and again when there may be more of them; whether to come again soon."""
+        """Flows of high priority first, and again when there may be more of them; whether to come again soon.
+
+        The others in turns: next time it begins with the one behind that which took the last of the room.
+        """
         senders = list(self._company.senders.values())
         urgent = [sender for sender in senders if sender.priority == "high"]
         soon = False
         for sender in urgent:
             soon |= sender.hand_over(lambda: self._stopping)
-        for sender in senders:
-            if sender.priority == "normal":
-                soon |= sender.hand_over(self._work.is_set if urgent else lambda: self._stopping)
+        others = [sender for sender in senders if sender.priority == "normal"]
+        budget, first = self._company.budgets["normal"], self._turn
+        for turn in range(first, first + len(others)):
+            had_room = budget.room > 0
+            soon |= others[turn % len(others)].hand_over(self._work.is_set if urgent else lambda: self._stopping)
+            if had_room and budget.room <= 0:
+                self._turn = (turn + 1) % len(others)
         return soon
 
     def _run(self) -> None:

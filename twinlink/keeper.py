@@ -1,15 +1,18 @@
 """The thread that keeps a link's appointments: hellos on time, and a look at every flow, whatever the application does.
 
-It also divides among the flows what may be on its way.  It never waits for a peer that takes nothing: it receives
-nothing, and says only what a transport may drop.
+It also says how much may be on its way, and what a flow's share of it is.  It never waits for a peer that takes
+nothing: it receives nothing, and says only what a transport may drop.
 """
 
 import logging
 import threading
 import time
 
+from .backlog import BUNDLE_OCTETS
 from .company import Company
+from .pace import LEAST_OCTETS, Pace
 from .peers import HELLO_NS, SEARCH_NS
+from .transports import Transport
 from .wire import Kind
 
 logger = logging.getLogger("twinlink")
@@ -18,8 +21,10 @@ logger = logging.getLogger("twinlink")
 class Keeper:
     """Runs from its making until `stop`."""
 
-    def __init__(self, node: str, company: Company) -> None:
+    def __init__(self, node: str, transport: Transport, company: Company) -> None:
+        self._transport = transport
         self._company = company
+        self._pace = Pace()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-keeper", daemon=True)
         self._thread.start()
@@ -29,19 +34,24 @@ class Keeper:
         self._stopping.set()
         self._thread.join(patience_s)
 
-    def share(self) -> None:
-        """Divide what may be on its way among the flows that are in use; to be called when a flow is opened, too."""
-        senders = list(self._company.senders.values())
-        behind = any(peer.up and peer.behind for peer in self._company.peers.all())
-        calm = not any(sender.waits for sender in senders)
-        path_ns = min(filter(None, [sender.path_ns(calm) for sender in senders]), default=0)
-        for priority in ("high", "normal"):
-            of_it = [sender for sender in senders if sender.priority == priority]
-            in_use = sum(sender.in_use for sender in of_it)
-            begin = sum(sender.is_new and not sender.in_use for sender in of_it)  # perhaps all at once
-            for sender in of_it:
-                sharing = max(1, in_use + begin if sender.is_new else in_use)
-                sender.limit_transit(sharing, path_ns, behind, self._company.urgent and priority == "normal")
+    def _share(self) -> None:
+        """Look how fast the path is, and divide what it takes among the flows that are in use."""
+        company, transport, pace, now = self._company, self._transport, self._pace, time.monotonic_ns()
+        senders = list(company.senders.values())
+        waits = any(sender.waits for sender in senders)
+        through = sum(sender.transit.through for sender in senders)
+        if any(peer.up and peer.behind for peer in company.peers.all()):
+            pace.excuse(now, through)  # what gets through says nothing of the path: the peer does not get to read
+        else:
+            pace.look(now, through, waits, any(sender.transit for sender in senders))
+        path_ns = min(filter(None, [sender.path_ns(calm=not waits) for sender in senders]), default=0)
+        direct, whole = transport.direct_octets, transport.whole_octets
+        for priority, budget in company.budgets.items():
+            beside_urgent = company.urgent and priority == "normal"
+            sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
+            octets = LEAST_OCTETS + pace.path_octets(path_ns) if beside_urgent else pace.octets(direct, path_ns)
+            divides = beside_urgent or sharing > 1 or pace.is_slow(whole)
+            budget.divide(octets, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing))
 
     def _run(self) -> None:
         company = self._company
@@ -49,7 +59,7 @@ class Keeper:
             due = time.monotonic() + (HELLO_NS if company.up else SEARCH_NS) / 1e9
             try:
                 company.say(Kind.HELLO)
-                self.share()
+                self._share()
                 for sender in list(company.senders.values()):
                     sender.look_after()
             except Exception:  # a transport that failed: the peers still count on us

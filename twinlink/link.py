@@ -97,7 +97,7 @@ class Link:
         except BaseException:
             transport.close()
             raise
-        self._keeper = Keeper(self.node, self._company)
+        self._keeper = Keeper(self.node, transport, self._company)
         self._courier = Courier(self.node, self._company)
         self.wake_courier = self._courier.wake
         self.lead.start()
@@ -158,7 +158,7 @@ class Link:
             flow,
             self._window,
             self._retention,
-            self._transport.direct_octets,
+            self._company.budgets[priority],
             repair=reliability != "detect",
             overflow=overflow or "block",
             framing_octets=HEADER_OCTETS + self._transport.added_octets,
@@ -167,7 +167,6 @@ class Link:
         if priority == "high":
             self._transport.prefer(f"traffic/{flow}".encode())
         self.reception.add_sender(sender)
-        self._keeper.share()
         self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
         return sender
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from .backlog import Backlog
+from .budget import Budget
 from .delays import Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
@@ -43,13 +44,13 @@ class Outgoing:
         flow: str,
         window: int,
         retention: int = 64 * 1024 * 1024,
-        transit: int = 2 * 1024 * 1024,
+        budget: Budget | None = None,
         *,
         repair: bool = True,
         overflow: Overflow = "block",
         framing_octets: int = HEADER_OCTETS,
     ) -> None:
-        """``framing_octets``: of a frame, beside its payload."""
+        """``budget``: what may be on its way, if not 2 MiB; ``framing_octets``: of a frame, beside its payload."""
         self.flow = flow
         self.owing: frozenset[int] = frozenset()  # peers that a message is kept for: up and absent
         self.repair = repair
@@ -61,7 +62,8 @@ class Outgoing:
         self.losses = Losses()
         self.delays = Delays()
         self.kept = Kept(retention, framing_octets)
-        self.transit = Transit(transit, single=overflow == "latest")  # of states one at a time: the next is newer
+        single = overflow == "latest"  # of states one at a time: the next is newer
+        self.transit = Transit(budget or Budget(2 * 1024 * 1024), single)
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared

@@ -6,13 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from .backlog import BUNDLE_OCTETS
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from .message import Ack
 from .outgoing import Outgoing, Overflow
-from .pace import LEAST_OCTETS, Pace
 from .ranges import RangeSet
-from .transit import PART_OCTETS, PARTS
 from .transports import Transport
 from .wire import DATA_WORD, HEADER, Kind, again, gone_body
 from .wire import frame as make_frame
@@ -42,6 +39,7 @@ class Sender:
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
         max_payload: octets of the longest payload that this link sends and every peer takes that is up or may return.
+        transit: for the link.
     """
 
     def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
@@ -54,8 +52,8 @@ class Sender:
         self._join = transport.join
         self._core = core
         self._backlog = core.backlog
+        self.transit = core.transit
         self._topic = f"traffic/{core.flow}".encode()
-        self._pace = Pace()
         self._clear_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
@@ -257,12 +255,7 @@ class Sender:
     @property
     def in_use(self) -> bool:
         """Whether something is on its way, or was sent since `look_after` was last called."""
-        return bool(self._core.transit) or self._backlog.next != self._next_at_look
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it has not sent enough to know how fast the path is."""
-        return not self._pace.known
+        return bool(self.transit) or self._backlog.next != self._next_at_look
 
     @property
     def waits(self) -> bool:
@@ -274,33 +267,12 @@ class Sender:
         with self._state:
             return self._core.path_ns(calm)
 
-    def limit_transit(self, sharing: int, path_ns: int, behind: bool, beside_urgent: bool) -> None:
-        """So many flows share what may be on its way; what is urgent goes ``beside`` them.
-
-        ``behind``: a peer does not get to read what has arrived, so that what gets through says nothing of the path.
-        """
-        transit, direct = self._core.transit, self._transport.direct_octets
-        with self._state:
-            if _monotonic_ns() > self._clear_ns:
-                transit.clear()
-            if behind:
-                self._pace.excuse(_monotonic_ns(), transit.through)
-            else:
-                self._pace.look(_monotonic_ns(), transit.through, self._backlog.waits, bool(transit))
-            queue = LEAST_OCTETS if beside_urgent else self._pace.queue_octets(direct)
-            limit = transit.limit = (queue + self._pace.path_octets(path_ns)) // sharing
-            transit.direct = min(limit, direct // sharing)
-            whole = self._transport.whole_octets
-            divides = beside_urgent or sharing > 1 or self._pace.is_slow(whole)
-            transit.whole = max(limit, BUNDLE_OCTETS if divides else whole)
-            fast = self._pace.known and not self._pace.is_slow(direct // sharing)  # many that begin fill a slow path
-            transit.first = BUNDLE_OCTETS if fast else 0
-            transit.part = max(limit // PARTS, PART_OCTETS)
-
     def look_after(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core = self._core
         with self._state:
+            if _monotonic_ns() > self._clear_ns:
+                self.transit.clear()
             core.look()
             self._next_at_look = self._backlog.next
         if self._backlog.waits:

@@ -1,89 +1,98 @@
-"""What is on its way: handed to the transport, and not acknowledged by those who are up."""
+"""What of a flow is on its way: handed to the transport, and not acknowledged by those who are up."""
 
 import sys
 from collections.abc import Iterable, Sequence
 
+from .budget import Budget
+
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
-PARTS = 4  # as many of a long frame may be on their way: enough to go on while the first is answered for
-PART_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 
 
 class Transit:
     """Bounds what a peer that takes nothing makes the transport keep, and what is ahead of a hello.
 
     Attributes:
-        limit: octets, framing included.
-        whole, part: what is longer than ``whole`` goes in parts of so many octets.
-        first: octets that may be handed over in a bundle where nothing is on its way, even if the limit is less.
-        direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
+        budget: of all flows with which it shares what may be on its way.
         unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
     """
 
-    def __init__(self, limit: int, single: bool) -> None:
+    def __init__(self, budget: Budget, single: bool) -> None:
         """``single``: one message at a time."""
-        self.limit = self.direct = self.whole = limit
-        self.part = limit // PARTS
-        self.first = 0
+        self.budget = budget
         self.unsure = False
         self._single = single
         self._handed_over = 0  # octets so far, framing included
         self._direct_end = sys.maxsize  # of them, see `clog`
-        self._octets = 0  # of payload
+        self._octets = 0  # framing included
         self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
 
     @property
     def room(self) -> int:
-        """So many octets may be handed over now, framing included."""
-        return 0 if self._of and self._single else self._free
+        """So many octets may be handed over now, framing included.
+
+        Where nothing of the flow is on its way that is all that others leave, so that it can begin however many share.
+        """
+        left = self.budget.room
+        if not self._of:
+            return left
+        return 0 if self._single else min(left, self.budget.share - self._octets)
 
     @property
     def direct_room(self) -> int:
         """So many without having to wait."""
-        of = self._of
+        budget, of = self.budget, self._of
         if self.unsure or (of and self._single):
             return 0
-        room, unclogged = self.direct - self._octets - FRAMING_OCTETS * len(of), self._direct_end - self._handed_over
+        left, own = budget.direct - budget.under_way, budget.direct_share - self._octets if of else budget.whole
+        room, unclogged = left if left < own else own, self._direct_end - self._handed_over
         return room if room < unclogged else unclogged
 
     def clog(self) -> None:
         """Somebody fell silent: until `clear`, the transport may still have all that is on its way now or follows."""
-        self._direct_end = min(self._direct_end, self.through + self.direct)
+        self._direct_end = min(self._direct_end, self.through + self.budget.direct_share)
 
     def clear(self) -> None:
         """The transport has given up on who fell silent."""
         self._direct_end = sys.maxsize
 
     @property
-    def _free(self) -> int:
-        return self.limit - self._octets - FRAMING_OCTETS * len(self._of)
-
-    @property
     def through(self) -> int:
         """Octets that got through, or were given up, so far, framing included."""
-        return self._handed_over - self._octets - FRAMING_OCTETS * len(self._of)
+        return self._handed_over - self._octets
 
     def takes_part(self, sequence: int) -> bool:
-        """Whether one more part of this message may be handed over; the first always."""
-        return self._free >= self.part or not self._of[sequence]
+        """Whether one more part of this message may be handed over; where none is on its way, even a longer one."""
+        return self.budget.room > 0 if not self._of[sequence] else self.room >= self.budget.part
 
     def add(self, messages: Sequence[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""
         self._of.update(messages)
+        octets += FRAMING_OCTETS * len(messages)
         self._octets += octets
-        self._handed_over += octets + FRAMING_OCTETS * len(messages)
+        self._handed_over += octets
+        self.budget.spend(octets)
 
     def set(self, sequence: int, octets: int) -> None:
         """Of this message, which is in parts, so much is on its way."""
-        known = self._of[sequence]
+        more = octets - self._of[sequence]
         self._of[sequence] = octets
-        self._octets += octets - known
-        self._handed_over += max(0, octets - known)
+        self._octets += more
+        if more > 0:
+            self._handed_over += more
+            self.budget.spend(more)
+        else:
+            self.budget.give_back(-more)
 
     def remove(self, sequences: Iterable[int]) -> None:
         """They are not on their way, or not any more."""
-        of = self._of
+        of, gone = self._of, 0
         for sequence in sequences:
-            self._octets -= of.pop(sequence, 0)
+            octets = of.pop(sequence, None)
+            if octets is not None:
+                gone += octets + FRAMING_OCTETS
+        if gone:
+            self._octets -= gone
+            self.budget.give_back(gone)
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.core.sending import RETENTION, TRANSIT, WINDOW, acknowledge, assert_is_one_frame, number, numbers, send
+from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing
 from twinlink.ranges import RangeSet
@@ -24,7 +25,7 @@ class Sending(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.core = Outgoing("flow", WINDOW, RETENTION, TRANSIT, overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
         self.up: set[int] = set()
         self.absent: set[int] = set()
         self.sizes: list[int] = []

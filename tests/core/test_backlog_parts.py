@@ -6,6 +6,7 @@ import pytest
 
 from tests.core.sending import RETENTION, TRANSIT, WINDOW, acknowledge, send, taken
 from twinlink.backlog import STUCK_LOOKS
+from twinlink.budget import Budget
 from twinlink.outgoing import Outgoing
 from twinlink.wire import Kind, Why, parse
 
@@ -14,7 +15,7 @@ LONG = 3 * TRANSIT
 
 @pytest.fixture
 def core() -> Outgoing:
-    made = Outgoing("flow", WINDOW, RETENTION, TRANSIT)
+    made = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT))
     made.peer_up(1, repairs=True)
     return made
 

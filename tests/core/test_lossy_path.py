@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from twinlink import SendTimeout
+from twinlink.budget import Budget
 from twinlink.events import Event, Gap
 from twinlink.kept import KEEPING_OCTETS
 from twinlink.message import Message
@@ -104,7 +105,7 @@ class LossyPath(RuleBasedStateMachine):
         self.twins = {epoch: Twin(epoch) for epoch in TWINS}
         fork = Fork(list(self.twins.values()))
         self.acks = met(fork, REAL_WORLD, TWINS, [])
-        self.core = Outgoing("flow", 2**20, RETENTION, TRANSIT, overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = Outgoing("flow", 2**20, RETENTION, Budget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
         link: Any = SimpleNamespace(
             epoch=REAL_WORLD,
             max_payload=2**16,

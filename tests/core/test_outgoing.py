@@ -3,6 +3,7 @@
 import pytest
 
 from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, number, numbers, send, taken
+from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing, Overflow
 from twinlink.transit import FRAMING_OCTETS
@@ -12,7 +13,7 @@ from twinlink.wire import HEADER_OCTETS, REFUSED, Kind, Why, frame
 
 @pytest.fixture
 def core() -> Outgoing:
-    core = Outgoing("flow", WINDOW, RETENTION, TRANSIT)
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT))
     core.peer_up(1, repairs=True)
     return core
 
@@ -37,7 +38,7 @@ def test_a_message_bigger_than_everything_goes_alone(core: Outgoing) -> None:
 
 
 def test_what_a_transport_adds_to_a_frame_takes_no_room() -> None:
-    core = Outgoing("flow", WINDOW, RETENTION, TRANSIT, framing_octets=HEADER_OCTETS + 8)
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT), framing_octets=HEADER_OCTETS + 8)
     core.peer_up(1, repairs=True)
     core.send(frame(Kind.DATA, 7, 0, 1, bytes(1000)) + bytes(8), 1000, 1)
     assert (core.kept.octets, core.window.octets) == (1000 + KEEPING_OCTETS, 1000)
@@ -195,7 +196,7 @@ def test_what_is_missing_is_not_under_way(core: Outgoing) -> None:
 
 def test_nothing_that_somebody_up_still_owes_makes_room() -> None:
     """Only what is kept for the absent alone gives up its place; ``block`` waits for the others."""
-    core = Outgoing("flow", WINDOW, 4 * (FULL + KEEPING_OCTETS), TRANSIT)
+    core = Outgoing("flow", WINDOW, 4 * (FULL + KEEPING_OCTETS), Budget(TRANSIT))
     core.peer_up(1, repairs=True)
     core.peer_up(2, repairs=True)
     send(core, FULL)
@@ -212,7 +213,7 @@ def test_nothing_that_somebody_up_still_owes_makes_room() -> None:
 
 @pytest.mark.parametrize(("overflow", "left"), [("latest", [11]), ("drop-oldest", [7, 8, 9, 10, 11])])
 def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: list[int]) -> None:
-    core = Outgoing("flow", WINDOW, 6 * (FULL + KEEPING_OCTETS), TRANSIT, overflow=overflow)
+    core = Outgoing("flow", WINDOW, 6 * (FULL + KEEPING_OCTETS), Budget(TRANSIT), overflow=overflow)
     core.peer_up(1, repairs=True)
     for _ in range(12):
         send(core, FULL)
@@ -286,7 +287,7 @@ def test_round_trip_and_offset(core: Outgoing) -> None:
 
 def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgoing) -> None:
     """On a long way more may be under way than the transport takes at once; that is for the courier to wait for."""
-    core.transit.limit, core.transit.direct = 10_000, 1000
+    core.transit.budget.divide(10_000, 1000, 10_000, 1)
     while core.backlog.unsent == core.backlog.next:
         send(core, 100)
     assert 1000 - 2 * (100 + FRAMING_OCTETS) < sum(100 + FRAMING_OCTETS for _ in core.transit.sequences()) <= 1000
@@ -319,10 +320,10 @@ def test_where_nothing_is_on_its_way_one_message_goes_and_no_bundle_that_is_too_
         core.asked(1, 3, [(0, 3)], 3, 4, 10)
     else:
         acknowledge(core, 1, [0, 1, 2])
-        core.transit.direct = 0
+        core.transit.budget.direct = 0
         for _ in range(3):
             send(core, 1000)
-    core.transit.limit = 900
+    core.transit.budget.limit = 900
     several = core.backlog.take()
     assert several is not None
     assert len(several[1]) == 1

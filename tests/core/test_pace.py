@@ -30,7 +30,7 @@ def test_a_path_that_is_kept_full_shows_how_fast_it_is(rate: float, idle: int) -
         path.look(0, waits=False, under_way=False)
     for _ in range(3):
         path.look(int(rate * LOOK_NS), waits=True)
-    queue = path.pace.queue_octets(MOST)
+    queue = path.pace.octets(MOST, 0)
     assert queue == pytest.approx(max(LEAST_OCTETS, min(rate * QUEUE_NS, MOST)), rel=0.01)
     assert path.pace.is_slow(MOST) == (rate * QUEUE_NS < MOST)
     assert path.pace.path_octets(50_000_000) == pytest.approx(
@@ -44,25 +44,33 @@ def test_what_comes_through_all_at_once_took_its_time() -> None:
     for _ in range(4):
         path.look(0, waits=False)
     path.look(1_000_000, waits=False)  # a second, all in all
-    assert path.pace.queue_octets(MOST) == LEAST_OCTETS
+    assert path.pace.octets(MOST, 0) == LEAST_OCTETS
     assert path.pace.is_slow(MOST)
 
 
-def test_a_path_of_which_nothing_is_known_is_not_slow() -> None:
+def test_a_path_of_which_nothing_is_known_may_be_slow() -> None:
     pace = Pace()
-    assert not pace.is_slow(MOST)
-    assert LEAST_OCTETS < pace.queue_octets(MOST) < MOST
+    assert pace.is_slow(MOST)
+    assert pace.octets(MOST, 0) == LEAST_OCTETS
 
 
 def test_a_path_that_takes_all_may_be_faster() -> None:
     path = Path()
     path.look(0, waits=False, under_way=False)
-    queues = []
+    queues: list[int] = []
     for _ in range(6):
-        path.look(1000, waits=False)
-        queues.append(path.pace.queue_octets(MOST))
+        path.look(max(queues, default=LEAST_OCTETS), waits=False)
+        queues.append(path.pace.octets(MOST, 0))
     assert queues == sorted(queues)
     assert queues[-1] == MOST
+
+
+@given(st.lists(st.integers(0, 4 * MOST), max_size=20))
+def test_no_more_is_ventured_than_twice_what_got_through_at_once(got: list[int]) -> None:
+    path = Path()
+    for octets in got:
+        path.look(octets, waits=False)
+        assert path.pace.octets(MOST, 0) <= max(LEAST_OCTETS, 2 * max(got))
 
 
 def test_a_cut_says_nothing_of_the_path() -> None:
@@ -72,7 +80,7 @@ def test_a_cut_says_nothing_of_the_path() -> None:
     for _ in range(300):
         path.look(0, waits=True)
     path.look(100_000, waits=True)  # it came back just before
-    assert path.pace.queue_octets(MOST) == MOST
+    assert path.pace.octets(MOST, 0) == MOST
     for _ in range(2):
         path.look(100_000, waits=True)
-    assert path.pace.queue_octets(MOST) == LEAST_OCTETS
+    assert path.pace.octets(MOST, 0) == LEAST_OCTETS

@@ -336,10 +336,18 @@ def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) 
 
 
 @needs_namespaces
-def test_many_flows_that_begin_at_once_do_not_fill_a_slow_path(tmp_path: Path) -> None:
-    # If each of them had under way what one may, a hello would wait for 8 s.
-    flows = tuple(Flow(f"flow-{number}", "rw", 1.0, (100_000,)) for number in range(16))
-    schedule = Schedule(0, flows, (), (faults.RateLimit(10),), quiet_s=2.0, calm_s=0.0)
+@pytest.mark.parametrize(
+    ("count", "octets", "mbit_s"),
+    [
+        pytest.param(16, 100_000, 10, id="parts"),  # each with what one alone may have: a hello would wait for 8 s
+        pytest.param(128, 20_000, 8, id="whole"),  # each with one message, and it would wait for 2.6 s
+    ],
+)
+def test_many_flows_that_begin_at_once_do_not_fill_a_slow_path(
+    tmp_path: Path, count: int, octets: int, mbit_s: int
+) -> None:
+    flows = tuple(Flow(f"flow-{number}", "rw", 1.0, (octets,)) for number in range(count))
+    schedule = Schedule(0, flows, (), (faults.RateLimit(mbit_s),), quiet_s=3.0, calm_s=0.0)
     for name, outcome in both([schedule], tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
