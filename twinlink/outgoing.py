@@ -18,6 +18,7 @@ from .wire import HEADER, HEADER_OCTETS, REFUSED, Why
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
+LOST_LOOKS = 10  # two seconds: who is still up then has heard hellos that were behind what was on its way
 
 REASONS = {
     Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
@@ -67,6 +68,7 @@ class Outgoing:
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared
+        self._looks = 0  # since which the same has been the oldest on its way
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
@@ -374,12 +376,20 @@ class Outgoing:
             slowest if slowest < backlog.announced else None,
         )
         backlog.forget_below(min([slowest, *self._absent.values()]))
+        self._looks = self._looks + 1 if self._waited_for[:1] == before[:1] else 0
+        if self._looks >= LOST_LOOKS:
+            self._make_way()
         if in_parts:
             self._waited_for = ()
         elif self._repairing and any(
             now is not None and now == then for now, then in zip(self._waited_for, before, strict=False)
         ):
             backlog.ask()
+
+    def _make_way(self) -> None:
+        """What is owed only by peers that cannot ask for it did not arrive, and is on its way no more."""
+        entries, asking = self.kept.entries, self._repairing
+        self.transit.remove([one for one in self.transit.sequences() if asking.isdisjoint(entries[one][1])])
 
     def waits_for_somebody_up(self) -> bool:
         """Whether an ack may come without anybody returning."""

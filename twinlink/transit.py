@@ -61,8 +61,11 @@ class Transit:
         return self._handed_over - self._octets
 
     def takes_part(self, sequence: int) -> bool:
-        """Whether one more part of this message may be handed over; where none is on its way, even a longer one."""
-        return self.budget.room > 0 if not self._of[sequence] else self.room >= self.budget.part
+        """Whether one more part of this message may be handed over; where none is on its way, even a longer one.
+
+        Asked without a lock, too: the message may be on its way no more.
+        """
+        return self.room >= self.budget.part if self._of.get(sequence) else self.budget.room > 0
 
     def add(self, messages: Sequence[tuple[int, int]], octets: int) -> None:
         """They were handed over: sequence and octets of each, octets of all."""

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,8 @@ from twinlink.backlog import BUNDLE_OCTETS
 from twinlink.budget import Budget
 from twinlink.outgoing import Outgoing
 from twinlink.parts import Parts
-from twinlink.transit import FRAMING_OCTETS
+from twinlink.peers import HELLO_NS, SILENT_NS
+from twinlink.transit import FRAMING_OCTETS, Transit
 from twinlink.wire import Kind, parse
 
 FLOWS = 12
@@ -136,3 +138,46 @@ def test_what_is_given_up_leaves_room() -> None:
         flow.peer_down(1, "gone")
     assert path.woken
     assert path.budget.under_way == 0
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_a_peer_that_cannot_ask_did_not_get_leaves_room(others: int) -> None:
+    """A connection that is cut takes it with it, and is made anew before anybody counts as gone."""
+    budget = Budget(LIMIT)
+    flow = Outgoing("flow", PLENTY, PLENTY, budget, repair=others > 0)
+    flow.peer_up(1)
+    for epoch in range(2, 2 + others):
+        flow.peer_up(epoch, repairs=True)
+    while send(flow, 1000, flow.backlog.next):
+        pass
+    flow.backlog.take()
+    sent = flow.backlog.unsent
+    for epoch in range(2, 2 + others):
+        acknowledge(flow, epoch, list(range(sent)))
+    looks = 0
+    while budget.under_way and looks < 100:
+        assert flow.backlog.unsent == sent
+        flow.look()
+        looks += 1
+    assert looks * HELLO_NS > SILENT_NS
+    assert not budget.under_way
+    assert flow.backlog.take() is not None
+
+
+def test_who_can_ask_is_waited_for() -> None:
+    budget = Budget(LIMIT)
+    flow = Outgoing("flow", PLENTY, PLENTY, budget)
+    flow.peer_up(1, repairs=True)
+    send(flow, 1000)
+    under_way = budget.under_way
+    for _ in range(100):
+        flow.look()
+    assert budget.under_way == under_way
+
+
+def test_whether_a_part_goes_may_be_asked_while_its_message_is_given_up() -> None:
+    """Who takes in an ack asks it without a lock, beside a thread that sends and drops the oldest."""
+    transit = Transit(Budget(LIMIT), single=False)
+    transit.add([(0, 0)], 0)
+    transit.remove([0])
+    assert transit.takes_part(0)
