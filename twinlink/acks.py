@@ -69,7 +69,7 @@ class Acks:
         A consuming thread may be ahead of the acks: what it consumed is not announced before it is acknowledged, or
         the sender would take it for lost.
         """
-        acked = max(stream.acked, records[-1][0] + 1) if records else stream.acked
+        acked = max(stream.acked, max(records)[0] + 1) if records else stream.acked  # the last may have come again
         consumed = stream.consumed
         if consumed <= acked:
             stream.unannounced = 0

@@ -95,6 +95,20 @@ def test_consumption_is_never_announced_before_the_ack(reception: Reception, tra
     assert acknowledged == set(range(200))
 
 
+def test_what_came_again_does_not_hide_how_far_is_consumed(reception: Reception, transport: Kept) -> None:
+    """Or a sender whose window is full would wait for it for ever."""
+    hello = Hello("theirs", {}, {"flow": 0}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    incoming.handler = lambda message: None
+    for sequence in (0, 2, 3):
+        data(reception, sequence, at_once=False)
+    reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, 1, 1, bytes(10)), 0, False)
+    reception.acks.send_batch()
+    assert transport.acks() == [(4, [0, 2, 3, 1])]
+
+
 def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Reception, transport: Kept) -> None:
     reception.flow("flow").claimed = True
     data(reception, 0, at_once=True)
