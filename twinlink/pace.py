@@ -5,6 +5,7 @@ LEAST_OCTETS = 192 * 1024  # under way whatever the path: 1.6 ms of a gigabit, a
 QUEUE_NS = 100_000_000  # so long may a hello wait behind what is under way
 MOST_ON_THE_WAY_OCTETS = 4 * 1024 * 1024  # what TCP keeps by default
 LONGEST_NS = 300_000_000  # round trip; what seems longer is the time that a long message takes by itself
+FIRST = LEAST_OCTETS / QUEUE_NS  # what a path is taken for of which nothing is known
 APART_NS = 100_000_000  # of two looks, at least
 CUT_NS = 1_000_000_000  # a path that takes nothing for so long is cut
 
@@ -18,7 +19,7 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._rate = LEAST_OCTETS / QUEUE_NS  # octets a nanosecond
+        self._rate = FIRST  # octets a nanosecond
         self._through = 0
         self._full = False  # something has been waiting for the path since the last look that counted
         self._then_ns = 0
@@ -44,8 +45,14 @@ class Pace:
         self._full = waits and got > 0  # the first that comes after a cut says nothing
 
     def excuse(self, now_mono_ns: int, through: int) -> None:
-        """In place of a look when it is not the path that takes its time: the peer does not get to read."""
-        self._rate = GIGABIT
+        """In place of a look when it is not the path that takes its time: the peer does not get to read.
+
+        The path takes what got through, or more.
+        """
+        elapsed_ns = now_mono_ns - self._then_ns
+        if elapsed_ns < APART_NS:
+            return
+        self._rate = min(max(self._rate, FIRST, (through - self._through) / elapsed_ns), GIGABIT)
         self._then_ns, self._through, self._full = now_mono_ns, through, False
 
     def is_slow(self, most: int) -> bool:

@@ -22,6 +22,11 @@ class Path:
         self.through += got
         self.pace.look(self.now_ns, self.through, waits, under_way)
 
+    def excuse(self, got: int) -> None:
+        self.now_ns += LOOK_NS
+        self.through += got
+        self.pace.excuse(self.now_ns, self.through)
+
 
 @given(st.floats(1e-4, 10 * GIGABIT), st.integers(0, 5))
 def test_a_path_that_is_kept_full_shows_how_fast_it_is(rate: float, idle: int) -> None:
@@ -84,3 +89,15 @@ def test_a_cut_says_nothing_of_the_path() -> None:
     for _ in range(2):
         path.look(100_000, waits=True)
     assert path.pace.octets(MOST, 0) == LEAST_OCTETS
+
+
+def test_a_peer_that_does_not_get_to_read_makes_a_path_neither_faster_nor_slower() -> None:
+    path = Path()
+    for _ in range(3):
+        path.look(LEAST_OCTETS // 2, waits=True)
+    path.excuse(0)
+    assert path.pace.octets(MOST, 0) == LEAST_OCTETS
+    path.excuse(MOST)  # it has read all that came meanwhile
+    assert path.pace.octets(MOST, 0) == pytest.approx(MOST / 2, rel=0.01)
+    path.excuse(100)
+    assert path.pace.octets(MOST, 0) == pytest.approx(MOST / 2, rel=0.01)
