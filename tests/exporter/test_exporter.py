@@ -180,6 +180,7 @@ def test_a_block_is_installed_answered_and_expires(
     assert installed.reason == "acknowledged by the RAN"
     assert say(cleared) == ("b-1", "cleared", ())
     assert cleared.time_ns > installed.time_ns
+    exporter.wait_for("block-cleared")
     (event,) = exporter.events("block-installed")
     assert event["proposed_ns"] <= event["received_ns"] <= event["installed_ns"]
     assert event["prbs"] == [40, 41]
@@ -342,6 +343,7 @@ def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_d
         (cleared,) = results(twin[0], 1)
         assert say(cleared) == ("before", "cleared", ())
         assert "out of sync" in cleared.reason
+        exporter.wait_for("block-cleared")
         assert [event["reason"] for event in exporter.events("block-cleared")] == ["out-of-sync"]
         propose(twin[0], "meanwhile")
         (rejected,) = results(twin[0], 1)
