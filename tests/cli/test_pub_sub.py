@@ -147,7 +147,7 @@ def test_receiver_killed(start: Start, endpoint: str) -> None:
     assert pub.code() == 1
     summary = pub.records()[-1]
     assert summary["lost"] == summary["sent"] - summary["acknowledged"] > 0
-    assert summary["acknowledged"] >= 3
+    assert summary["acknowledged"] > 0  # the ack of the last one printed may have died with it
 
 
 def test_sender_killed(start: Start, endpoint: str) -> None:
