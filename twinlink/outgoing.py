@@ -44,14 +44,14 @@ class Outgoing:
         self,
         flow: str,
         window: int,
-        retention: int = 64 * 1024 * 1024,
-        budget: Budget | None = None,
+        retention: int,
+        budget: Budget,
         *,
         repair: bool = True,
         overflow: Overflow = "block",
         framing_octets: int = HEADER_OCTETS,
     ) -> None:
-        """``budget``: what may be on its way, if not 2 MiB; ``framing_octets``: of a frame, beside its payload."""
+        """``framing_octets``: of a frame, beside its payload."""
         self.flow = flow
         self.owing: frozenset[int] = frozenset()  # peers that a message is kept for: up and absent
         self.repair = repair
@@ -63,8 +63,7 @@ class Outgoing:
         self.losses = Losses()
         self.delays = Delays()
         self.kept = Kept(retention, framing_octets)
-        single = overflow == "latest"  # of states one at a time: the next is newer
-        self.transit = Transit(budget or Budget(2 * 1024 * 1024), single)
+        self.transit = Transit(budget, single=overflow == "latest")  # of states one at a time: the next is newer
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared

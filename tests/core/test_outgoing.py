@@ -19,7 +19,7 @@ def core() -> Outgoing:
 
 
 def test_a_window_full_of_tiny_messages_is_bounded() -> None:
-    core = Outgoing("flow", WINDOW, 2**40)
+    core = Outgoing("flow", WINDOW, 2**40, Budget(2**21))
     core.peer_up(1, repairs=True)
     while send(core, 0):
         acknowledge(core, 1, [core.backlog.next - 1])
@@ -79,7 +79,7 @@ def test_a_late_peer_owes_nothing_for_what_was_sent_before(core: Outgoing) -> No
 
 
 def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None:
-    core = Outgoing("flow", WINDOW, repair=False)
+    core = Outgoing("flow", WINDOW, 2**26, Budget(2**21), repair=False)
     core.peer_up(1)
     core.peer_up(2)
     for _ in range(3):
@@ -312,7 +312,7 @@ def test_what_is_sent_waits_until_who_is_back_has_said_what_it_misses(core: Outg
 
 @pytest.mark.parametrize("again", [False, True])
 def test_where_nothing_is_on_its_way_one_message_goes_and_no_bundle_that_is_too_long(again: bool) -> None:
-    core = Outgoing("flow", WINDOW, RETENTION)
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(2**21))
     core.peer_up(1, repairs=True)
     for _ in range(3):
         assert send(core, 1000)
