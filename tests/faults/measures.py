@@ -77,9 +77,10 @@ def beyond(job: Job) -> list[str]:
                          if (name, epoch) == (flow, sender.epoch) for n in got.sequence}  # fmt: skip
             gaps = _named("Gap", flow, [one for one in outcome.sessions if one is not sender])
             lost = _named("Lost", flow, [sender])
-            begin = min(delivered, default=0)  # what is sent before the other is up is owed to nobody
-            missing = {number for number in range(begin, len(sends.sequence)) if number not in delivered}
-            lost = {number for number in lost if number >= begin}
+            ups = [report.at_ns for report in sender.events if report.name == "PeerUp"]
+            begin = int(np.searchsorted(sends.begun_ns, min(ups)))  # what is sent before is owed to nobody
+            missing = set(range(begin, len(sends.sequence))) - delivered
+            gaps, lost = ({number for number in named if number >= begin} for named in (gaps, lost))
             peak = max((rss for side, _, rss, _, _ in samples if side == sender.node), default=0)
             lines.append(
                 f"{job.seconds:g} s partition at {job.rate_hz:g} msg/s of 10 KB, {flow} from {sender.node}: "
