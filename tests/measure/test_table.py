@@ -43,6 +43,20 @@ def test_shape_of_the_papers_table(found: dict[str, Any]) -> None:
     assert head[2:] == ["raw TCP latency", "clock", "raw TCP RTT", "raw TCP throughput"]
 
 
+def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> None:
+    head, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
+    text = table.text(found)
+    parts = {part.splitlines()[0]: part.splitlines()[1:] for part in text.split("\n\n")}
+    for direction in ("RW→DT", "DT→RW"):
+        for short, what in (("RTT", "mean RTT"), ("latency", "mean one-way delay")):
+            part = parts[f"Closed loop, {direction}: {what} in ms, ± half its CI95"]
+            assert [line.split("  ")[1].split()[0] for line in part[1:]] == ["Zenoh", "ZeroMQ", "raw"]
+            (zenoh,) = (line for line in part if line.lstrip().startswith("Zenoh"))
+            expected = [row[head.index(f"Zenoh {short}")] for row in rows if row[0] == direction]
+            assert " ".join(zenoh.split()[1:]) == " ".join(expected)
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_csv_holds_the_figures(found: dict[str, Any]) -> None:
     rows = list(csv.DictReader(table.csv_text(found).splitlines()))
     assert len(rows) == 4

@@ -8,8 +8,10 @@ import errno
 import json
 import os
 import select
+import shutil
 import signal
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ _ADVICE = {
     **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "check the path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "run as a user who may do that, or name another path"),
+    errno.EEXIST: "name another path",
     errno.EMFILE: "`ulimit -n` shows how many this process may have, and takes a higher number",
 }
 
@@ -67,6 +70,14 @@ def explain(error: OSError) -> str:
     place = f"{error.filename}: " if error.filename else ""
     advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
     return f"{place}{error.strerror or error}{advice}"
+
+
+def wrapped(text: str) -> str:
+    """Long lines broken between words where stdout is a terminal; as it is elsewhere, where programs read it."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    width = min(shutil.get_terminal_size().columns, 100)
+    return "\n".join(textwrap.fill(line, width, subsequent_indent="    ") for line in text.splitlines())
 
 
 class OutputError(TwinlinkError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twinlink.errors import ConfigurationError
 
-from .console import DONE, Output, log, writing
+from .console import DONE, Output, log, wrapped, writing
 
 NAME = "twinlink report"
 
@@ -54,7 +54,7 @@ def _rebuild(given: argparse.Namespace) -> int:
         text = outcome.text(found)
     else:
         found = results.rebuild(folder, given.out)
-        text = summary.text(found)
+        text = wrapped(summary.text(found))
     Output(given.json).emit(found, text)
     log(NAME, f"report: {(given.out or folder) / results.REPORT}")
     return DONE

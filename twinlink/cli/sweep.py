@@ -17,7 +17,7 @@ from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
 from . import linking
-from .console import DONE, NOT_MET, Output, Stop, log, writing
+from .console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
 
 if TYPE_CHECKING:
     from twinlink.measure.setting import Setting
@@ -48,7 +48,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_what(parser: argparse.ArgumentParser) -> None:
     """What is measured, and how often."""
     parser.add_argument(
-        "--transports", type=_names, default="zeromq,zenoh", metavar="NAME[,NAME]", help="twinlink's, to be measured"
+        "--transports",
+        type=_names,
+        default="zeromq,zenoh",
+        metavar="NAME[,NAME]",
+        help="transports of twinlink that are measured",
     )
     parser.add_argument(
         "--baselines",
@@ -60,7 +64,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--subjects",
         type=_names,
         metavar="NAME[,NAME]",
-        help="exactly these instead: zeromq, zenoh, mqtt-qos0, -qos1, -qos2, raw-tcp, raw-zeromq, raw-zenoh, "
+        help="exactly these instead: zeromq, zenoh, mqtt-qos0, mqtt-qos1, mqtt-qos2, raw-tcp, raw-zeromq, raw-zenoh, "
         "raw-zenoh-default, raw-mqtt",
     )
     parser.add_argument(
@@ -161,8 +165,11 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
     try:
         with writing(folder):
             results.derive(folder, found, rows)
+    except OSError:
+        log(NAME, f"the records are kept: when the files can be written, `twinlink report {folder}` makes the report")
+        raise
     finally:
-        Output(given.json).emit(found, f"{summary.text(found)}\n\n{table.markdown(found).rstrip()}")
+        Output(given.json).emit(found, f"{wrapped(summary.text(found))}\n\n{table.text(found)}")
     log(NAME, f"report: {folder / results.REPORT}")
     wrong = list(_not_met(found, given.require or [], _demanded(given)))
     for text in wrong:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import TwinlinkError
+from . import labels
 from .cells import Plan
 from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
@@ -220,7 +221,7 @@ class Sweep:
 
     def _tell(self, cell: dict[str, Any], number: int) -> None:
         of = f"round {number + 1} of {self._plan.rounds}"
-        what = f"{of}: {cell['subject']} {cell['octets']} B {cell['direction']} {cell['mode']}"
+        what = f"{of}: {cell['subject']} {labels.payload(cell['octets'])} {cell['direction']} {cell['mode']}"
         self._step(what, self._done / self._total, self._seconds_left())
 
     def _seconds_left(self) -> float | None:
