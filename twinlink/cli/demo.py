@@ -7,7 +7,7 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
-from .console import Output, Stop, log, writing
+from .console import Output, Stop, log, wrapped, writing
 
 NAME = "twinlink demo"
 MAX_SECONDS = 600.0  # everything that was played is compared in memory
@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
     settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or example())
     with writing(given.out), Stop() as stop:
         summary = demo.run(settings, stop)
-    Output(given.json).emit(summary, outcome.text(summary))
+    Output(given.json).emit(summary, wrapped(outcome.text(summary)))
     log(NAME, f"report: {given.out / 'report.html'}")
     return int(summary["exit_code"])
 

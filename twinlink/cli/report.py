@@ -51,7 +51,7 @@ def _rebuild(given: argparse.Namespace) -> int:
         from twinlink_demo import outcome, report
 
         found = report.write(folder, given.out)
-        text = outcome.text(found)
+        text = wrapped(outcome.text(found))
     else:
         found = results.rebuild(folder, given.out)
         text = wrapped(summary.text(found))

@@ -46,7 +46,7 @@ def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
     where = labels.setting(results["setting"], results.get("rate_limit"))
     body = [
-        "<h1>How fast, how steady, how complete: a link between a network and its twin</h1>",
+        f"<h1>twinlink sweep: {escape(where)}</h1>",
         _verdict(results),
         _told(results),
         f"<h2>Latency, RTT and throughput</h2>\n<p>{escape(where[0].upper() + where[1:])}. {_how_to_read(results)}</p>",
@@ -77,7 +77,7 @@ def _verdict(results: dict[str, Any]) -> str:
     good = results["complete"] and not missing
     return (
         f'<p><span class="verdict {"passed" if good else "failed"}">{escape(word)}</span> '
-        f'<span class="soft">twinlink sweep, {labels.date(results["started_ns"])}</span></p>'
+        f'<span class="soft">{labels.date(results["started_ns"])}</span></p>'
     )
 
 
@@ -89,7 +89,8 @@ def _told(results: dict[str, Any]) -> str:
 def _how_to_read(results: dict[str, Any]) -> str:
     searched = any(cell["mode"] == "saturation" for cell in results["cells"])
     return (
-        "Latency is the mean one-way delay, RTT the mean round-trip time, throughput the paper's: payload / mean "
+        "RW is the Real World, DT the Digital Twin. Latency is the mean one-way delay, "
+        "RTT the mean round-trip time, throughput the paper's: payload / mean "
         "latency, not a rate that was sustained. ± is half a CI95; <i>clock</i> is how far the clocks may be wrong on "
         "top of it; <i>paper</i> is what Table I has, from another setting. On a schedule, delay counts from when a "
         f"message should have been sent.{f' {table.SEARCHED}' if searched else ''}"
