@@ -7,12 +7,14 @@ here and one on another host where `twinlink pong` runs (docs/sweep.md).
 import argparse
 import dataclasses
 import datetime
+import importlib.util
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinlink.errors import ConfigurationError, TransportMissing
+from twinlink.errors import ConfigurationError, TransportMissing, TwinlinkError
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
@@ -146,6 +148,7 @@ def run(given: argparse.Namespace) -> int:
     from twinlink.measure.sweep import Sweep
 
     plan = _plan(given)
+    _check_programs(plan)
     folder: Path = given.out or Path(datetime.datetime.now().strftime("sweep-%Y%m%d-%H%M%S"))
     with writing(folder), Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
         log(NAME, f"{_where(setting.name, given)}; results go to {folder}")
@@ -258,6 +261,15 @@ def _plan(given: argparse.Namespace) -> Plan:
         seed=given.seed,
         options=options,
     )
+
+
+def _check_programs(plan: Plan) -> None:
+    """What the report needs, and what sends: missed now, and not when everything has been measured."""
+    for name in ("scipy", "matplotlib"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(name=name)
+    if plan.source == "mgen" and shutil.which("mgen") is None:
+        raise TwinlinkError("mgen is not installed; `apt install mgen` brings it")
 
 
 def _demanded(given: argparse.Namespace) -> set[str]:
