@@ -7,6 +7,7 @@ from . import labels, published
 from .metrics import ONE_CLOCK
 
 Cell = dict[str, Any]
+ROUND_TRIP = "Round trip"
 
 
 def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
@@ -18,7 +19,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
         told += [
             ("Completeness", _loss(cells)),
             ("MGEN", _mgen(cells)),
-            ("Round trip", _rtt(cells)),
+            (ROUND_TRIP, _rtt(cells)),
             ("What twinlink costs", _cost(paired)),
             *((labels.subject(name).short, text) for name, text in _brokered(paired)),
             ("Zenoh or ZeroMQ", _ratio(paired, "zenoh", "zeromq", "Zenoh's RTT is", "ZeroMQ's")),
