@@ -151,21 +151,24 @@ def markdown(results: dict[str, Any]) -> str:
 
 def text(results: dict[str, Any]) -> str:
     """For a terminal of 80 columns: delays with payloads across and subjects down, then what a schedule needs."""
-    parts = []
+    parts: list[tuple[str, list[str], list[list[str]], int]] = []
     for block in blocks(results):
         if block.mode == "closed":
             parts += list(_across(block))
         else:
             head, *rows = _rates(block, short=True)
-            parts.append((block.title, head, rows))
+            parts.append((block.title, head, rows, 3))
     if rows_of_mgen := mgen(results):
-        parts.append(("MGEN's delay and the link's, medians in ms", *rows_of_mgen))
-    shown = ["\n".join((f"{title[0].upper()}{title[1:]}", *_aligned(head, rows))) for title, head, rows in parts]
+        parts.append(("MGEN's delay and the link's, medians in ms", *rows_of_mgen, 1))
+    shown = [
+        "\n".join((f"{title[0].upper()}{title[1:]}", *_aligned(head, rows, words)))
+        for title, head, rows, words in parts
+    ]
     return "\n\n".join(shown)
 
 
-def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Title, head and rows for each direction: the mean RTT, and the mean one-way delay."""
+def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int]]:
+    """Title, head, rows and columns of words for each direction: the mean RTT, and the mean one-way delay."""
     for direction in dict.fromkeys(row[0] for row in block.rows):
         places = [row for row in block.rows if row[0] == direction]
         head = ["", *(labels.place(flow, octets) for _, octets, flow in places)]
@@ -177,14 +180,15 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]]]]:
                     labels.subject(name).short,
                     *(shown(cell["statistics"]) if cell and cell["statistics"] else missing(cell) for cell in cells),
                 ])  # fmt: skip
-            yield f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± half its CI95", head, rows
+            yield f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± half its CI95", head, rows, 1
 
 
-def _aligned(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str]:
+    """The columns of words to the left, those of figures to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for first, *others in (head, *rows):
-        fields = (f"{text:>{width}}" for text, width in zip(others, widths[1:], strict=True))
-        yield " ".join((f"  {first:{widths[0]}}", *fields))
+    for row in (head, *rows):
+        fields = zip(row, widths, range(len(row)), strict=True)
+        yield "  " + " ".join(f"{text:{'<' if place < words else '>'}{width}}" for text, width, place in fields)
 
 
 def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:
