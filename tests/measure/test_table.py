@@ -210,12 +210,12 @@ def test_a_reason_is_said_once_for_all_cells_that_it_concerns(tmp_path: Path) ->
     found = computed(tmp_path)
     for number, cell in enumerate(found["cells"]):
         if cell["subject"] == "zeromq":
-            cell |= {"status": "peer lost", "reason": f"round {number % 2}: no peer, and advice at length"}
+            cell |= {"status": "peer lost", "reason": f"round {number % 2 + 1} of 2: no peer, and advice at length"}
         else:
-            cell |= {"status": "failed", "reason": "round 1: no room"}
+            cell |= {"status": "failed", "reason": "round 2 of 2: no room"}
     state = dict(summary.statements(found))["State"]
     assert state == (
-        "12 cells failed: ZeroMQ 100 B RW→DT, ZeroMQ 100 B DT→RW, ZeroMQ 1 KB RW→DT (and 3 more): round 0 and round 1: "
-        "no peer, and advice at length; raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): "
-        "round 1: no room."
+        "12 cells failed: ZeroMQ 100 B RW→DT, ZeroMQ 100 B DT→RW, ZeroMQ 1 KB RW→DT (and 3 more): "
+        "round 1 of 2 and round 2 of 2: no peer, and advice at length; "
+        "raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): round 2 of 2: no room."
     )
