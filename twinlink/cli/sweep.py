@@ -295,7 +295,7 @@ def _setting(given: argparse.Namespace) -> "Setting":
 
 
 def _where(name: str, given: argparse.Namespace) -> str:
-    chosen = "" if given.setting else " (chosen; --setting says otherwise)"
+    chosen = "" if given.setting else " (another: --setting)"
     match name:
         case "hosts":
             return f"two hosts, the other one at {given.peer}"
