@@ -14,7 +14,7 @@ help: ## this list
 setup: ## install what is missing and make .venv/ (the other targets do it themselves)
 	@tools/setup.sh
 
-demo: setup ## the main job over ZeroMQ and Zenoh; report in demo-out/
+demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-out/
 	@$(BIN)/twinlink demo --out demo-out $(ARGS)
 
 # Most tests wait for something, so two go on at a time; the tests of a file share what they started.  Many watch the

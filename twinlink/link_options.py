@@ -29,7 +29,7 @@ def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Op
             _check_number(name, given[name], low, high)
     backend = transport_class(transport)
     rest = {name: value for name, value in given.items() if name not in RANGES}
-    return backend, make_options(transport, backend.options_class, rest)
+    return backend, make_options(transport, backend.options_class, rest, RANGES)
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

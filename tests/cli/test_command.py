@@ -58,6 +58,21 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("pingg",), "ping"),
+        (("ping", "--cuont", "3"), "--count"),
+        (("ping", "--conect=tcp/127.0.0.1:1"), "--connect"),
+        (("--versoin",), "--version"),
+    ],
+)
+def test_what_was_probably_meant_is_named(start: Start, arguments: tuple[str, ...], meant: str) -> None:
+    run = start(*arguments)
+    assert run.code() == 3
+    assert f"did you mean {meant}?" in run.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "full_stdout", "closed_stdout", "no_stderr"),
     [
         (("--version",), 2, 0, 0),

@@ -64,7 +64,10 @@ def test_a_perfect_run_passes() -> None:
     summary = verdict(found)
     assert (summary["verdict"], summary["exit_code"], summary["failed"]) == ("passed", 0, [])
     assert summary["transports"]["zeromq"]["interferer_on_to_block_ns"] == 95 * MS
-    assert "passed" in outcome.text(summary)
+    *table, last = outcome.text(summary).splitlines()
+    assert last.startswith(f"passed: over zeromq, all {N:,} messages arrived")
+    assert "In 1 of 1 appearances of the interferer its PRBs were blocked, 95.0 ms (zeromq)" in last
+    assert max(map(len, table)) <= 46  # of two transports, 60
 
 
 def test_what_is_wrong_is_said() -> None:

@@ -198,7 +198,7 @@ def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> N
     content = one.content()
     assert content["complete"]
     for cell in content["cells"]:
-        assert (cell["status"], cell["reason"][:8]) == ("peer lost", "round 0:")
+        assert (cell["status"], cell["reason"][:13]) == ("peer lost", "round 1 of 3:")
         assert [entry["round"] for entry in cell["rounds"] if entry["sent"] == 50][-2:] == [1, 2]
 
 

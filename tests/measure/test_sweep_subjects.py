@@ -45,7 +45,7 @@ def test_cells_that_are_not_tried_any_more_all_say_the_same(tmp_path: Path) -> N
     plan = Plan(("raw-tcp",), (1, 2, 3), count=1, rounds=1)
     run = measure(tmp_path, plan, Nowhere())
     reasons = [cell["reason"] for cell in run["cells"] if cell["status"] == "skipped"]
-    assert reasons == ["round 0: not tried after 3 failures of this subject: no ports are free"] * 3
+    assert reasons == ["round 1 of 1: not tried after 3 failures of this subject: no ports are free"] * 3
     assert [cell["status"] for cell in run["cells"]].count("failed") == 3
 
 
@@ -144,7 +144,8 @@ def test_a_reflector_that_is_killed_ends_its_cell_and_not_the_sweep(
     one = ended[subject].result()
     lost = [cell for cell in one.run["cells"] if cell["status"] == "peer lost"]
     assert len(lost) == 1
-    assert "round 0: the station at the Digital Twin was ended by signal 9" in lost[0]["reason"]
+    assert lost[0]["reason"].startswith("round 1 of ")
+    assert "the station at the Digital Twin was ended by signal 9" in lost[0]["reason"]
     others = [cell["status"] for cell in one.run["cells"] if cell is not lost[0]]
     assert others == ["interrupted"]  # it was begun, on fresh processes, where this test ends the sweep
     for entry in lost[0]["rounds"]:
@@ -193,8 +194,8 @@ def test_what_was_not_tried_in_a_round_says_so_once_and_is_not_done_by_the_next(
     plan = Plan(("raw-tcp",), (0, 1, 2, 3, 4, 5), ("rw-dt",), count=4, rounds=2, warm_up=0)
     run = measure(tmp_path, plan, Failing(RESTARTS + 1))
     told = [(cell["status"], cell["reason"]) for cell in run["cells"]]
-    because = "round 0: not tried after 3 failures of this subject: no room for a station"
-    assert sorted(told) == [("failed", "round 0: no room for a station")] * 3 + [("skipped", because)] * 3
+    because = "round 1 of 2: not tried after 3 failures of this subject: no room for a station"
+    assert sorted(told) == [("failed", "round 1 of 2: no room for a station")] * 3 + [("skipped", because)] * 3
     assert all([entry["round"] for entry in cell["rounds"]] == [1] for cell in run["cells"])
 
 
@@ -227,7 +228,9 @@ def test_without_the_other_host_the_round_ends_and_the_sweep_unless_it_comes_bac
     plan = Plan(("raw-tcp", "raw-zeromq"), (1,), ("rw-dt",), count=3, rounds=3, warm_up=0)
     run = measure(tmp_path, plan, setting, say=told.append)
     left_out = "it is gone: the rest of the round is left out"
-    assert [(cell["status"], cell["reason"]) for cell in run["cells"]] == [("peer lost", f"round 1: {left_out}")] * 2
+    assert [(cell["status"], cell["reason"]) for cell in run["cells"]] == [
+        ("peer lost", f"round 2 of 3: {left_out}")
+    ] * 2
     assert all([entry["round"] for entry in cell["rounds"]] == rounds for cell in run["cells"])
     assert run["complete"] == comes_back
     assert setting.starts == (5 if comes_back else 3)  # one wait for it, not one for every cell

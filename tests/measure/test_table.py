@@ -43,6 +43,20 @@ def test_shape_of_the_papers_table(found: dict[str, Any]) -> None:
     assert head[2:] == ["raw TCP latency", "clock", "raw TCP RTT", "raw TCP throughput"]
 
 
+def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> None:
+    head, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
+    text = table.text(found)
+    parts = {part.splitlines()[0]: part.splitlines()[1:] for part in text.split("\n\n")}
+    for direction in ("RW→DT", "DT→RW"):
+        for short, what in (("RTT", "mean RTT"), ("latency", "mean one-way delay")):
+            part = parts[f"Closed loop, {direction}: {what} in ms, ± half its CI95"]
+            assert [line.split("  ")[1].split()[0] for line in part[1:]] == ["Zenoh", "ZeroMQ", "raw"]
+            (zenoh,) = (line for line in part if line.lstrip().startswith("Zenoh"))
+            expected = [row[head.index(f"Zenoh {short}")] for row in rows if row[0] == direction]
+            assert " ".join(zenoh.split()[1:]) == " ".join(expected)
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_csv_holds_the_figures(found: dict[str, Any]) -> None:
     rows = list(csv.DictReader(table.csv_text(found).splitlines()))
     assert len(rows) == 4
@@ -196,12 +210,12 @@ def test_a_reason_is_said_once_for_all_cells_that_it_concerns(tmp_path: Path) ->
     found = computed(tmp_path)
     for number, cell in enumerate(found["cells"]):
         if cell["subject"] == "zeromq":
-            cell |= {"status": "peer lost", "reason": f"round {number % 2}: no peer, and advice at length"}
+            cell |= {"status": "peer lost", "reason": f"round {number % 2 + 1} of 2: no peer, and advice at length"}
         else:
-            cell |= {"status": "failed", "reason": "round 1: no room"}
+            cell |= {"status": "failed", "reason": "round 2 of 2: no room"}
     state = dict(summary.statements(found))["State"]
     assert state == (
-        "12 cells failed: ZeroMQ 100 B RW→DT, ZeroMQ 100 B DT→RW, ZeroMQ 1 KB RW→DT (and 3 more): round 0 and round 1: "
-        "no peer, and advice at length; raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): "
-        "round 1: no room."
+        "12 cells failed: ZeroMQ 100 B RW→DT, ZeroMQ 100 B DT→RW, ZeroMQ 1 KB RW→DT (and 3 more): "
+        "round 1 of 2 and round 2 of 2: no peer, and advice at length; "
+        "raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): round 2 of 2: no room."
     )

@@ -265,7 +265,7 @@ def test_nothing_listens(start: Start, send: Send, endpoint: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "required: way"),
+        ((), "required: in|out|both|join"),
         (("sideways",), "invalid choice"),
         (("in",), "say which ports to use: --udp or --tcp"),
         (("out",), "say which ports to use: --udp or --tcp"),

@@ -16,7 +16,7 @@ from twinlink import __version__
 from . import console, options
 
 COMMANDS = {
-    "demo": "the main job with real parts, from a gNB's E3 interface to a GNU Radio flowgraph and back",
+    "demo": "the whole path on this machine, from a gNB's E3 interface to GNU Radio and back; one minute",
     "ping": "measure the round-trip time to a peer that runs pong",
     "pong": "answer ping",
     "pub": "send lines, files or generated messages on a flow",
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     top = options.Parser(
         prog="twinlink",
-        description="Keeps an O-RAN network and its digital twin in sync.",
+        description="Keeps an O-RAN network and its digital twin in sync. `twinlink COMMAND --help` shows the options.",
         epilog="Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.",
     )
     top.add_argument("--version", action="version", version=f"twinlink {__version__}")
@@ -63,7 +63,11 @@ def _run(arguments: list[str]) -> int:
     if not arguments:
         top.print_help(sys.stderr)
         return console.BAD_ARGUMENTS
-    name = top.parse_args(arguments[:1]).command
+    name = arguments[0]
+    if name.startswith("-"):
+        top.parse_args([name])  # --help and --version end here
+    if name not in COMMANDS:
+        top.error(f"no command is called {name!r}{options.near(name, COMMANDS)}")
     command = _load(name)
     given = options.parse(_parser(name, command), name, arguments[1:], _all_keys)
     logging.basicConfig(format=f"twinlink {name}: %(message)s")  # what the library has to say

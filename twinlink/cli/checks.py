@@ -61,7 +61,11 @@ def python() -> Iterator[Row]:
 
 def gnuradio(required: bool) -> Iterator[Row]:
     """numpy, and GNU Radio against it.  In a process of its own: a build for another numpy may abort."""
-    numpy_version = version("numpy")
+    try:
+        numpy_version = version("numpy")
+    except PackageNotFoundError:
+        yield Row("gnuradio", "fail", "numpy is not installed, and twinlink needs it", "pip install numpy")
+        return
     script = "from gnuradio import gr, blocks; print(gr.version())"
     failed: Status = "fail" if required else "warn"
     try:
@@ -267,10 +271,14 @@ def e3(required: bool, directory: Path = E3_SOCKETS) -> Iterator[Row]:
         seen = f"no gNB and no emulator: {directory} holds no E3 sockets"
         yield Row("e3 sockets", missing if required else "ok", seen, "start the gNB first" if required else "")
         return
-    trouble = {name: reason for name in found if (reason := _socket_trouble(directory / name))}
+    trouble: dict[str, list[str]] = {}
+    for name in found:
+        if reason := _socket_trouble(directory / name):
+            trouble.setdefault(reason, []).append(name)
     if trouble:
-        seen = "; ".join(f"{directory / name}: {reason}" for name, reason in trouble.items())
-        advice = "if no gNB runs, remove the file; if one does, run as its user or open the permissions"
+        seen = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in trouble.items())
+        seen = f"in {directory}, {seen}"
+        advice = "if no gNB runs, remove them; if one does, run as its user or open the permissions"
         yield Row("e3 sockets", missing, seen, advice)
     else:
         yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}: somebody listens")

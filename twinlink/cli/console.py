@@ -8,8 +8,10 @@ import errno
 import json
 import os
 import select
+import shutil
 import signal
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,11 +27,13 @@ BAD_ARGUMENTS = 3
 
 TWICE_S = 0.3  # `timeout -s INT` signals the process and its group: one wish to end it
 
+_MEASURE = ("scipy", "matplotlib", "rich")  # what the extra `measure` brings; `demo` brings these too
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ADVICE = {
     **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "check the path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "run as a user who may do that, or name another path"),
+    errno.EEXIST: "name another path",
     errno.EMFILE: "`ulimit -n` shows how many this process may have, and takes a higher number",
 }
 
@@ -67,6 +71,14 @@ def explain(error: OSError) -> str:
     place = f"{error.filename}: " if error.filename else ""
     advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
     return f"{place}{error.strerror or error}{advice}"
+
+
+def wrapped(text: str) -> str:
+    """Long lines broken between words where stdout is a terminal; as it is elsewhere, where programs read it."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    width = min(shutil.get_terminal_size().columns, 100)
+    return "\n".join(textwrap.fill(line, width, subsequent_indent="    ") for line in text.splitlines())
 
 
 class OutputError(TwinlinkError):
@@ -155,7 +167,8 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     except OSError as error:
         return _fail(name, explain(error), FAILED)
     except ModuleNotFoundError as error:
-        return _fail(name, f"{error.name} is not installed; `pip install 'twinlink[demo]'` brings it", FAILED)
+        extra = "measure" if error.name in _MEASURE and name != "twinlink demo" else "demo"
+        return _fail(name, f"{error.name} is not installed; `pip install 'twinlink[{extra}]'` brings it", FAILED)
     except KeyboardInterrupt:
         return _fail(name, "interrupted", FAILED)
     except SystemExit as end:  # argparse: --help, or bad arguments

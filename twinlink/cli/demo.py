@@ -1,4 +1,4 @@
-"""Run the main job with real parts on this machine, and report on it.
+"""Run the whole path on this machine, with real parts, and report on it; about a minute.
 
 For each transport: a RAN emulator plays a recorded uplink, the exporter sends it to the twin's GNU Radio replay, the
 twin finds the interferer and has its PRBs blocked. Report, figures and raw files go to --out (docs/demo.md).
@@ -7,7 +7,7 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
-from .console import Output, Stop, log, writing
+from .console import Output, Stop, log, wrapped, writing
 
 NAME = "twinlink demo"
 MAX_SECONDS = 600.0  # everything that was played is compared in memory
@@ -26,7 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="least time to play for each transport; whole rounds of the recording are played",
     )
-    parser.add_argument("--recording", type=Path, metavar="FILE", help="another SigMF recording than the committed one")
+    parser.add_argument(
+        "--recording", type=Path, metavar="FILE", help="another SigMF recording than examples/recordings/uplink-106prb"
+    )
     parser.add_argument("--json", action="store_true", help="the summary on stdout")
 
 
@@ -38,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
     settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or example())
     with writing(given.out), Stop() as stop:
         summary = demo.run(settings, stop)
-    Output(given.json).emit(summary, outcome.text(summary))
+    Output(given.json).emit(summary, wrapped(outcome.text(summary)))
     log(NAME, f"report: {given.out / 'report.html'}")
     return int(summary["exit_code"])
 

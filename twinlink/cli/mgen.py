@@ -36,7 +36,7 @@ _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("way", choices=("in", "out", "both", "join"), help="what to do")
+    parser.add_argument("way", choices=("in", "out", "both", "join"), metavar="in|out|both|join", help="what to do")
     linking.add_options(parser, listens=None, flow="mgen")
     parser.add_argument("--udp", metavar="[HOST:]PORT", help="in, both: listen here; out: MGEN listens there")
     parser.add_argument("--tcp", metavar="[HOST:]PORT", help="likewise")
@@ -194,7 +194,9 @@ def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict
 def _address(text: str, host: str, key: str) -> Address:
     before, colon, port = text.rpartition(":")
     if not port.isdigit() or not 0 < int(port) < 65536 or (colon and not before):
-        raise twinlink.ConfigurationError(f"--{key.replace('_', '-')} {text}: PORT or HOST:PORT is expected")
+        raise twinlink.ConfigurationError(
+            f"--{key.replace('_', '-')} {text}: PORT or HOST:PORT is expected, a port from 1 to 65535"
+        )
     return Address(before.strip("[]") or host, int(port))
 
 

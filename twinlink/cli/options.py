@@ -13,10 +13,11 @@ Variables that start with ``TWINLINK_`` and are no option are ignored: Kubernete
 """
 
 import argparse
+import difflib
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,15 @@ class Parser(argparse.ArgumentParser):
         kwargs["allow_abbrev"] = False  # an option added later must not change what a script means
         super().__init__(*args, **kwargs)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; what nobody knows is said with what may have been meant."""
+        given, rest = self.parse_known_args(args, namespace)
+        if rest:
+            unknown = " ".join(rest)
+            names = [text for action in self._actions for text in action.option_strings if text.startswith("--")]
+            self.error(f"unknown argument {unknown}{near(rest[0].partition('=')[0], names)}")
+        return given
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the arguments and end with exit code 3."""
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
@@ -43,6 +53,12 @@ class Parser(argparse.ArgumentParser):
             Output(as_json=False).write(message.encode())
         else:
             tell(message)
+
+
+def near(text: str, known: Iterable[str]) -> str:
+    """The known word that was most likely meant, as the end of a message; empty where none is alike."""
+    found = difflib.get_close_matches(text, list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 class _Option:
@@ -176,11 +192,11 @@ def _from_file(
     for name, value in content.items():
         if not isinstance(value, dict):
             if name not in anywhere:
-                parser.error(f"{path}: no command has an option {name!r}")
+                parser.error(f"{path}: no command has an option {name!r}{near(name, anywhere)}")
         elif name not in known:
-            parser.error(f"{path}: [{name}] is no command")
+            parser.error(f"{path}: [{name}] is no command{near(name, known)}")
         elif unknown := sorted(value.keys() - known[name] | value.keys() & _NOT_IN_FILE):
-            parser.error(f"{path}: [{name}] has no option {unknown[0]!r}")
+            parser.error(f"{path}: [{name}] has no option {unknown[0]!r}{near(unknown[0], known[name])}")
     own = content.get(table, {})
     top = {name: value for name, value in content.items() if not isinstance(value, dict)}
     places = ((f"{path}: [{table}]", own), (str(path), top))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twinlink.errors import ConfigurationError
 
-from .console import DONE, Output, log, writing
+from .console import DONE, Output, log, wrapped, writing
 
 NAME = "twinlink report"
 
@@ -51,10 +51,10 @@ def _rebuild(given: argparse.Namespace) -> int:
         from twinlink_demo import outcome, report
 
         found = report.write(folder, given.out)
-        text = outcome.text(found)
+        text = wrapped(outcome.text(found))
     else:
         found = results.rebuild(folder, given.out)
-        text = summary.text(found)
+        text = wrapped(summary.text(found))
     Output(given.json).emit(found, text)
     log(NAME, f"report: {(given.out or folder) / results.REPORT}")
     return DONE

@@ -7,17 +7,19 @@ here and one on another host where `twinlink pong` runs (docs/sweep.md).
 import argparse
 import dataclasses
 import datetime
+import importlib.util
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinlink.errors import ConfigurationError, TransportMissing
+from twinlink.errors import ConfigurationError, TransportMissing, TwinlinkError
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.wire import MAX_PAYLOAD
 
 from . import linking
-from .console import DONE, NOT_MET, Output, Stop, log, writing
+from .console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
 
 if TYPE_CHECKING:
     from twinlink.measure.setting import Setting
@@ -48,7 +50,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_what(parser: argparse.ArgumentParser) -> None:
     """What is measured, and how often."""
     parser.add_argument(
-        "--transports", type=_names, default="zeromq,zenoh", metavar="NAME[,NAME]", help="twinlink's, to be measured"
+        "--transports",
+        type=_names,
+        default="zeromq,zenoh",
+        metavar="NAME[,NAME]",
+        help="transports of twinlink that are measured",
     )
     parser.add_argument(
         "--baselines",
@@ -60,7 +66,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--subjects",
         type=_names,
         metavar="NAME[,NAME]",
-        help="exactly these instead: zeromq, zenoh, mqtt-qos0, -qos1, -qos2, raw-tcp, raw-zeromq, raw-zenoh, "
+        help="exactly these instead: zeromq, zenoh, mqtt-qos0, mqtt-qos1, mqtt-qos2, raw-tcp, raw-zeromq, raw-zenoh, "
         "raw-zenoh-default, raw-mqtt",
     )
     parser.add_argument(
@@ -142,6 +148,7 @@ def run(given: argparse.Namespace) -> int:
     from twinlink.measure.sweep import Sweep
 
     plan = _plan(given)
+    _check_programs(plan)
     folder: Path = given.out or Path(datetime.datetime.now().strftime("sweep-%Y%m%d-%H%M%S"))
     with writing(folder), Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
         log(NAME, f"{_where(setting.name, given)}; results go to {folder}")
@@ -161,8 +168,11 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
     try:
         with writing(folder):
             results.derive(folder, found, rows)
+    except OSError:
+        log(NAME, f"the records are kept: when the files can be written, `twinlink report {folder}` makes the report")
+        raise
     finally:
-        Output(given.json).emit(found, f"{summary.text(found)}\n\n{table.markdown(found).rstrip()}")
+        Output(given.json).emit(found, f"{wrapped(summary.text(found))}\n\n{table.text(found)}")
     log(NAME, f"report: {folder / results.REPORT}")
     wrong = list(_not_met(found, given.require or [], _demanded(given)))
     for text in wrong:
@@ -253,6 +263,15 @@ def _plan(given: argparse.Namespace) -> Plan:
     )
 
 
+def _check_programs(plan: Plan) -> None:
+    """What the report needs, and what sends: missed now, and not when everything has been measured."""
+    for name in ("scipy", "matplotlib"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(name=name)
+    if plan.source == "mgen" and shutil.which("mgen") is None:
+        raise TwinlinkError("mgen is not installed; `apt install mgen` brings it")
+
+
 def _demanded(given: argparse.Namespace) -> set[str]:
     return set(_parts(given.subjects or given.transports))
 
@@ -276,7 +295,7 @@ def _setting(given: argparse.Namespace) -> "Setting":
 
 
 def _where(name: str, given: argparse.Namespace) -> str:
-    chosen = "" if given.setting else " (chosen; --setting says otherwise)"
+    chosen = "" if given.setting else " (another: --setting)"
     match name:
         case "hosts":
             return f"two hosts, the other one at {given.peer}"

@@ -225,9 +225,10 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
         canvas.rate_axis(axis, [rate_hz(cell) for cell in here])
         axis.set_title(f"{labels.payload(octets)}: delay from the intended send time")
         canvas.log_ms(axis, "p50, bar to p95 (ms)")
+        axis.set_xlabel("messages/s")
     if searched:
         _search(axes[-1], searched)
-    axes[-1].set_xlabel("messages/s" if not searched else "messages/s that should be sent")
+        axes[-1].set_xlabel("messages/s that should be sent")
     canvas.legend(figure, axes)
     caption = (
         "The delay counts from when a message should have been sent, so that waiting for a slow sender is part of it. "

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 DIRECTIONS = {"rw-dt": "RW→DT", "dt-rw": "DT→RW"}
+WAYS = {
+    "rw-dt": "from the Real World to the Digital Twin (RW→DT)",
+    "dt-rw": "from the Digital Twin to the Real World (DT→RW)",
+}
 MODES = {"closed": "closed loop", "open": "open loop", "saturation": "saturation"}
 SETTINGS = {
     "loopback": "two processes on loopback",

@@ -46,9 +46,9 @@ def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
     where = labels.setting(results["setting"], results.get("rate_limit"))
     body = [
-        "<h1>How fast, how steady, how complete: a link between a network and its twin</h1>",
+        f"<h1>twinlink sweep: {escape(where)}</h1>",
         _verdict(results),
-        _told(results),
+        *_told(results),
         f"<h2>Latency, RTT and throughput</h2>\n<p>{escape(where[0].upper() + where[1:])}. {_how_to_read(results)}</p>",
         *(_block(block) for block in table.blocks(results)),
         f"<h2>Figures</h2>\n<div class='beside'>{''.join(map(_figure, drawn))}</div>" if drawn else "",
@@ -77,19 +77,44 @@ def _verdict(results: dict[str, Any]) -> str:
     good = results["complete"] and not missing
     return (
         f'<p><span class="verdict {"passed" if good else "failed"}">{escape(word)}</span> '
-        f'<span class="soft">twinlink sweep, {labels.date(results["started_ns"])}</span></p>'
+        f'<span class="soft">{labels.date(results["started_ns"])}</span></p>'
     )
 
 
-def _told(results: dict[str, Any]) -> str:
-    items = "".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in summary.statements(results))
-    return f"<dl>{items}</dl>"
+def _told(results: dict[str, Any]) -> list[str]:
+    """The sentences; the one about round trips gives way to a table, which has room for every payload."""
+    glance = _round_trips(results)
+    told = [each for each in summary.statements(results) if not (glance and each[0] == summary.ROUND_TRIP)]
+    items = "".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in told)
+    return [glance, f"<dl>{items}</dl>"]
+
+
+def _round_trips(results: dict[str, Any]) -> str:
+    """Median RTTs at a glance: a row for each subject, a column for each payload, of the first direction."""
+    block = next((each for each in table.blocks(results) if each.mode == "closed"), None)
+    if block is None:
+        return ""
+    direction = block.rows[0][0]
+    places = [row for row in block.rows if row[0] == direction]
+    rows = []
+    for name in block.subjects:
+        cells = (block.cells.get((name, *place)) for place in places)
+        found = (cell["statistics"]["rtt_ns"] if cell and cell["statistics"] else None for cell in cells)
+        medians = "".join(_td(labels.ms(each["p50"]) if each else "-") for each in found)
+        shown = labels.subject(name)
+        rows.append(f'<tr><td><span style="color:{shown.colour}">■</span> {escape(shown.short)}</td>{medians}</tr>')
+    head = "".join(f"<th>{escape(labels.place(flow, octets))}</th>" for _, octets, flow in places)
+    return (
+        f"<h3>Median round-trip time in ms, {labels.WAYS[direction]}</h3>\n"
+        f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
+    )
 
 
 def _how_to_read(results: dict[str, Any]) -> str:
     searched = any(cell["mode"] == "saturation" for cell in results["cells"])
     return (
-        "Latency is the mean one-way delay, RTT the mean round-trip time, throughput the paper's: payload / mean "
+        "RW is the Real World, DT the Digital Twin. Latency is the mean one-way delay, "
+        "RTT the mean round-trip time, throughput the paper's: payload / mean "
         "latency, not a rate that was sustained. ± is half a CI95; <i>clock</i> is how far the clocks may be wrong on "
         "top of it; <i>paper</i> is what Table I has, from another setting. On a schedule, delay counts from when a "
         f"message should have been sent.{f' {table.SEARCHED}' if searched else ''}"

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 LINE_S = 5.0  # between two lines where there is no terminal
+WIDE = 90  # columns that a long bar leaves room in for the words beside it
 DRAW_S = 0.2  # between two pictures: they take processor time from what is measured
 
 
@@ -29,9 +30,11 @@ class Progress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
-            told = TextColumn("{task.percentage:3.0f} %  {task.fields[left]:<18}{task.description}")
+            told = TextColumn("{task.percentage:3.0f} %  {task.fields[left]:<15}{task.description}")
             console = Console(stderr=True, highlight=False)
-            self._bar = Progress(BarColumn(30), told, console=console, auto_refresh=False, transient=True)
+            self._bar = Progress(
+                BarColumn(30 if console.width >= WIDE else 5), told, console=console, auto_refresh=False, transient=True
+            )
             self._bar.start()
             self._task = self._bar.add_task("starting", total=1.0, left="")
         return self

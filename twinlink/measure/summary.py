@@ -7,6 +7,7 @@ from . import labels, published
 from .metrics import ONE_CLOCK
 
 Cell = dict[str, Any]
+ROUND_TRIP = "Round trip"
 
 
 def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
@@ -18,7 +19,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
         told += [
             ("Completeness", _loss(cells)),
             ("MGEN", _mgen(cells)),
-            ("Round trip", _rtt(cells)),
+            (ROUND_TRIP, _rtt(cells)),
             ("What twinlink costs", _cost(paired)),
             *((labels.subject(name).short, text) for name, text in _brokered(paired)),
             ("Zenoh or ZeroMQ", _ratio(paired, "zenoh", "zeromq", "Zenoh's RTT is", "ZeroMQ's")),
@@ -161,7 +162,7 @@ def _rtt(cells: list[Cell]) -> str:
             if (cell := _closed(closed, name, octets, direction))
         ]
         parts.append(f"With {labels.payload(octets)}: {', '.join(each)}.")
-    return f"Median time from send to acknowledgement, {labels.DIRECTIONS[direction]}. {' '.join(parts)}"
+    return f"Median time from send to acknowledgement, {labels.WAYS[direction]}. {' '.join(parts)}"
 
 
 def _closed(cells: list[Cell], subject: str, octets: int, direction: str) -> Cell | None:
@@ -257,5 +258,5 @@ def _paper(results: dict[str, Any], cells: list[Cell]) -> str:
         return ""
     return (
         f"Its RTTs ({row.rtt_ms:.1f} ms at 100 B) were taken between two hosts with a network between them; these here "
-        f"between {labels.setting(results['setting'])}. They stand side by side for their shape and are no race."
+        f"between {labels.setting(results['setting'])}. Compare their shapes, not the figures."
     )

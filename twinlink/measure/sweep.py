@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import TwinlinkError
+from . import labels
 from .cells import Plan
 from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
@@ -92,7 +93,7 @@ class Sweep:
                 self._end_cell(cell, "peer lost", reason, number)
         self._done = len(self._cells) * (number + 1)
         self._turns_left = list(self._plan.subjects) * (self._plan.rounds - number - 1)
-        self._say(f"round {number + 1} of {self._plan.rounds}: {reason}")
+        self._say(f"{self._which(number)}: {reason}")
 
     def _turn(self, subject: str, number: int) -> None:
         """All cells of a subject, in one round."""
@@ -215,12 +216,16 @@ class Sweep:
         if status == "done":
             cell["status"], cell["reason"] = "done", reason
         else:
-            cell["status"], cell["reason"] = status, f"round {number}: {reason}"
+            cell["status"], cell["reason"] = status, f"{self._which(number)}: {reason}"
             self._gone_wrong.add(cell["id"])
 
+    def _which(self, number: int) -> str:
+        """For people, who count from 1."""
+        return f"round {number + 1} of {self._plan.rounds}"
+
     def _tell(self, cell: dict[str, Any], number: int) -> None:
-        of = f"round {number + 1} of {self._plan.rounds}"
-        what = f"{of}: {cell['subject']} {cell['octets']} B {cell['direction']} {cell['mode']}"
+        payload = labels.payload(cell["octets"])
+        what = f"{self._which(number)}: {cell['subject']} {payload} {cell['direction']} {cell['mode']}"
         self._step(what, self._done / self._total, self._seconds_left())
 
     def _seconds_left(self) -> float | None:

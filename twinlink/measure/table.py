@@ -125,11 +125,15 @@ def markdown(results: dict[str, Any]) -> str:
             if names and block.mode != "saturation":
                 lines += [f"## {block.title[0].upper()}{block.title[1:]}: {title}", "", *_grid(block, names), ""]
         if block.mode != "closed":
-            lines += [f"## {block.title[0].upper()}{block.title[1:]}: rate, goodput and loss", "", *_rates(block), ""]
+            lines += [
+                f"## {block.title[0].upper()}{block.title[1:]}: rate, goodput and loss",
+                "",
+                *_grid_of(*_rates(block)),
+                "",
+            ]
     if rows := mgen(results):
         head, lines_of_cells = rows
-        lines += ["## MGEN's delay and the link's, medians in ms", "", _line(head)]
-        lines += [_line(["---"] + ["---:"] * (len(head) - 1)), *map(_line, lines_of_cells), ""]
+        lines += ["## MGEN's delay and the link's, medians in ms", "", *_grid_of(head, *lines_of_cells, words=1), ""]
     lines += [
         f"{where[0].upper()}{where[1:]}, {labels.date(results['started_ns'])}. Latency: mean one-way delay; RTT: mean, "
         "residence time at the receiver included; both in ms, ± half the CI95 (moving-block bootstrap; n, limits and "
@@ -143,6 +147,48 @@ def markdown(results: dict[str, Any]) -> str:
         "belongs, not who is faster.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def text(results: dict[str, Any]) -> str:
+    """For a terminal of 80 columns: delays with payloads across and subjects down, then what a schedule needs."""
+    parts: list[tuple[str, list[str], list[list[str]], int]] = []
+    for block in blocks(results):
+        if block.mode == "closed":
+            parts += list(_across(block))
+        else:
+            head, *rows = _rates(block, short=True)
+            parts.append((block.title, head, rows, 3))
+    if rows_of_mgen := mgen(results):
+        parts.append(("MGEN's delay and the link's, medians in ms", *rows_of_mgen, 1))
+    shown = [
+        "\n".join((f"{title[0].upper()}{title[1:]}", *_aligned(head, rows, words)))
+        for title, head, rows, words in parts
+    ]
+    return "\n\n".join(shown)
+
+
+def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int]]:
+    """Title, head, rows and columns of words for each direction: the mean RTT, and the mean one-way delay."""
+    for direction in dict.fromkeys(row[0] for row in block.rows):
+        places = [row for row in block.rows if row[0] == direction]
+        head = ["", *(labels.place(flow, octets) for _, octets, flow in places)]
+        for what, shown in (("mean RTT", rtt), ("mean one-way delay", latency)):
+            rows = []
+            for name in block.subjects:
+                cells = (block.cells.get((name, *place)) for place in places)
+                rows.append([
+                    labels.subject(name).short,
+                    *(shown(cell["statistics"]) if cell and cell["statistics"] else missing(cell) for cell in cells),
+                ])  # fmt: skip
+            yield f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± half its CI95", head, rows, 1
+
+
+def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str]:
+    """The columns of words to the left, those of figures to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        fields = zip(row, widths, range(len(row)), strict=True)
+        yield "  " + " ".join(f"{text:{'<' if place < words else '>'}{width}}" for text, width, place in fields)
 
 
 def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:
@@ -160,8 +206,7 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
         head += [f"{short} latency", "clock", f"{short} RTT", f"{short} throughput"]
         if _published(block, name):
             head.append("published latency / RTT / throughput")
-    yield _line(head)
-    yield _line(["---"] * 2 + ["---:"] * (len(head) - 2))
+    lines = [head]
     for direction, octets, flow in block.rows:
         line = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
         for name in names:
@@ -176,23 +221,31 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
                 line.append(
                     f"{row.latency_ms:.2f} / {row.rtt_ms:.2f} / {row.throughput_mb_s:.2f}" if row else "-"
                 )  # fmt: skip
-        yield _line(line)
+        lines.append(line)
+    yield from _grid_of(*lines, words=2)
+
+
+def _grid_of(head: list[str], *rows: list[str], words: int = 3) -> Iterator[str]:
+    """A table in Markdown; all but the first columns are figures."""
+    yield _line(head)
+    yield _line(["---"] * words + ["---:"] * (len(head) - words))
+    yield from map(_line, rows)
 
 
 def _published(block: Block, name: str) -> bool:
     return block.mode == "closed" and any(published.row(name, *row[:2]) for row in block.rows)
 
 
-def _rates(block: Block) -> Iterator[str]:
-    head = ["Direction", "Payload", "Subject", "messages/s", "goodput MB/s", "loss", "delay p50 / p95 (ms)"]
-    yield _line(head)
-    yield _line(["---"] * 3 + ["---:"] * (len(head) - 3))
+def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
+    """Head and rows."""
+    yield ["Direction", "Payload", "Subject", "messages/s", "goodput MB/s", "loss", "delay p50 / p95 (ms)"]
     for direction, octets, flow in block.rows:
         for name in block.subjects:
             cell = block.cells.get((name, direction, octets, flow))
             if cell is not None:
-                where = [labels.DIRECTIONS[direction], labels.place(flow, octets), labels.subject(name).name]
-                yield _line([*where, rate(cell), *scheduled(cell)])
+                subject = labels.subject(name)
+                where = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
+                yield [*where, subject.short if short else subject.name, rate(cell), *scheduled(cell)]
 
 
 def rate(cell: dict[str, Any]) -> str:

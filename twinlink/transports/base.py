@@ -2,6 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -24,8 +25,10 @@ class Endpoint:
     def parse(cls, text: str) -> "Endpoint":
         """Raises ConfigurationError showing the form that is expected."""
         match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
-        if match is None or not 1 <= int(match["port"]) <= 65535:
+        if match is None:
             raise ConfigurationError(f"endpoint {text!r} is not of the form tcp/host:port, such as tcp/10.0.0.5:7447")
+        if not 1 <= int(match["port"]) <= 65535:
+            raise ConfigurationError(f"endpoint {text!r}: a port is a number from 1 to 65535")
         return cls(match["host"], int(match["port"]))
 
     def __str__(self) -> str:
@@ -113,12 +116,15 @@ def advice(reason: str) -> str:
     return ""
 
 
-def make_options(name: str, options_class: type[Options], given: dict[str, Any]) -> Options:
-    """The options as given, defaults filled in.  Raises ConfigurationError naming what is unknown or wrong."""
+def make_options(name: str, options_class: type[Options], given: dict[str, Any], others: Iterable[str] = ()) -> Options:
+    """The options as given, defaults filled in.
+
+    Raises ConfigurationError naming what is unknown or wrong; ``others`` are options that are not the transport's.
+    """
     known = {field.name: field for field in fields(options_class)}
     unknown = sorted(set(given) - set(known))
     if unknown:
-        choices = ", ".join(sorted(known)) or "none"
+        choices = ", ".join(sorted(known) + sorted(others)) or "none"
         raise ConfigurationError(f"unknown option {', '.join(unknown)} for transport {name!r}; it knows: {choices}")
     options = options_class(**given)
     for option, field in known.items():

@@ -34,14 +34,14 @@ def age(path: Path, found: Both) -> None:
         row[0].fill_between(centre, bottom, top, color=colour, alpha=0.35, lw=0)
         row[0].plot(centre, top, color=colour, lw=0.8)
         row[0].set(ylabel="age (ms)", xlim=(0, seconds[-1]), ylim=(0, 1.08 * top.max()))
-        row[0].set_title(f"{name}: lowest to highest, over the run")
+        row[0].set_title(f"{name}: age of information")
 
         middle = seconds[len(seconds) // 2]
         near = (seconds >= middle - ZOOM_S) & (seconds <= middle + 2 * ZOOM_S)
         at = np.repeat((seconds[near] - middle) * 1000, 2)
         row[1].plot(at, np.column_stack((before[near], after[near])).ravel() / 1e6, color=colour, lw=1.2)
         row[1].set(xlim=(0, 1000 * ZOOM_S), ylim=(0, None))
-        row[1].set_title("close up")
+        row[1].set_title(f"close up, from {middle:.1f} s")
         for axis in row:
             axis.grid(alpha=0.25)
     grid[-1][0].set_xlabel("time (s)")
@@ -66,16 +66,18 @@ def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
                 value = rtt[key] / 1e6
                 axis.axhline(value, color="#222222", lw=1, ls=style, label=f"RTT {key} {value:.2f} ms")
         axis.set(ylabel="time (ms)", xlim=(0, max(seconds[-1], 1e-9)))
-        axis.set_title(name)
+        axis.set_title(f"{name}: each message")
         axis.set_title(_clock(facts), loc="right", fontsize=8.5, fontweight="normal")
         axis.grid(alpha=0.25, which="both", lw=0.4)
         axis.legend(loc="upper right", ncols=3, markerscale=3, frameon=True, framealpha=0.9, edgecolor="none")
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.yaxis.set_minor_formatter(NullFormatter())
-    top = max(float(freshness.one_way_ns(rebuilt).max()) for _, rebuilt in found.values()) / 1e6
+    delays = [np.maximum(freshness.one_way_ns(rebuilt), 1) / 1e6 for _, rebuilt in found.values()]
     rtts = [facts["rtt_ns"]["p99"] / 1e6 for facts in summary["transports"].values() if facts["rtt_ns"]]
-    grid[0, 0].set_ylim(top=3 * max([top, *rtts]))
+    low, high = min(float(each.min()) for each in delays), max(float(each.max()) for each in delays)
+    high = max([high, *rtts])
+    grid[0, 0].set_ylim(0.7 * low, high * max(3, (high / low) ** 0.2))  # above the highest, room for the legend
     grid[-1, 0].set_xlabel("time (s)")
     figure.savefig(path)
     plt.close(figure)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.measure import labels
 from twinlink.prbs import format_prbs
 
 from . import freshness, loop, score
@@ -180,16 +181,30 @@ def _open(episodes: list[loop.Episode]) -> str:
 
 
 def text(summary: dict[str, Any]) -> str:
-    """The summary for a person at a terminal."""
+    """The summary for a person at a terminal, within 60 columns for two transports; the verdict last."""
     names = list(summary["transports"])
-    lines = ["".join([f"{'':34}", *(f"{name:>14}" for name in names)])] if names else []
-    for title, cell in ROWS:
-        lines.append("".join([f"{title:34}", *(f"{cell(summary['transports'][name]):>14}" for name in names)]))
-    if not names:
-        lines = []
-    lines.append(f"{summary['verdict']}" + "".join(f"\n  {text}" for text in summary["failed"]))
+    lines = []
+    if names:
+        lines.append("".join([f"{'':32}", *(f"{name:>14}" for name in names)]))
+        for title, cell in ROWS:
+            lines.append("".join([f"{title:32}", *(f"{cell(summary['transports'][name]):>14}" for name in names)]))
     lines += [f"note: {text}" for text in summary["notes"]]
+    lines.append(f"{summary['verdict']}: {answer(summary)}" if not summary["failed"] else summary["verdict"])
+    lines += [f"  {text}" for text in summary["failed"]]
     return "\n".join(lines)
+
+
+def answer(summary: dict[str, Any]) -> str:
+    """What a run that passed has shown, in two sentences."""
+    transports = summary["transports"]
+    messages = sum(found["received"] for found in transports.values())
+    episodes = [each for found in transports.values() for each in found["episodes"]]
+    times = (f"{ms(found['interferer_on_to_block_ns'])} ({name})" for name, found in transports.items())
+    return (
+        f"over {labels.listed(transports)}, all {messages:,} messages arrived, once, and the twin rebuilt their "
+        f"samples bit for bit. In {sum(each['closed'] for each in episodes)} of {len(episodes)} appearances of the "
+        f"interferer its PRBs were blocked, {labels.listed(times)} after its first record in the median."
+    )
 
 
 def number(value: float | None, form: str = "{:,}") -> str:
@@ -205,6 +220,12 @@ def ms(value: float | None) -> str:
 def yes(value: bool | None) -> str:
     """For a table."""
     return "-" if value is None else "yes" if value else "NO"
+
+
+def _closed(found: dict[str, Any]) -> str:
+    """Whether the loop closed, and for how many of the interferer's episodes."""
+    episodes = found["episodes"]
+    return f"{yes(found['loop_closed'])}, {sum(each['closed'] for each in episodes)} of {len(episodes)}"
 
 
 def part_of(found: dict[str, Any], *path: str) -> Any:
@@ -224,7 +245,7 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("interferer found: recall", lambda found: number(found["detection_recall"], "{:.4f}")),
     ("occupied PRBs: precision", lambda found: number(part_of(found, "occupancy", "precision"), "{:.4f}")),
     ("occupied PRBs: recall", lambda found: number(part_of(found, "occupancy", "recall"), "{:.4f}")),
-    ("loop closed", lambda found: yes(found["loop_closed"])),
+    ("interferer blocked, loop closed", _closed),
     ("interferer on to block (median)", lambda found: ms(found["interferer_on_to_block_ns"])),
     ("interferer on to block (worst)", lambda found: ms(part_of(found, "time_to_block_ns", "max"))),
     ("round-trip time p50", lambda found: ms(found["rtt_p50_ns"])),

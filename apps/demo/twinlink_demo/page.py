@@ -8,6 +8,7 @@ from typing import Any
 from twinlink.measure import labels, table
 from twinlink.prbs import format_prbs
 
+from . import outcome
 from .figures import Drawn
 from .flows import FLOWS
 from .outcome import ROWS, ms, yes
@@ -25,6 +26,7 @@ h3 { margin: 1.4rem 0 .3rem; font-size: 1.05rem; }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { white-space: normal; vertical-align: bottom; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
+@media (max-width: 40rem) { th, td { padding: .3rem .25rem; font-size: .85rem; } }
 figure { margin: .6rem 0 1.4rem; }
 img { width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
 figcaption, .soft { color: var(--soft); font-size: .9rem; }
@@ -32,19 +34,27 @@ pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
 """
 
 
+WORDS = """<p class="soft">Precision: how much of what was found was there; recall: how much of what was there was
+found. Loop closed: the block was installed and obeyed, and the twin saw it work; of how many appearances of the
+interferer. Round-trip time: from sending a record to its acknowledgement. Age of information: how old the newest record
+is that the twin has analysed; it peaks just before the next one. Stale, out of sync: how often it was older than 0.5 s
+and 2 s, or too much was missing.</p>"""
+
+
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
     when = datetime.fromtimestamp(summary["started_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
     passed = summary["verdict"] == "passed"
     body = [
-        "<h1>A network and its twin, in sync</h1>",
+        "<h1>twinlink demo</h1>",
         f'<p><span class="verdict {"passed" if passed else "failed"}">{escape(summary["verdict"])}</span> '
-        f'<span class="soft">twinlink demo, {when}</span></p>',
+        f'<span class="soft">{when}</span></p>',
         _told(summary),
-        "<p>A RAN emulator plays a recorded uplink on its E3 interface; the exporter sends each symbol over the link "
-        "to a GNU Radio flowgraph, which rebuilds the spectrum, finds the interferer and has its PRBs blocked at "
-        "the gNB. Every part is a process of its own.</p>",
+        "<p>What was run: a RAN emulator plays a recorded uplink on its E3 interface; the exporter sends each symbol "
+        "over the link to a GNU Radio flowgraph, which rebuilds the spectrum, finds the interferer and has its PRBs "
+        "blocked at the gNB. Every part is a process of its own.</p>",
         _table(summary),
+        WORDS if summary["transports"] else "",
     ]
     for name, facts in summary["transports"].items():
         body.append(f"<h2>{escape(name)}</h2>")
@@ -65,8 +75,11 @@ def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -
 
 
 def _told(summary: dict[str, Any]) -> str:
+    """What it has shown, or what does not hold; and what a reader of the figures should know."""
+    shown = "" if summary["failed"] else outcome.answer(summary)
     told = summary["failed"] + summary["notes"]
-    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
+    items = "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
+    return (f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>\n" if shown else "") + items
 
 
 def _table(summary: dict[str, Any]) -> str:
@@ -114,13 +127,14 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
             "-" if each["installed_ns"] is None else f"+{ms(each['installed_ns'] - each['on_ns'])}",
             "-" if each["applied_record"] is None else f"{each['applied_record']}",
             f"{each['freed_busy']} of {each['freed_cells']}",
-            yes(each["closed"]),
+            "no, not required" if not each["closed"] and not each["required"] else yes(each["closed"]),
         )
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return (
         f'<h3>Every interferer</h3>\n<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
         '<p class="soft">Times count from the record with which the interferer came on, to a block that covers all its '
-        "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away.</p>"
+        "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away. Not required: it lasted "
+        "less than a second, was weak, or was played with a stall.</p>"
     )
 
 

@@ -87,9 +87,10 @@ class Progress:
         if event["event"] == "playing" and part == "emulator":
             self._begin_ns = event["time_ns"]
         told = _told(part, event)
-        if told is None or told == self._last.get(part):  # a block that is renewed is no news
+        about = event["event"] if event["event"] == "control" else part
+        if told is None or told == self._last.get(about):  # a block that is renewed is no news
             return
-        self._last[part] = told
+        self._last[about] = told
         text, style = told
         when = "" if self._begin_ns is None else f"{(event['time_ns'] - self._begin_ns) / 1e9:7.2f} s  "
         self._story.append(Text(when + text, style=style))

@@ -133,12 +133,13 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
                 at_ms = (time_ns - zero_ns) / 1e6
                 axis.axvline(at_ms, color=colour, lw=1.5, ls="--")
                 lines.append(Line2D([], [], color=colour, lw=1.5, ls="--", label=f"{label} ({at_ms:+.0f} ms)"))
-        legend = axis.legend(handles=lines, loc="upper right", frameon=True, facecolor="#222222", framealpha=0.8,
+        legend = axis.legend(handles=lines, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=3,
+                             handlelength=1.6, columnspacing=1, frameon=True, facecolor="#222222", framealpha=1,
                              edgecolor="none", labelcolor="white")  # fmt: skip
-        legend.set_zorder(5)
+        legend.set_in_layout(False)  # the title above leaves room for it
         axis.set_ylabel("PRB")
-    axes[0].set_title(f"The interferer comes on ({name}, {_seconds_at(heard, episode):.2f} s into the run)")
-    axes[1].set_title("It goes, and the PRBs are given back")
+    axes[0].set_title(f"The interferer comes on ({name}, {_seconds_at(heard, episode):.2f} s into the run)", pad=24)
+    axes[1].set_title("It goes, and the PRBs are given back", pad=24)
     axes[0].set_xlabel("time since it came on (ms)")
     axes[1].set_xlabel("time since it went (ms)")
     figure.colorbar(shown, ax=axes, shrink=0.7, aspect=30, label="mean power per subcarrier (dBFS)")

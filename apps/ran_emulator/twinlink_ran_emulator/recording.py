@@ -57,7 +57,13 @@ def read(path: Path) -> Recording:
     try:
         metadata = json.loads(meta_path.read_bytes(), parse_constant=_not_json)
     except OSError as error:
-        raise RecordingError(f"{meta_path} cannot be read: {error.strerror}") from error
+        advice = ""
+        if path == Path(EXAMPLE):
+            advice = (
+                "; it comes with the checkout: start in there, name another with --recording, or make one with "
+                "`python -m twinlink_ran_emulator.make_recording --out FILE`"
+            )
+        raise RecordingError(f"{meta_path} cannot be read: {error.strerror}{advice}") from error
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{meta_path} is not SigMF metadata (JSON): {error}") from error
     try:

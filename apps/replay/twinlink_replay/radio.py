@@ -16,11 +16,10 @@ def _load() -> tuple[Any, Any]:
         import pmt
         from gnuradio import gr
     except (ImportError, AttributeError) as error:
-        hint = (
-            f"numpy {np.__version__} is installed, GNU Radio 3.10 is usually built for numpy 1: pip install 'numpy<2'"
-            if int(np.__version__.split(".")[0]) >= 2
-            else "apt install gnuradio, and use a Python that sees it (python3 -m venv --system-site-packages)"
-        )
+        hint = "apt install gnuradio, and use a Python that sees it (/usr/bin/python3 -m venv --system-site-packages)"
+        if int(np.__version__.split(".")[0]) >= 2:
+            numpy = f"GNU Radio 3.10 is usually built for numpy 1, and {np.__version__} is here: pip install 'numpy<2'"
+            hint = f"{hint}; {numpy}" if isinstance(error, ModuleNotFoundError) else numpy
         raise GnuRadioMissing(f"GNU Radio cannot be imported ({error}): {hint}") from error
     return gr, pmt
 
