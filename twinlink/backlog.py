@@ -231,7 +231,7 @@ class Backlog:
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
-        left = most = max(octets, min(room, BUNDLE_OCTETS) if self.bundles else 0)
+        most = left = max(octets, min(room, BUNDLE_OCTETS) if self.bundles else 0)
         while sequence < self.next:
             entry = entries.get(sequence)
             if entry is not None and (entry[1] is up or entry[1] & up):

@@ -9,7 +9,7 @@ SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this ofte
 class Window:
     """A message is in flight from when it is handed over until every peer that is up has consumed or skipped it.
 
-    What is handed over together is so until all of it has been.
+    What is handed over together is so until all of it has been: at most a bundle, which the slack has room for.
 
     Attributes:
         octets: in flight.
