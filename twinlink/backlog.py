@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from .kept import Kept
+from .kept import Entry, Kept
 from .parts import Cut
 from .ranges import RangeSet
 from .transit import FRAMING_OCTETS, Transit
@@ -65,17 +65,17 @@ class Backlog:
 
     def take_in(self, size: int, now_mono_ns: int) -> bool:
         """Take in message number ``next``, of ``size`` octets and kept already; whether who sends it hands it over."""
-        messages = ((self.next, size),)
-        self.next += 1
+        sequence, octets = self.next, size + FRAMING_OCTETS
+        self.next = end = sequence + 1
         if (
             not self.waits
             and self.up
             and not self.in_bulk(now_mono_ns)
-            and size + FRAMING_OCTETS <= self._transit.direct_room
-            and self._window.admit(messages, size)
+            and octets <= self._transit.direct_room
+            and self._window.admit(end, 1, size)
         ):
-            self._transit.add(messages, size)
-            self.unsent = self.next
+            self._transit.add({sequence: octets}, octets)
+            self.unsent = end
             return True
         self.waits = True
         return False
@@ -171,6 +171,10 @@ class Backlog:
             return Kind.DATA, frames
         return (Kind.PART, self._next_part()) if self._leaving is not None else None
 
+    def _octets(self, entry: Entry) -> int:
+        """Of a message on its way."""
+        return self._kept.size(entry) + FRAMING_OCTETS
+
     def _next_announcement(self) -> tuple[Why, list[tuple[int, int]]]:
         why, gone = next(iter(self._gone.items()))
         ranges = [gone.drop_first_range() for _ in range(min(len(gone), MAX_RANGES))]
@@ -182,8 +186,7 @@ class Backlog:
 
     def _take_again(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
-        messages: list[tuple[int, int]] = []  # of them, those that are not on their way
-        octets = 0  # of their payloads
+        messages: dict[int, int] = {}  # of them, those that are not on their way
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
@@ -191,59 +194,58 @@ class Backlog:
                 del self._again[sequence]
                 continue
             entry = self._kept.entries[sequence]
-            size, awaited = self._kept.size(entry), entry[1] & self.up
-            most -= size + FRAMING_OCTETS
+            octets, awaited = self._octets(entry), entry[1] & self.up
+            most -= octets
             if taken and most < 0:
                 break
-            if awaited and self._is_long(size):
+            if awaited and self._is_long(octets):
                 if not taken and (alone or room >= self._transit.budget.part):
                     self._begin(sequence, entry[2], again=True)
                     self._sent_again.add(sequence)
                     del self._again[sequence]
                 break
             if awaited and sequence not in self._transit:
-                room -= size + FRAMING_OCTETS
+                room -= octets
                 if room < 0 and (taken or not alone):
                     break
-                messages.append((sequence, size))
-                octets += size
+                messages[sequence] = octets
             self._sent_again.add(sequence)
             taken.append(entry[2])
             del self._again[sequence]
-        self._transit.add(messages, octets)
+        self._transit.add(messages, sum(messages.values()))
         return taken
 
     def _take_unsent(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
-        messages: list[tuple[int, int]] = []
-        octets = 0  # of payloads
+        messages: dict[int, int] = {}
         sequence = self.first_unsent()
         if sequence is None:
             self.waits = False
             return taken
-        entries, up = self._kept.entries, self.up
-        if self._is_long(size := self._kept.size(entries[sequence])):
+        entries, up, beside = self._kept.entries, self.up, FRAMING_OCTETS - self._kept.framing_octets
+        if self._is_long(octets := self._octets(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
-            if (alone or room >= self._transit.budget.part) and self._window.admit(((sequence, size),), size):
+            size = octets - FRAMING_OCTETS
+            if (alone or room >= self._transit.budget.part) and self._window.admit(sequence + 1, 1, size):
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
-        most = min(room, BUNDLE_OCTETS) if self.bundles else 0
+        most = left = max(octets, min(room, BUNDLE_OCTETS) if self.bundles else 0)
         while sequence < self.next:
             entry = entries.get(sequence)
             if entry is not None and (entry[1] is up or entry[1] & up):
-                size = self._kept.size(entry)
-                most -= size + FRAMING_OCTETS
-                if most < 0 and taken:
+                octets = len(entry[2]) + beside
+                if octets > left:
                     break
-                octets += size
-                messages.append((sequence, size))
+                left -= octets
+                messages[sequence] = octets
                 taken.append(entry[2])
             sequence += 1
-        if not alone and octets + FRAMING_OCTETS * len(messages) > room:  # the first, however long, was taken
+        octets = most - left
+        if not alone and octets > room:  # the first, however long, was taken
             return []
-        if not self._window.admit(messages, octets):
+        if not self._window.admit(sequence, len(taken), octets - FRAMING_OCTETS * len(taken)):
             return []
         self._transit.add(messages, octets)
         self.unsent = sequence
@@ -251,12 +253,12 @@ class Backlog:
 
     # What leaves in parts
 
-    def _is_long(self, size: int) -> bool:
-        return size + FRAMING_OCTETS > self._transit.budget.whole and self.parts
+    def _is_long(self, octets: int) -> bool:
+        return octets > self._transit.budget.whole and self.parts
 
     def _begin(self, sequence: int, frame: bytes, again: bool = False) -> None:
         self._cut = Cut(sequence, frame, again)
-        self._transit.add(((sequence, 0),), 0)
+        self._transit.add({sequence: FRAMING_OCTETS}, FRAMING_OCTETS)
 
     @property
     def _leaving(self) -> Cut | None:
@@ -271,7 +273,7 @@ class Backlog:
         return part
 
     def _count_parts(self, cut: Cut) -> None:
-        self._transit.set(cut.sequence, cut.under_way(self._waiting(cut)))
+        self._transit.set(cut.sequence, cut.under_way(self._waiting(cut)) + FRAMING_OCTETS)
 
     def _waiting(self, cut: Cut) -> frozenset[int]:
         return self._kept.entries[cut.sequence][1] & self.up

@@ -370,7 +370,7 @@ class Outgoing:
         slowest = min(self.window.consumed.values(), default=backlog.announced)
         self._waited_for = (
             self.transit.oldest,
-            self.window.oldest if backlog.unsent < backlog.next else None,
+            self.window.awaited if backlog.unsent < backlog.next else None,
             0 if self._returned else None,
             slowest if slowest < backlog.announced else None,
         )

@@ -1,7 +1,7 @@
 """What of a flow is on its way: handed to the transport, and not acknowledged by those who are up."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from .budget import Budget
 
@@ -24,7 +24,7 @@ class Transit:
         self._handed_over = 0  # octets so far, framing included
         self._direct_end = sys.maxsize  # of them, see `clog`
         self._octets = 0  # framing included
-        self._of: dict[int, int] = {}  # sequence -> octets of payload, in the order of handing over
+        self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of handing over
 
     @property
     def room(self) -> int:
@@ -65,18 +65,18 @@ class Transit:
 
         Asked without a lock, too: the message may be on its way no more.
         """
-        return self.room >= self.budget.part if self._of.get(sequence) else self.budget.room > 0
+        begun = self._of.get(sequence, 0) > FRAMING_OCTETS
+        return self.room >= self.budget.part if begun else self.budget.room > 0
 
-    def add(self, messages: Sequence[tuple[int, int]], octets: int) -> None:
-        """They were handed over: sequence and octets of each, octets of all."""
+    def add(self, messages: Mapping[int, int], octets: int) -> None:
+        """They were handed over: sequence -> octets, and octets of all, framing included."""
         self._of.update(messages)
-        octets += FRAMING_OCTETS * len(messages)
         self._octets += octets
         self._handed_over += octets
         self.budget.spend(octets)
 
     def set(self, sequence: int, octets: int) -> None:
-        """Of this message, which is in parts, so much is on its way."""
+        """Of this message, which is in parts, so much is on its way, framing included."""
         more = octets - self._of[sequence]
         self._of[sequence] = octets
         self._octets += more
@@ -90,9 +90,7 @@ class Transit:
         """They are not on their way, or not any more."""
         of, gone = self._of, 0
         for sequence in sequences:
-            octets = of.pop(sequence, None)
-            if octets is not None:
-                gone += octets + FRAMING_OCTETS
+            gone += of.pop(sequence, 0)
         if gone:
             self._octets -= gone
             self.budget.give_back(gone)

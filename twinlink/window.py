@@ -1,7 +1,6 @@
 """What the peers' applications have not consumed yet: bounds the memory of the receiving side."""
 
 from collections import deque
-from collections.abc import Iterable
 
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
@@ -9,6 +8,8 @@ SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this ofte
 
 class Window:
     """A message is in flight from when it is handed over until every peer that is up has consumed or skipped it.
+
+    What is handed over together is so until all of it has been: at most a bundle, which the slack has room for.
 
     Attributes:
         octets: in flight.
@@ -19,14 +20,16 @@ class Window:
         self.octets = 0
         self.consumed: dict[int, int] = {}
         self._limit = limit_octets
-        self._in_flight: deque[tuple[int, int]] = deque()  # sequence, octets
+        self._messages = 0
+        self._in_flight: deque[tuple[int, int, int]] = deque()  # end, messages, octets of what went together
 
-    def admit(self, messages: Iterable[tuple[int, int]], octets: int) -> bool:
-        """Take messages in flight, if there is room: sequence and octets of each, octets of all."""
+    def admit(self, end: int, messages: int, octets: int) -> bool:
+        """Take so many messages in flight, all below ``end``, if there is room."""
         now = self.octets
-        if (now + octets > self._limit and now > SLACK_OCTETS) or len(self._in_flight) >= MAX_IN_FLIGHT:
+        if (now + octets > self._limit and now > SLACK_OCTETS) or self._messages >= MAX_IN_FLIGHT:
             return False
-        self._in_flight.extend(messages)
+        self._in_flight.append((end, messages, octets))
+        self._messages += messages
         self.octets = now + octets
         return True
 
@@ -34,15 +37,17 @@ class Window:
         """Take out of flight what every peer is done with."""
         done = min(self.consumed.values())
         in_flight = self._in_flight
-        while in_flight and in_flight[0][0] < done:
-            self.octets -= in_flight.popleft()[1]
+        while in_flight and in_flight[0][0] <= done:
+            _, messages, octets = in_flight.popleft()
+            self._messages -= messages
+            self.octets -= octets
 
     def clear(self) -> None:
         """Nobody is left who could consume."""
         self._in_flight.clear()
-        self.octets = 0
+        self._messages = self.octets = 0
 
     @property
-    def oldest(self) -> int | None:
-        """The first sequence in flight."""
+    def awaited(self) -> int | None:
+        """Until everybody is done with what is below, nothing leaves."""
         return self._in_flight[0][0] if self._in_flight else None

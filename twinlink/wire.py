@@ -200,14 +200,13 @@ def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
     octets = bytes(octets)
     at, end = HEADER_OCTETS, len(octets)
     messages = []
-    while at < end:
-        if at + HEADER_OCTETS > end:
-            raise Malformed("bundle")
+    while at + HEADER_OCTETS <= end:
         word, length, of_epoch, sequence, sent_ns = _unpack_header(octets, at)
-        payload = octets[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + length)]
-        if len(payload) != length or of_epoch != epoch or word not in _BUNDLED:
+        if of_epoch != epoch or word not in _BUNDLED:
             raise Malformed("bundle")
-        messages.append((word, sequence, sent_ns, payload))
+        messages.append((word, sequence, sent_ns, octets[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + length)]))
+    if at != end:
+        raise Malformed("bundle")
     return messages
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, number, numbers, send, taken
+from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing, Overflow
@@ -26,6 +27,34 @@ def test_a_window_full_of_tiny_messages_is_bounded() -> None:
     assert core.backlog.unsent == MAX_IN_FLIGHT
     core.consume(1, 1)
     assert taken(core) == [MAX_IN_FLIGHT]
+
+
+def test_a_window_full_of_tiny_messages_that_share_frames_is_bounded() -> None:
+    core = Outgoing("flow", WINDOW, 2**40, Budget(2**21))
+    core.peer_up(1, repairs=True)
+    for _ in range(MAX_IN_FLIGHT + 2000):
+        send(core, 0)
+    acknowledge(core, 1, list(range(core.backlog.unsent)))
+    bundles = 0
+    while several := core.backlog.take():
+        acknowledge(core, 1, list(map(number, several[1])))
+        bundles += 1
+    assert bundles > 1
+    assert MAX_IN_FLIGHT <= core.backlog.unsent < MAX_IN_FLIGHT + 2000
+    core.consume(1, core.backlog.unsent)
+    assert core.backlog.take() is not None
+
+
+def test_what_shares_a_frame_is_in_flight_until_all_of_it_is_consumed(core: Outgoing) -> None:
+    for _ in range(BULK_MESSAGES + 8):
+        send(core, 100)
+    together = core.backlog.take()
+    assert together is not None
+    assert len(together[1]) > 1
+    core.consume(1, core.backlog.next - 1)
+    assert core.window.octets == 100 * len(together[1])
+    core.consume(1, core.backlog.next)
+    assert core.window.octets == 0
 
 
 def test_a_message_bigger_than_everything_goes_alone(core: Outgoing) -> None:
