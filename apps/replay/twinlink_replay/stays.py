@@ -33,7 +33,7 @@ FREE = 0.3  # log power: nobody is there any more, not even a UE that is as weak
 MOVING = 0.5  # of the PRBs that were used have been free again
 SHORTEST_TAIL = 0.25  # of the body: the same UE may come back at once
 EDGE = 1 / 3  # of the records on the level that show a step of power where an interferer ends in frequency, and ...
-WITHIN = 0.7  # ... of the PRBs between two such edges have not been free for as long
+WITHIN = 0.9  # ... of the PRBs between two such edges have not been free for as long
 LASTING = 0.25  # of the records of a stay that is too long have such edges
 
 
