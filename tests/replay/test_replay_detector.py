@@ -301,3 +301,27 @@ def test_prbs_that_are_never_free_because_ues_get_the_lowest_ones_are_not_interf
 def test_a_peak_that_noise_makes_once_is_no_tone_beside_which_an_interferer_would_be_a_ue() -> None:
     heard = hear(Scene(273, 600, n_ues=0, interferers=(Interferer(0, 600, 95, 106, 10),)), 12)
     assert scores(heard, detect(heard).settled).recall >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("scene", "recall"),
+    [
+        pytest.param(
+            Scene(static=True, n_ues=3, interferers=(Interferer(150, 400, 63, 71, 10, "qpsk"),)),
+            0.95,
+            id="three of them",
+        ),
+        pytest.param(
+            Scene(delay_spread_ns=500, coherence=60, interferers=(Interferer(150, 400, 31, 66, 10, "constant"),)),
+            0.65,  # the first of it has settled before it is known
+            id="most of them in turn",
+        ),
+    ],
+)
+def test_an_interferer_that_looks_like_a_ue_has_its_edges_though_ues_hide_some_of_its_prbs(
+    scene: Scene, recall: float
+) -> None:
+    heard = hear(scene, 100)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.9
+    assert score.recall >= recall

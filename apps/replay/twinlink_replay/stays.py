@@ -33,7 +33,8 @@ FREE = 0.3  # log power: nobody is there any more, not even a UE that is as weak
 MOVING = 0.5  # of the PRBs that were used have been free again
 SHORTEST_TAIL = 0.25  # of the body: the same UE may come back at once
 EDGE = 1 / 3  # of the records on the level that show a step of power where an interferer ends in frequency, and ...
-WITHIN = 0.7  # ... of the PRBs between two such edges have a stay that is too long
+WITHIN = 0.9  # ... of the PRBs between two such edges have not been free for as long
+LASTING = 0.25  # of the records of a stay that is too long have such edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,30 +191,52 @@ class Stays:
         self.longest = np.array([max([each] + [m for m in found[k:] if m < math.inf]) for k, each in enumerate(found)])
 
     def _too_long(self, seen: list[_Seen], rough: bool) -> NDArray[np.bool_]:
-        longer = [(each.length > self.longest[:, None]) & (rough | each.smooth) for each in seen]
-        long: NDArray[np.bool_] = np.array(longer)
+        longest = self.longest[:, None]
+        length = np.array([each.length for each in seen])
+        own = rough | np.array([each.smooth for each in seen])
+        long: NDArray[np.bool_] = (length > longest) & own
         if not long.any():
             return long
-        left = (long & np.array([each.left for each in seen])).any(axis=1)
-        right = (long & np.array([each.right for each in seen])).any(axis=1)
-        return np.asarray(long & bounded(long.any(axis=1), left, right)[:, None])
+        # A PRB that was never free for so long is within the edges too, though somebody was on top most of the time.
+        ages = np.arange(1 - len(seen), 1)[:, None, None] + self._record - np.array([each.first for each in seen])
+        old = (ages > longest) & (length > 0) & own
+        has = old.any(axis=1)
+        left = (old & np.array([each.left for each in seen])).any(axis=1)
+        right = (old & np.array([each.right for each in seen])).any(axis=1)
+        there = long.any(axis=1)
+        sure = there & bounded(has, left, right)
+        sure &= sure.sum(axis=0) > LASTING * there.sum(axis=0)
+        return np.asarray(long & half(sure, there)[:, None])
 
 
-def bounded(long: NDArray[np.bool_], left: NDArray[np.bool_], right: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where the nearest edges on both sides, or the carrier's, have hardly anything but long stays between them.
+def half(sure: NDArray[np.bool_], there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Those runs of adjacent PRBs ``there``, shape ``(records, n_prbs)``, of which more than half is ``sure``.
+
+    Where a UE that never moves covers a part of an interferer's PRBs, that part has no edge of the interferer's.
+    """
+    begins = there & ~np.pad(there, ((0, 0), (1, 0)))[:, :-1]
+    run = np.cumsum(begins).reshape(there.shape)[there]
+    share = np.bincount(run, weights=sure[there]) / np.maximum(np.bincount(run), 1)
+    answer = np.zeros_like(there)
+    answer[there] = (share > 0.5)[run]
+    return answer
+
+
+def bounded(old: NDArray[np.bool_], left: NDArray[np.bool_], right: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where the nearest edges on both sides, or the carrier's, have hardly anything but old stays between them.
 
     An interferer keeps its place.  UEs that are put one beside the other from the carrier's end on, anew every time,
     leave some PRBs always in use too, but those of them that have just not been free blend into those that have.
 
     Args:
-        long: where a stay is too long, shape ``(records, n_prbs)``.
+        old: where somebody has been for too long, shape ``(records, n_prbs)``.
         left, right: where such a stay ends with a step of power before, or after, the PRB.
     """
-    n_prbs = long.shape[-1]
+    n_prbs = old.shape[-1]
     place = np.arange(n_prbs)
     first = np.maximum.accumulate(np.where(left, place, 0), axis=1)
     end = np.minimum.accumulate(np.where(right, place + 1, n_prbs)[:, ::-1], axis=1)[:, ::-1]
-    count = np.cumsum(np.pad(long, ((0, 0), (1, 0))), axis=1)
+    count = np.cumsum(np.pad(old, ((0, 0), (1, 0))), axis=1)
     within: NDArray[np.intp] = np.take_along_axis(count, end, 1) - np.take_along_axis(count, first, 1)
     return np.asarray(within >= WITHIN * (end - first))
 
