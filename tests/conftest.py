@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.running import Run, Start
-
 pytest.register_assert_rewrite("twinlink.testing")
+
+from tests.cli.running import Run, Start  # noqa: E402  (it imports what is to be rewritten)
 
 # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))  # a slow machine makes every patience longer
-PATIENCE_S = 30 * SCALE
+from twinlink.testing import patience
+
+PATIENCE_S = patience()
 
 
 class Run:

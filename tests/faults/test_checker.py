@@ -271,7 +271,7 @@ def test_a_broken_shim_over_real_links_is_caught(tmp_path: Path, mistake: str, f
         received.open(dt.epoch, node="dt", role="listen")
         sent.flow(FLOW, "sends")
         received.flow(FLOW, "receives")
-        rw.wait_ready(base.patience(5))
+        rw.wait_ready(base.patience())
         receiver, sender = dt.receiver(FLOW), rw.sender(FLOW)
         shim = Untrue(mistake)
         for number in range(200):

@@ -28,7 +28,7 @@ from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
 
 CLONE_NEWNET = 0x40000000
-WAIT_S = {True: base.patience(5), False: 0.4}  # by whether it is expected to come
+WAIT_S = {True: base.patience(), False: 0.4}  # by whether it is expected to come
 TRANSPORTS = ("zeromq", "zenoh")
 REASON = why_not()
 
@@ -100,7 +100,7 @@ class Wire:
             listener.bind((world.listener, 0))
             listener.listen()
             self.rw = socket_in(world.rw)
-            self.rw.settimeout(base.patience(5))
+            self.rw.settimeout(base.patience())
             self.rw.connect(listener.getsockname())
             self.dt, _ = listener.accept()
 
@@ -189,7 +189,7 @@ def test_a_rate_limit_takes_its_time(world: World, wire: Wire) -> None:
     place = OnlyWorld(world)
     faults.RateLimit(5).begin(place)  # type: ignore[arg-type]
     began = time.monotonic()
-    assert wire.passes(wire.rw, 500_000, base.patience(20))
+    assert wire.passes(wire.rw, 500_000, base.patience())
     took_s = time.monotonic() - began
     faults.RateLimit(5).end(place)  # type: ignore[arg-type]
     assert took_s > 0.4  # 4 Mbit at 5 Mbit/s, less the bucket

@@ -32,7 +32,7 @@ class Bridge:
         near = stack.enter_context(twinlink.open("zeromq", connect=endpoint, window=4 * 2**20, send_timeout=0.2))
         far = stack.enter_context(twinlink.open("zeromq", listen=endpoint, window=4 * 2**20))
         self.near = near
-        near.wait_ready(patience(10))
+        near.wait_ready(patience())
         self.into = Ingress(near, udp=ANY, tcp=ANY, say=self.said.append)
         self.out = Egress(far, udp=udp, tcp=tcp, say=self.said.append)
         stack.callback(self.into.close)
@@ -121,7 +121,7 @@ def test_a_listener_that_takes_nothing_holds_the_sender_back(build: Build, monke
             assert any("it waits, and MGEN with it" in text for text in bridge.said)
             assert bridge.out.stats()["held"] > 0
             messages = sent // 60_000
-            listener.settimeout(patience(10))
+            listener.settimeout(patience())
             taken = 0
             with listener:
                 while taken < 60_000 * messages:
@@ -151,7 +151,7 @@ def test_a_message_longer_than_the_link_takes(endpoint: str) -> None:
         receiver = far.receiver("mgen")
         into = Ingress(near, tcp=ANY)
         stack.callback(into.close)
-        near.wait_ready(patience(10))
+        near.wait_ready(patience())
         stopped = threading.Event()
         thread = threading.Thread(target=into.run, args=(stopped.is_set,))
         thread.start()
@@ -159,7 +159,7 @@ def test_a_message_longer_than_the_link_takes(endpoint: str) -> None:
         begin[3], end[3] = Flag.CONTINUES, Flag.END_OF_MSG
         with socket.create_connection(into.addresses[Protocol.TCP]) as sender:
             sender.sendall(begin + end + packet(1))
-            arrived = receiver.receive(patience(10))
+            arrived = receiver.receive(patience())
         assert arrived is not None
         assert bytes(arrived.payload) == bytes([Protocol.TCP]) + packet(1)
         stopped.set()

@@ -47,14 +47,14 @@ class Sweep:
 
     def interrupt(self) -> None:
         """As from a terminal, to the whole group; bash passes over one that comes as its child ends by itself."""
-        deadline = time.monotonic() + patience(60)
+        deadline = time.monotonic() + patience()
         while self.process.poll() is None and time.monotonic() < deadline:
             os.killpg(self.process.pid, signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
 
     def code(self) -> int:
-        return self.process.wait(patience(60))
+        return self.process.wait(patience())
 
     def alive(self) -> list[int]:
         """Processes that are left."""

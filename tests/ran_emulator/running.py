@@ -12,7 +12,9 @@ from typing import Any, Self
 import twinlink_e3 as e3
 import zmq
 
-PATIENCE_S = 30  # how long a test waits for what must happen; only a failing test waits that long
+from twinlink.testing import patience
+
+PATIENCE_S = patience()
 
 
 def wait_for(condition: Any, what: str, seconds: float = PATIENCE_S) -> Any:
