@@ -18,6 +18,7 @@ from twinlink.control import PrbBlock
 from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent, encode_indication
+from .conftest import LONG_MS
 
 IQ = bytes(6144)
 Start = Callable[..., subprocess.Popen[str]]
@@ -73,7 +74,8 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
 ) -> None:
     endpoint = free_endpoint()
     with Agent(endpoints) as agent:
-        process = start("--transport", transport, "--listen" if exporter_listens else "--connect", endpoint)
+        way = ("--listen" if exporter_listens else "--connect", endpoint)
+        process = start("--transport", transport, *way, "--max-age-ms", str(LONG_MS))
         ends = (None, endpoint) if exporter_listens else (endpoint, None)
         with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
             agent.wait_for(lambda a: a.subscribed == [1])

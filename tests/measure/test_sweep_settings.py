@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from tests.cli.running import PATIENCE_S, SCALE, Run
+from tests.cli.running import LONG_S, PATIENCE_S, Run
 from tests.measure.sweeping import children, measure, table
 from twinlink.measure import hosts
 from twinlink.measure.cells import Plan
@@ -20,8 +20,8 @@ from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.setting import HostLost, SettingError, free_ports
 from twinlink.measure.stations import StationLost
+from twinlink.testing import patience
 
-LONG_S = 100 * SCALE
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
@@ -183,7 +183,7 @@ def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, S
 
 def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> None:
     slow = ("--payloads", "100", "--mode", "open", "--rate", "50", "--count", "150", "--rounds", "3")
-    timeout = ("--timeout", str(5 * SCALE))
+    timeout = ("--timeout", str(patience(5)))
     one = Sweeping(tmp_path / "out", "--subjects", "raw-tcp", *slow, *timeout, beside_pong=True)
     assert one.pong
     try:
@@ -248,7 +248,7 @@ def test_a_peer_that_is_no_pong_is_told_from_a_slow_one(monkeypatch: pytest.Monk
     endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
     with (
         twinlink.open("zeromq", listen=endpoint),
-        Hosts(endpoint, "zeromq", 3 * SCALE) as setting,
+        Hosts(endpoint, "zeromq", PATIENCE_S) as setting,
         pytest.raises(HostLost, match="it should be `twinlink pong` of this version"),
     ):
         setting.start()
