@@ -22,6 +22,7 @@ from twinlink.testing import base
 from . import faults
 from .faults import FAULTS
 from .lab import seeds
+from .ledger import ROW, Row
 from .measuring import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
@@ -355,6 +356,12 @@ def test_many_flows_that_begin_at_once_do_not_fill_a_slow_path(
         assert [fields for fields in told if fields.get("reason") != "closed"] == [], name
 
 
+def rows(ledger: Path, kind: Row) -> list[int]:
+    """Where in a ledger these rows begin."""
+    octets = ledger.read_bytes()
+    return [at for at in range(0, len(octets), ROW.size) if octets[at] == kind]
+
+
 @needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str) -> None:
@@ -362,7 +369,8 @@ def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str)
     long = Flow("long", "rw", 1.0, (15 * 1024 * 1024,))
     with Trial(tmp_path, transport, (long,)) as trial:
         faults.RateLimit(80).begin(trial)
-        time.sleep(2)
+        ledger = trial.nodes["rw"].ledger
+        base.wait_until(lambda: len(rows(ledger, Row.SENT)) >= 2)
         outcome = trial.finish()
     assert not outcome.broken
     assert outcome.verdict.findings == []
@@ -375,13 +383,12 @@ def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str)
 @needs_namespaces
 def test_the_lab_sees_a_node_that_lies(tmp_path: Path) -> None:
     with Trial(tmp_path, "zeromq", FLOWS) as trial:
-        time.sleep(1)
+        ledger = trial.nodes["dt"].ledger
+        base.wait_until(lambda: len(rows(ledger, Row.GOT)) > 100)
         outcome = trial.finish()
         assert not outcome.broken
         assert outcome.verdict.findings == []
-        ledger = trial.nodes["dt"].ledger
-        octets = bytearray(ledger.read_bytes())
-        rows = [at for at in range(0, len(octets), 48) if octets[at] == 6]
-        del octets[rows[20] : rows[20] + 48]
+        octets, at = bytearray(ledger.read_bytes()), rows(ledger, Row.GOT)[20]
+        del octets[at : at + ROW.size]
         ledger.write_bytes(octets)
         assert len(trial.judge().verdict.findings) > 0

@@ -246,12 +246,10 @@ def test_a_station_may_take_its_time_to_start(begun: dict[str, Sweeping]) -> Non
 def test_a_peer_that_is_no_pong_is_told_from_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "START_S", 0.5)
     endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
-    with (
-        twinlink.open("zeromq", listen=endpoint),
-        Hosts(endpoint, "zeromq", PATIENCE_S) as setting,
-        pytest.raises(HostLost, match="it should be `twinlink pong` of this version"),
-    ):
-        setting.start()
+    with twinlink.open("zeromq", listen=endpoint), Hosts(endpoint, "zeromq", PATIENCE_S) as setting:
+        monkeypatch.setattr(setting, "_timeout_s", 0.5)  # the link is up: now for an answer that will not come
+        with pytest.raises(HostLost, match="it should be `twinlink pong` of this version"):
+            setting.start()
 
 
 @needs_mgen

@@ -77,7 +77,7 @@ def test_a_listener_that_was_killed_and_one_that_comes_after_it(build: Build, li
     wait_until(lambda: any("wait for a new connection" in text for text in bridge.said))
     second = listen("TCP", port)
     sender.wait()
-    wait_until(lambda: bridge.out.stats()["forwarded"] == 100, 20)
+    wait_until(lambda: bridge.out.stats()["forwarded"] == 100)
     bridge.stop()
     stats = bridge.out.stats()
     assert (stats["tcp"], stats["held"]) == (100, 0)

@@ -89,7 +89,7 @@ class DApp:
 
     def setup(self, octets: bytes) -> e3.SetupResponse:
         self.request.send(octets)
-        assert self.request.poll(PATIENCE_S * 1000), "no answer on the setup channel"
+        assert self.request.poll(int(PATIENCE_S * 1000)), "no answer on the setup channel"
         response = e3.decode(self.request.recv())
         assert isinstance(response, e3.SetupResponse)
         return response

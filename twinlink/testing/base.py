@@ -87,6 +87,12 @@ class Stopwatch:
         """Seconds on a clock that does not run while the machine is late."""
         return time.monotonic() - self._late_s()
 
+    def sleep(self, seconds: float) -> None:
+        """Until so much has passed on this clock."""
+        until = self.now() + seconds
+        while (left := until - self.now()) > 0:
+            time.sleep(left)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
