@@ -63,7 +63,7 @@ class Run:
 
     def code(self) -> int:
         """Wait for the end; no end may come with a traceback."""
-        code = self.process.wait(PATIENCE_S)
+        code = self.process.wait(LONG_S)
         for thread in self._threads:
             thread.join(PATIENCE_S)
         assert "Traceback" not in self.err

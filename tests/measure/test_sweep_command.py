@@ -24,7 +24,6 @@ def begin(*arguments: str, out: Path) -> Run:
 
 
 def finish(run: Run, code: int = 0) -> Run:
-    run.process.wait(LONG_S)
     assert run.code() == code, run.err
     return run
 

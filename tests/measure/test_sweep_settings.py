@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from tests.cli.running import LONG_S, PATIENCE_S, Run
+from tests.cli.running import PATIENCE_S, Run
 from tests.measure.sweeping import children, measure, table
 from twinlink.measure import hosts
 from twinlink.measure.cells import Plan
@@ -108,7 +108,6 @@ class Sweeping:
         return dict(json.loads((self.folder / "run.json").read_text()))
 
     def code(self) -> int:
-        self.run.process.wait(LONG_S)
         return self.run.code()
 
     def end(self) -> None:
