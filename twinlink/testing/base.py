@@ -81,7 +81,8 @@ class Stopwatch:
 
     def _late_s(self) -> float:
         late_s, due = self._late
-        return late_s + max(0.0, time.monotonic() - due)
+        more_s = time.monotonic() - due
+        return late_s + more_s if more_s > self._NAP_S else late_s
 
     def now(self) -> float:
         """Seconds on a clock that does not run while the machine is late."""
