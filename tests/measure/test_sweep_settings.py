@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.setting import HostLost, SettingError, free_ports
 from twinlink.measure.stations import StationLost
-from twinlink.testing import patience
+from twinlink.testing import patience, wait_until
 
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
 
@@ -156,8 +155,10 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
     begun: dict[str, Sweeping], tmp_path: Path
 ) -> None:
     one = begun["pong goes"]
+    pong = one.pong
+    assert pong
     one.run.wait_for("round 1 of 2")
-    time.sleep(1)  # the station has been started
+    wait_until(lambda: children(pong.process.pid))  # the station has been started
     other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
     assert other.code() == 1
     reasons = {cell["reason"] for cell in other.content()["cells"]}
@@ -167,10 +168,11 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
 
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
     one = begun["pong goes"]
-    assert one.pong
+    pong = one.pong
+    assert pong
     one.run.wait_for("round 1 of 2")
-    time.sleep(2)
-    one.pong.process.kill()
+    wait_until(lambda: children(pong.process.pid))
+    pong.process.kill()
     assert one.code() == 1
     content = one.content()
     assert {cell["status"] for cell in content["cells"]} == {"peer lost"}, content["cells"]
