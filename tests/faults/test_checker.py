@@ -17,7 +17,7 @@ from .story import FLOW, MS, OCTETS, Story, plain, tell
 from .verdict import Fault
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32), reliability=st.sampled_from(["repair", "detect"]))
 def test_what_went_well_is_clean(seed: int, reliability: str) -> None:
     story = tell(seed, reliability)
@@ -40,7 +40,7 @@ def test_a_mistake_is_caught(spoil: Callable[[Story], None], fault: Fault) -> No
     assert fault in {finding.fault for finding in check(story.sessions()).findings}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 2**32), spoil=st.sampled_from(ANYWHERE))
 def test_a_mistake_is_caught_among_restarts(seed: int, spoil: Callable[[Story], None]) -> None:
     story = tell(seed)
