@@ -9,10 +9,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -30,7 +31,9 @@ from .world import PREFIX, World, ip, why_not
 
 CLONE_NEWNET = 0x40000000
 WAIT_S = {True: base.patience(), False: 0.4}  # by whether it is expected to come
+STILL_S = 0.5  # a machine that was late by so much tells little of what waits for what
 TRANSPORTS = ("zeromq", "zenoh")
+T = TypeVar("T")
 REASON = why_not()
 
 needs_namespaces = pytest.mark.skipif(
@@ -298,6 +301,16 @@ def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
         assert outcome.verdict.reported > 0, name
 
 
+def steadily(measure: Callable[[Path], T], folder: Path) -> T:
+    """What is measured in a new folder; once more, and said, when the machine stood still meanwhile."""
+    with base.Stopwatch() as watch:
+        found = measure(folder / "first")
+    if watch.late_s() < STILL_S:
+        return found
+    print(f"measured again: the machine was {watch.late_s():.1f} s late")
+    return measure(folder / "again")
+
+
 @needs_namespaces
 def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     # Bulk fills a cable so slow that one message of it takes longer than whatever else runs here.
@@ -307,7 +320,7 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     schedule = Schedule(
         0, (urgent, bulk), (), (faults.RateLimit(mbit_s),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
     )
-    for name, outcome in both([schedule], tmp_path).items():
+    for name, outcome in steadily(lambda folder: both([schedule], folder), tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         waits_ns = round_trips(outcome, urgent)["p50"]
@@ -319,19 +332,22 @@ def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) 
     # Of such a cable, what may be under way beside normal flows outweighs whatever else runs here: 2 to 2.8 times.
     bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (250_000,)) for number in range(4)]
 
-    def waits_ns(priority: Priority) -> list[int]:
+    def waits_ns(priority: Priority, folder: Path) -> list[int]:
         urgent = Flow("urgent", "rw", 100.0, (100,), priority)
         schedule = Schedule(
             0, (urgent, *bulk), (), (faults.RateLimit(300),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
         )
-        outcomes = both([schedule], tmp_path / priority)
+        outcomes = both([schedule], folder / priority)
         for name, outcome in outcomes.items():
             assert not outcome.broken, name
             assert outcome.verdict.findings == [], name
         return [round_trips(outcome, urgent)["p50"] for outcome in outcomes.values()]
 
-    with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
-        high, normal = pool.map(waits_ns, ("high", "normal"))
+    def side_by_side(folder: Path) -> list[list[int]]:
+        with ThreadPoolExecutor(2) as pool:  # what slows one down slows down the other
+            return list(pool.map(waits_ns, ("high", "normal"), (folder, folder)))
+
+    high, normal = steadily(side_by_side, tmp_path)
     for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
         assert normal_ns > 1.5 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, normal {normal_ns / 1e6:.0f} ms"
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -167,6 +168,35 @@ except twinlink.SendTimeout:
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+CLOSES_WHILE_IT_STANDS_STILL = """
+import os, signal, sys, time, twinlink
+link = twinlink.open("zeromq", listen=sys.argv[1])
+receive = link._transport.receive
+
+def stand_still(timeout_s):
+    received = receive(timeout_s)
+    if link.closed:
+        time.sleep(0.05)  # until close waits for this thread
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(0.02)
+    return received
+
+link._transport.receive = stand_still
+time.sleep(0.5)  # until it is used
+link.close()
+twinlink.open("zeromq", listen=sys.argv[1]).close()
+"""
+
+
+def test_a_machine_that_stands_still_does_not_keep_close_from_giving_back() -> None:
+    with subprocess.Popen([sys.executable, "-c", CLOSES_WHILE_IT_STANDS_STILL, free_endpoint()]) as closes:
+        stat = Path(f"/proc/{closes.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(") ")[2][0] == "T")
+        time.sleep(0.5)  # longer than close waits
+        closes.send_signal(signal.SIGCONT)
+        assert closes.wait(patience()) == 0
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])

@@ -148,7 +148,7 @@ def begun(needs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
     script = lossy / "rw-dt" / "periodic-1KB.mgn"
     script.write_text(script.read_text().replace("127.0.0.1/5001", "127.0.0.1/5999"))
     runs = {
-        "bridge dies": begin(folder / "dies", scripts=long),
+        "bridge dies": begin(folder / "dies", scripts=scripts_of(folder / "medium", 40, 20)),
         "message lost": begin(folder / "lost", scripts=lossy),
         "kept": begin(folder / "kept", scripts=long, before=KEPT),
     }

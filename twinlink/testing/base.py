@@ -77,16 +77,17 @@ class Stopwatch:
     def _nap(self) -> None:
         while not self._over.is_set():
             time.sleep(self._NAP_S)
-            self._late = self._late_s(), time.monotonic() + self._NAP_S
+            self._late = self.late_s(), time.monotonic() + self._NAP_S
 
-    def _late_s(self) -> float:
+    def late_s(self) -> float:
+        """Seconds that the machine has been late so far."""
         late_s, due = self._late
         more_s = time.monotonic() - due
         return late_s + more_s if more_s > self._NAP_S else late_s
 
     def now(self) -> float:
         """Seconds on a clock that does not run while the machine is late."""
-        return time.monotonic() - self._late_s()
+        return time.monotonic() - self.late_s()
 
     def sleep(self, seconds: float) -> None:
         """Until so much has passed on this clock."""
