@@ -17,12 +17,9 @@ setup: ## install what is missing and make .venv/ (the other targets do it thems
 demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-out/
 	@$(BIN)/twinlink demo --out demo-out $(ARGS)
 
-# Most tests wait for something, so two go on at a time; the tests of a file share what they started.  Many watch the
-# clock, and another one beside them can disturb that: what fails is said, and judged alone.
+# Most tests wait for something, so two go on at a time; the tests of a file share what they started.
 test: setup ## every test
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS) || { [ $$? = 1 ] && \
-		echo "make test: failures beside other tests; now those that failed, alone" && \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run
 	@$(BIN)/python -m benchmarks.goals $(ARGS)

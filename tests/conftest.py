@@ -2,10 +2,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-
-from tests.cli.running import Run, Start
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("twinlink.testing")
+
+from tests.cli.running import Run, Start  # noqa: E402  (it imports what is to be rewritten)
+
+# How long an example takes is up to the machine.
+settings.register_profile("whatever the machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("whatever the machine")
 
 # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

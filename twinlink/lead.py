@@ -101,7 +101,8 @@ class Lead:
         self.notify()
         if self.held_here:
             return False
-        if not self._lock.acquire(timeout=patience_s):
+        # In two goes: one may be over because the machine stood still; whoever leads needs a moment after that.
+        if not any(self._lock.acquire(timeout=patience_s / 2) for _ in range(2)):
             return False
         self._let_go()
         if threading.current_thread() is not self._thread:

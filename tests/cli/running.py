@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))  # a slow machine makes every patience longer
-PATIENCE_S = 30 * SCALE
+from twinlink.testing import patience
+
+PATIENCE_S = patience()
+LONG_S = patience(300)  # for what starts many processes
 
 
 class Run:
@@ -61,7 +63,7 @@ class Run:
 
     def code(self) -> int:
         """Wait for the end; no end may come with a traceback."""
-        code = self.process.wait(PATIENCE_S)
+        code = self.process.wait(LONG_S)
         for thread in self._threads:
             thread.join(PATIENCE_S)
         assert "Traceback" not in self.err

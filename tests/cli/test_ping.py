@@ -87,11 +87,13 @@ def test_interrupt_prints_the_summary(start: Start, endpoint: str) -> None:
     assert pong.out[-1].startswith("answered ")
 
 
-@pytest.mark.parametrize(("apart_s", "code"), [(0.02, 1), (1.0, 2)])
-def test_a_second_interrupt_ends_it_at_once(start: Start, endpoint: str, apart_s: float, code: int) -> None:
+@pytest.mark.parametrize(("apart_s", "waits_s", "code"), [(0.02, 3, 1), (1.0, 50, 2)])
+def test_a_second_interrupt_ends_it_at_once(
+    start: Start, endpoint: str, apart_s: float, waits_s: int, code: int
+) -> None:
     """Unless it comes with the first one: `timeout -s INT` signals the process and its group."""
     pong = start("pong", "--listen", endpoint)
-    ping = start("ping", "--connect", endpoint, "--interval", "0.02", "--timeout", "3")
+    ping = start("ping", "--connect", endpoint, "--interval", "0.02", "--timeout", str(waits_s))
     ping.wait_for("sequence 4", "out")
     pong.process.send_signal(signal.SIGSTOP)
     time.sleep(0.2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Start, no_more_than_1000_octets
+from tests.cli.running import PATIENCE_S, Start, no_more_than_1000_octets
 
 TRANSPORTS = ("zeromq", "zenoh")
 
@@ -98,7 +98,7 @@ def test_a_reader_that_leaves_is_no_error(start: Start, endpoint: str) -> None:
     head = subprocess.Popen(["head", "-n", "1"], stdin=read, stdout=subprocess.PIPE)
     os.close(read)
     pub = start("pub", "--connect", endpoint, "--count", "1000", "--size", "10", "--interval", "0.005")
-    head.communicate(timeout=30)
+    head.communicate(timeout=PATIENCE_S)
     assert sub.code() == 0
     pub.interrupt()
     pub.code()

@@ -275,7 +275,7 @@ class KeepingTheLatest(Sending):
 
 TestSending, TestDroppingOldest = Sending.TestCase, DroppingOldest.TestCase
 TestDroppingNewest, TestKeepingTheLatest = DroppingNewest.TestCase, KeepingTheLatest.TestCase
-TestSending.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSending.settings = settings(max_examples=60, stateful_step_count=30)
 TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None
+    max_examples=30, stateful_step_count=30
 )

@@ -216,5 +216,5 @@ class LossyPathKeepingTheLatest(LossyPath):
 TestLossyPath, TestLossyPathDroppingOldest = LossyPath.TestCase, LossyPathDroppingOldest.TestCase
 TestLossyPathKeepingTheLatest = LossyPathKeepingTheLatest.TestCase
 TestLossyPath.settings = TestLossyPathDroppingOldest.settings = TestLossyPathKeepingTheLatest.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=60, stateful_step_count=40
 )

@@ -131,7 +131,7 @@ class Peers(RuleBasedStateMachine):
 
 
 TestPeers = Peers.TestCase
-TestPeers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPeers.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def confirming(node: str, now: int) -> Hello:

@@ -9,6 +9,8 @@ import asn1tools
 import zmq
 from twinlink_e3 import Endpoints, grammar
 
+from twinlink.testing.base import PATIENCE_S
+
 E3AP = asn1tools.compile_files(str(grammar.grammar_path(grammar.E3AP_FILE)), "per")
 SPECTRUM = asn1tools.compile_files(str(grammar.grammar_path(grammar.SPECTRUM_FILE)), "per")
 
@@ -75,7 +77,7 @@ class Agent:
             for message in messages:
                 self._pub.send(message)
 
-    def wait_for(self, condition: Callable[["Agent"], object], timeout: float = 10) -> None:
+    def wait_for(self, condition: Callable[["Agent"], object], timeout: float = PATIENCE_S) -> None:
         """Wait until ``condition(agent)`` holds; fails the test when it never does."""
         with self._changed:
             assert self._changed.wait_for(lambda: condition(self), timeout), f"after {timeout} s: {vars(self)}"

@@ -216,5 +216,5 @@ class BlocksAgainstRan(RuleBasedStateMachine):
         assert (timer_ns is not None and timer_ns - self.ms * MS <= 500 * MS) or not self.ran
 
 
-BlocksAgainstRan.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+BlocksAgainstRan.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
 TestBlocksAgainstRan = BlocksAgainstRan.TestCase

@@ -34,11 +34,11 @@ def test_the_example_exports_what_the_dapp_hears(endpoints: Endpoints, twin: Twi
     with Agent(endpoints, first_dapp_id=3) as agent:
         process = subprocess.Popen([sys.executable, "-c", START, *arguments])
         try:
-            agent.wait_for(lambda a: a.subscribed == [3], timeout=20)
+            agent.wait_for(lambda a: a.subscribed == [3])
             receiver = link.receiver("spectrum")
             message = None
             response = {"requestId": 1, "dAppIdentifier": 3, "responseCode": "positive", "subscriptionId": 1}
-            for _ in range(50):
+            for _ in range(300):
                 # The library keeps only the newest message, so an indication may overwrite what came before it, even
                 # the subscriptionResponse: say both again, with a pause between them.
                 agent.send(encode_pdu("subscriptionResponse", response))

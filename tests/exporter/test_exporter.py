@@ -16,11 +16,19 @@ from twinlink_exporter.observation import Carrier
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
+from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent, encode_indication, encode_pdu
-from .conftest import RunningExporter, StartExporter, Twin, free_ports
+from .conftest import LONG_MS, RunningExporter, StartExporter, Twin
 
 RNG = np.random.default_rng(3)
+ACK_WAIT_NS = block.ACK_WAIT_NS
+
+
+@pytest.fixture(autouse=True)
+def an_agent_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says to a control is waited for, however slow this machine makes it."""
+    monkeypatch.setattr(block, "ACK_WAIT_NS", LONG_MS * block.MS)
 
 
 def symbol(fft_size: int = 1536) -> NDArray[np.int16]:
@@ -32,10 +40,10 @@ def natural(bins: NDArray[np.int16], n_prbs: int = 106) -> NDArray[np.int16]:
     return np.roll(bins, n_prbs * 6, axis=0)[: n_prbs * 12]
 
 
-def receive(receiver: twinlink.Receiver, count: int, timeout: float = 10) -> list[twinlink.Message]:
+def receive(receiver: twinlink.Receiver, count: int) -> list[twinlink.Message]:
     got: list[twinlink.Message] = []
     while len(got) < count:
-        message = receiver.receive(timeout=timeout)
+        message = receiver.receive(timeout=patience())
         assert message is not None, f"{len(got)} of {count} messages came"
         got.append(message)
     return got
@@ -45,7 +53,7 @@ def propose(
     twin_link: twinlink.Link,
     id: str = "b-1",
     prbs: tuple[int, ...] = (40, 41),
-    validity_ms: int = 2000,
+    validity_ms: int = LONG_MS,
     age_ms: int = 0,
 ) -> None:
     block = PrbBlock(id, tuple(prbs), time.time_ns() - age_ms * 1_000_000, validity_ms, "test")
@@ -166,16 +174,15 @@ def test_garbage_in_answer_to_setup_is_asked_again(start_exporter: StartExporter
 
 
 def test_a_block_is_installed_answered_and_expires(
-    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin, monkeypatch: pytest.MonkeyPatch
+    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
-    monkeypatch.setattr(block, "ACK_WAIT_NS", 10_000_000_000)  # however slow this machine makes the agent
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
         exporter.wait_for("subscribed")
-        propose(twin[0], validity_ms=1500)
+        propose(twin[0], validity_ms=4000)  # so long this machine may stand still
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
         installed, cleared = results(twin[0], 2)
-        assert agent.validities == [2, None]
+        assert agent.validities == [4, None]
     assert say(installed) == ("b-1", "installed", (40, 41))
     assert installed.reason == "acknowledged by the RAN"
     assert say(cleared) == ("b-1", "cleared", ())
@@ -188,8 +195,9 @@ def test_a_block_is_installed_answered_and_expires(
 
 
 def test_an_agent_that_acknowledges_nothing_is_believed_at_handing_over(
-    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
+    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(block, "ACK_WAIT_NS", ACK_WAIT_NS)
     with Agent(endpoints, ack=None):
         exporter = start_exporter(endpoints)
         exporter.wait_for("subscribed")
@@ -216,13 +224,13 @@ def test_what_the_guard_refuses_never_reaches_the_ran(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
     with Agent(endpoints) as agent:
-        exporter = start_exporter(endpoints, limits=Limits(106, frozenset({0, 1})))
+        exporter = start_exporter(endpoints, limits=Limits(106, frozenset({0, 1}), LONG_MS, LONG_MS))
         exporter.wait_for("subscribed")
         propose(twin[0], "protected", prbs=(1, 40))
         propose(twin[0], "outside", prbs=(106,))
-        propose(twin[0], "old", age_ms=5000)
-        propose(twin[0], "future", age_ms=-5000)
-        propose(twin[0], "long", validity_ms=10_001)
+        propose(twin[0], "old", age_ms=10 * LONG_MS)
+        propose(twin[0], "future", age_ms=-10 * LONG_MS)
+        propose(twin[0], "long", validity_ms=LONG_MS + 1)
         twin[0].sender("control").send(b"garbage")
         propose(twin[0], "good")
         answers = results(twin[0], 6)
@@ -250,7 +258,7 @@ def test_the_block_is_cleared_when_the_twin_is_lost(
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
         exporter.wait_for("subscribed")
-        propose(twin[0], validity_ms=10_000)
+        propose(twin[0])
         results(twin[0], 1)
         twin[0].close()
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
@@ -280,7 +288,7 @@ def test_after_the_loss_of_the_agent_the_twin_is_told_and_the_next_one_is_cleare
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
         exporter.wait_for("subscribed")
-        propose(twin[0], validity_ms=10_000)
+        propose(twin[0])
         results(twin[0], 1)
     (cleared,) = results(twin[0], 1)
     assert (cleared.status, cleared.prbs) == ("cleared", ())
@@ -296,14 +304,12 @@ def test_clear_at_start(start_exporter: StartExporter, endpoints: Endpoints) -> 
 
 
 def test_nothing_is_sent_while_no_twin_is_there(endpoints: Endpoints, tmp_path: Path) -> None:
-    with twinlink.open("zeromq", listen=f"tcp/127.0.0.1:{free_ports(2)}") as link, Agent(endpoints) as agent:
+    with twinlink.open("zeromq", listen=free_endpoint()) as link, Agent(endpoints) as agent:
         exporter = RunningExporter(link, endpoints, tmp_path / "log")
         agent.wait_for(lambda a: a.subscribed == [1])
         agent.send(*(encode_indication(1, symbol().tobytes()) for _ in range(3)))
         agent.send(encode_pdu("messageAck", {"requestId": 7, "responseCode": "positive"}))
-        deadline = time.monotonic() + 10
-        while exporter.counters.without_twin < 3 and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
+        wait_until(lambda: exporter.counters.without_twin == 3)
         exporter.stop()
         assert (exporter.counters.without_twin, link.stats()["sent"]["spectrum"]["sent"]) == (3, 0)
 
@@ -321,10 +327,7 @@ def test_a_twin_that_takes_nothing_holds_up_neither_indications_nor_blocks(
         agent.send(*(encode_indication(1, symbol().tobytes()) for _ in range(count)))
         propose(port_link)
         assert results(port_link, 1)[0].status == "installed"
-        deadline = time.monotonic() + 10
-        while not exporter.events("link-lost") or exporter.counters.indications < count:
-            assert time.monotonic() < deadline
-            threading.Event().wait(0.01)
+        wait_until(lambda: exporter.events("link-lost") and exporter.counters.indications == count)
         exporter.stop()
     assert exporter.counters.exported == count
     assert exporter.exporter.summary()["spectrum"]["lost"] > 0
@@ -337,7 +340,7 @@ def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_d
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints, window=1024 * 1024)
         exporter.wait_for("subscribed")
-        propose(twin[0], "before", validity_ms=10_000)
+        propose(twin[0], "before")
         assert say(results(twin[0], 1)[0]) == ("before", "installed", (40, 41))
         keep_sending(agent, lambda: len(agent.controls) == 2)  # the window fills, acknowledgements stop
         (cleared,) = results(twin[0], 1)
@@ -352,7 +355,7 @@ def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_d
         taking = threading.Thread(target=list, args=(receiver,))
         taking.start()
         keep_sending(agent, lambda: len(exporter.events("sync")) == 2)
-        propose(twin[0], "after", validity_ms=10_000)
+        propose(twin[0], "after")
         assert say(results(twin[0], 1)[0]) == ("after", "installed", (40, 41))
         assert [event["state"] for event in exporter.events("sync")] == ["out-of-sync", "in-sync"]
         twin[0].close()
@@ -362,7 +365,7 @@ def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_d
 
 def keep_sending(agent: Agent, until: Callable[[], object]) -> None:
     """Indications, until it has come to that."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience()
     while not until():
         assert time.monotonic() < deadline
         agent.send(encode_indication(1, symbol().tobytes()))

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +15,10 @@ from twinlink_e3 import Endpoints
 
 import twinlink
 from twinlink.control import PrbBlock
+from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent, encode_indication
-from .conftest import free_ports
+from .conftest import LONG_MS
 
 IQ = bytes(6144)
 Start = Callable[..., subprocess.Popen[str]]
@@ -50,21 +50,16 @@ def events(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
 
 
-def wait_for_event(tmp_path: Path, name: str, timeout: float = 15) -> None:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if (tmp_path / "log").exists() and name in [event["event"] for event in events(tmp_path)]:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError(f"no event {name} within {timeout} s")
+def wait_for_event(tmp_path: Path, name: str) -> None:
+    wait_until(lambda: (tmp_path / "log").exists() and name in [event["event"] for event in events(tmp_path)])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_waits_for_agent_and_twin_and_ends_on_a_signal(start: Start, tmp_path: Path, number: signal.Signals) -> None:
-    process = start("--connect", f"tcp/127.0.0.1:{free_ports(2)}")
+    process = start("--connect", free_endpoint())
     wait_for_event(tmp_path, "e3-setup-request")
     process.send_signal(number)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=patience())
     assert process.returncode == 0
     assert "asking for an E3 agent at ipc://" in said
     assert "Traceback" not in said
@@ -77,22 +72,23 @@ def test_it_waits_for_agent_and_twin_and_ends_on_a_signal(start: Start, tmp_path
 def test_the_whole_way_on_each_transport_with_either_side_listening(
     start: Start, endpoints: Endpoints, tmp_path: Path, transport: str, exporter_listens: bool
 ) -> None:
-    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    endpoint = free_endpoint()
     with Agent(endpoints) as agent:
-        process = start("--transport", transport, "--listen" if exporter_listens else "--connect", endpoint)
+        way = ("--listen" if exporter_listens else "--connect", endpoint)
+        process = start("--transport", transport, *way, "--max-age-ms", str(LONG_MS))
         ends = (None, endpoint) if exporter_listens else (endpoint, None)
         with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
             agent.wait_for(lambda a: a.subscribed == [1])
             wait_for_event(tmp_path, "peer-up")
             agent.send(*(encode_indication(1, IQ, k) for k in range(100)))
             spectrum = twin.receiver("spectrum")
-            got = [spectrum.receive(timeout=10) for _ in range(100)]
+            got = [spectrum.receive(timeout=patience()) for _ in range(100)]
             assert [message.sequence for message in got if message] == list(range(100))
-            twin.sender("control").send(PrbBlock("b", (70,), time.time_ns(), 5000).encode())
+            twin.sender("control").send(PrbBlock("b", (70,), time.time_ns(), 10_000).encode())
             agent.wait_for(lambda a: a.controls == [[70]])
         agent.wait_for(lambda a: a.controls == [[70], []])  # the twin went
         process.terminate()
-        _, said = process.communicate(timeout=10)
+        _, said = process.communicate(timeout=patience())
         agent.wait_for(lambda a: a.releases == [1])
     assert process.returncode == 0
     assert "Traceback" not in said
@@ -117,20 +113,20 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
 )
 def test_bad_arguments_exit_with_3_and_a_sentence(start: Start, arguments: list[str]) -> None:
     process = start(*arguments)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=patience())
     assert process.returncode == 3, said
     assert "twinlink-exporter: " in said
     assert "Traceback" not in said
 
 
 def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    endpoint = free_endpoint()
     monkeypatch.setenv("TWINLINK_LISTEN", endpoint)
     monkeypatch.setenv("TWINLINK_PROTECT_PRBS", "0-3")
     process = start("--node", "gnb-7")
     wait_for_event(tmp_path, "started")
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=patience())
     started = next(event for event in events(tmp_path) if event["event"] == "started")
     assert (started["endpoint"], started["protected"], started["node"]) == (endpoint, [0, 1, 2, 3], "gnb-7")
 
@@ -138,7 +134,7 @@ def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, mon
 @pytest.mark.parametrize("option", ["--log", "--summary", "--records"])
 def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) -> None:
     process = start(option, "/proc/none/there")
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=patience())
     assert process.returncode == 2
     assert said.splitlines()[-1].startswith("twinlink-exporter: /proc/none")
     assert said.endswith("; check the path\n")
@@ -149,14 +145,14 @@ def test_a_port_in_use_exits_with_2(start: Start) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         process = start("--listen", f"tcp/127.0.0.1:{other.getsockname()[1]}")
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=patience())
     assert process.returncode == 2
     assert "Traceback" not in said
 
 
 def test_an_impossible_e3_endpoint_exits_with_2(start: Start) -> None:
     process = start("--setup", "nonsense")
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=patience())
     assert process.returncode == 2
     assert "an endpoint reads ipc:///path or tcp://address:port" in said
     assert "Traceback" not in said

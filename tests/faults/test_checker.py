@@ -17,7 +17,7 @@ from .story import FLOW, MS, OCTETS, Story, plain, tell
 from .verdict import Fault
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32), reliability=st.sampled_from(["repair", "detect"]))
 def test_what_went_well_is_clean(seed: int, reliability: str) -> None:
     story = tell(seed, reliability)
@@ -40,7 +40,7 @@ def test_a_mistake_is_caught(spoil: Callable[[Story], None], fault: Fault) -> No
     assert fault in {finding.fault for finding in check(story.sessions()).findings}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 2**32), spoil=st.sampled_from(ANYWHERE))
 def test_a_mistake_is_caught_among_restarts(seed: int, spoil: Callable[[Story], None]) -> None:
     story = tell(seed)
@@ -271,7 +271,7 @@ def test_a_broken_shim_over_real_links_is_caught(tmp_path: Path, mistake: str, f
         received.open(dt.epoch, node="dt", role="listen")
         sent.flow(FLOW, "sends")
         received.flow(FLOW, "receives")
-        rw.wait_ready(base.patience(5))
+        rw.wait_ready(base.patience())
         receiver, sender = dt.receiver(FLOW), rw.sender(FLOW)
         shim = Untrue(mistake)
         for number in range(200):

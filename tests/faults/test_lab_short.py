@@ -9,10 +9,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -22,14 +23,17 @@ from twinlink.testing import base
 from . import faults
 from .faults import FAULTS
 from .lab import seeds
+from .ledger import ROW, Row
 from .measuring import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
 
 CLONE_NEWNET = 0x40000000
-WAIT_S = {True: base.patience(5), False: 0.4}  # by whether it is expected to come
+WAIT_S = {True: base.patience(), False: 0.4}  # by whether it is expected to come
+STILL_S = 0.5  # a machine that was late by so much tells little of what waits for what
 TRANSPORTS = ("zeromq", "zenoh")
+T = TypeVar("T")
 REASON = why_not()
 
 needs_namespaces = pytest.mark.skipif(
@@ -100,7 +104,7 @@ class Wire:
             listener.bind((world.listener, 0))
             listener.listen()
             self.rw = socket_in(world.rw)
-            self.rw.settimeout(base.patience(5))
+            self.rw.settimeout(base.patience())
             self.rw.connect(listener.getsockname())
             self.dt, _ = listener.accept()
 
@@ -189,7 +193,7 @@ def test_a_rate_limit_takes_its_time(world: World, wire: Wire) -> None:
     place = OnlyWorld(world)
     faults.RateLimit(5).begin(place)  # type: ignore[arg-type]
     began = time.monotonic()
-    assert wire.passes(wire.rw, 500_000, base.patience(20))
+    assert wire.passes(wire.rw, 500_000, base.patience())
     took_s = time.monotonic() - began
     faults.RateLimit(5).end(place)  # type: ignore[arg-type]
     assert took_s > 0.4  # 4 Mbit at 5 Mbit/s, less the bucket
@@ -297,6 +301,16 @@ def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
         assert outcome.verdict.reported > 0, name
 
 
+def steadily(measure: Callable[[Path], T], folder: Path) -> T:
+    """What is measured in a new folder; once more, and said, when the machine stood still meanwhile."""
+    with base.Stopwatch() as watch:
+        found = measure(folder / "first")
+    if watch.late_s() < STILL_S:
+        return found
+    print(f"measured again: the machine was {watch.late_s():.1f} s late")
+    return measure(folder / "again")
+
+
 @needs_namespaces
 def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     # Bulk fills a cable so slow that one message of it takes longer than whatever else runs here.
@@ -306,7 +320,7 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
     schedule = Schedule(
         0, (urgent, bulk), (), (faults.RateLimit(mbit_s),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
     )
-    for name, outcome in both([schedule], tmp_path).items():
+    for name, outcome in steadily(lambda folder: both([schedule], folder), tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
         waits_ns = round_trips(outcome, urgent)["p50"]
@@ -318,19 +332,22 @@ def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) 
     # Of such a cable, what may be under way beside normal flows outweighs whatever else runs here: 2 to 2.8 times.
     bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (250_000,)) for number in range(4)]
 
-    def waits_ns(priority: Priority) -> list[int]:
+    def waits_ns(priority: Priority, folder: Path) -> list[int]:
         urgent = Flow("urgent", "rw", 100.0, (100,), priority)
         schedule = Schedule(
             0, (urgent, *bulk), (), (faults.RateLimit(300),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
         )
-        outcomes = both([schedule], tmp_path / priority)
+        outcomes = both([schedule], folder / priority)
         for name, outcome in outcomes.items():
             assert not outcome.broken, name
             assert outcome.verdict.findings == [], name
         return [round_trips(outcome, urgent)["p50"] for outcome in outcomes.values()]
 
-    with ThreadPoolExecutor(2) as pool:  # side by side: what slows one down slows down the other
-        high, normal = pool.map(waits_ns, ("high", "normal"))
+    def side_by_side(folder: Path) -> list[list[int]]:
+        with ThreadPoolExecutor(2) as pool:  # what slows one down slows down the other
+            return list(pool.map(waits_ns, ("high", "normal"), (folder, folder)))
+
+    high, normal = steadily(side_by_side, tmp_path)
     for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
         assert normal_ns > 1.5 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, normal {normal_ns / 1e6:.0f} ms"
 
@@ -355,6 +372,12 @@ def test_many_flows_that_begin_at_once_do_not_fill_a_slow_path(
         assert [fields for fields in told if fields.get("reason") != "closed"] == [], name
 
 
+def rows(ledger: Path, kind: Row) -> list[int]:
+    """Where in a ledger these rows begin."""
+    octets = ledger.read_bytes()
+    return [at for at in range(0, len(octets), ROW.size) if octets[at] == kind]
+
+
 @needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str) -> None:
@@ -362,7 +385,8 @@ def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str)
     long = Flow("long", "rw", 1.0, (15 * 1024 * 1024,))
     with Trial(tmp_path, transport, (long,)) as trial:
         faults.RateLimit(80).begin(trial)
-        time.sleep(2)
+        ledger = trial.nodes["rw"].ledger
+        base.wait_until(lambda: len(rows(ledger, Row.SENT)) >= 2)
         outcome = trial.finish()
     assert not outcome.broken
     assert outcome.verdict.findings == []
@@ -375,13 +399,12 @@ def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str)
 @needs_namespaces
 def test_the_lab_sees_a_node_that_lies(tmp_path: Path) -> None:
     with Trial(tmp_path, "zeromq", FLOWS) as trial:
-        time.sleep(1)
+        ledger = trial.nodes["dt"].ledger
+        base.wait_until(lambda: len(rows(ledger, Row.GOT)) > 100)
         outcome = trial.finish()
         assert not outcome.broken
         assert outcome.verdict.findings == []
-        ledger = trial.nodes["dt"].ledger
-        octets = bytearray(ledger.read_bytes())
-        rows = [at for at in range(0, len(octets), 48) if octets[at] == 6]
-        del octets[rows[20] : rows[20] + 48]
+        octets, at = bytearray(ledger.read_bytes()), rows(ledger, Row.GOT)[20]
+        del octets[at : at + ROW.size]
         ledger.write_bytes(octets)
         assert len(trial.judge().verdict.findings) > 0

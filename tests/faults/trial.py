@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from twinlink.testing.base import Stopwatch
+
 from .checker import check
-from .faults import MARK
 from .ledger import Session, read
 from .schedule import Flow, Schedule
 from .verdict import Verdict
@@ -23,9 +24,9 @@ from .world import World
 
 PORT = 7447
 PORTS = 2
-OPEN_S = 120.0 if MARK in os.environ else 20.0  # a Python process that imports twinlink, on a busy machine
-FLUSH_S = 120.0 if MARK in os.environ else 25.0  # a backlog of megabytes over a path of netem's
-DRAIN_S = 20.0
+OPEN_S = 120.0  # a Python process that imports twinlink, on a busy machine
+FLUSH_S = 120.0  # a backlog of megabytes over a path of netem's
+DRAIN_S = CLOSE_S = 60.0
 OTHER = {"dt": "rw", "rw": "dt"}
 
 
@@ -202,7 +203,7 @@ class Trial:
         self._start(side)
         self._ready(side)
 
-    def tell(self, side: str, line: str, timeout_s: float = 30.0) -> dict[str, Any]:
+    def tell(self, side: str, line: str, timeout_s: float = OPEN_S) -> dict[str, Any]:
         self.nodes[side].order(line)
         return self.nodes[side].answer(timeout_s)
 
@@ -223,21 +224,22 @@ class Trial:
     # A run
 
     def run(self, schedule: Schedule) -> None:
-        """The faults of a schedule, one after the other."""
+        """The faults of a schedule, one after the other; what this machine is late by is added to each."""
         for fault in schedule.background:
             fault.begin(self)
-        for step in schedule.steps:
-            time.sleep(step.wait_s)
-            moment = Moment(str(step), time.monotonic_ns())
-            self.moments.append(moment)
-            step.fault.begin(self)
-            time.sleep(step.lasts_s)
-            step.fault.end(self)
-            moment.ended_ns = time.monotonic_ns()
-        time.sleep(schedule.quiet_s)
-        for fault in schedule.background:
-            fault.end(self)
-        time.sleep(schedule.calm_s)
+        with Stopwatch() as watch:
+            for step in schedule.steps:
+                watch.sleep(step.wait_s)
+                moment = Moment(str(step), time.monotonic_ns())
+                self.moments.append(moment)
+                step.fault.begin(self)
+                watch.sleep(step.lasts_s)
+                step.fault.end(self)
+                moment.ended_ns = time.monotonic_ns()
+            watch.sleep(schedule.quiet_s)
+            for fault in schedule.background:
+                fault.end(self)
+            watch.sleep(schedule.calm_s)
 
     def finish(self) -> Outcome:
         """Stop the traffic, let everything settle, close, and judge."""
@@ -258,8 +260,8 @@ class Trial:
             for side in self.nodes:
                 self.nodes[side].order("close")
             for side in self.nodes:
-                closing[side] = self.nodes[side].answer(20)
-                code = self.nodes[side].popen.wait(20)
+                closing[side] = self.nodes[side].answer(CLOSE_S)
+                code = self.nodes[side].popen.wait(CLOSE_S)
                 if code:
                     raise Broken(f"{side} ended with exit code {code}")
         except (Broken, subprocess.TimeoutExpired) as error:

@@ -17,7 +17,7 @@ def test_a_long_message_leaves_room_for_others() -> None:
         twinlink.open("memory", listen=endpoint) as listener,
         twinlink.open("memory", connect=endpoint) as connector,
     ):
-        connector.wait_ready(patience(5))
+        connector.wait_ready(patience())
         bulk, small = connector.sender("bulk"), connector.sender("small")
         inbox, beside = listener.receiver("bulk"), listener.receiver("small")
         at_once, answer = connector._transport.direct_octets, listener._transport.send
@@ -42,19 +42,19 @@ def test_a_long_message_leaves_room_for_others() -> None:
         connector._transport.send = note  # type: ignore[method-assign]
         payload = random.Random(1).randbytes(4 * at_once)
         bulk.send(payload)
-        wait_until(lambda: left, patience(5))
+        wait_until(lambda: left, patience())
         for number in range(10):
             small.send(bytes([number]))
-            message = beside.receive(timeout=patience(5))
+            message = beside.receive(timeout=patience())
             assert message is not None
             assert bytes(message.payload) == bytes([number])
         assert left <= at_once + MOST_ON_THE_WAY_OCTETS < len(payload)
         assert inbox.receive(timeout=0) is None
         silent = False
-        message = inbox.receive(timeout=patience(10))
+        message = inbox.receive(timeout=patience())
         assert message is not None
         assert bytes(message.payload) == payload
-        wait_until(lambda: bulk.stats()["acknowledged"] == 1, patience(5))
+        wait_until(lambda: bulk.stats()["acknowledged"] == 1, patience())
 
 
 def test_what_nobody_is_known_to_hear_is_only_offered() -> None:
@@ -66,10 +66,10 @@ def test_what_nobody_is_known_to_hear_is_only_offered() -> None:
         sender.send(b"")
         assert offered == [b"traffic/flow"]
         with twinlink.open("memory", connect=endpoint) as peer:
-            link.wait_ready(patience(5))
+            link.wait_ready(patience())
             inbox = peer.receiver("flow")
             sender.send(b"heard")
-            message = inbox.receive(timeout=patience(5))
+            message = inbox.receive(timeout=patience())
             assert message is not None
             assert bytes(message.payload) == b"heard"
         assert offered == [b"traffic/flow"]
@@ -82,11 +82,11 @@ def test_bulk_leaves_room_for_control_whoever_sends_it(ours: bool) -> None:
         twinlink.open("memory", listen=endpoint) as listener,
         twinlink.open("memory", connect=endpoint) as connector,
     ):
-        connector.wait_ready(patience(5))
+        connector.wait_ready(patience())
         bulk = connector.sender("bulk")
         (connector if ours else listener).sender("control").send(b"")
         octets = connector._transport.whole_octets // 2  # without control it would go whole
-        wait_until(lambda: bulk.transit.budget.whole < octets, patience(5))
+        wait_until(lambda: bulk.transit.budget.whole < octets, patience())
         parts: list[int] = []
         hand_over = connector._transport.send
 
@@ -97,5 +97,5 @@ def test_bulk_leaves_room_for_control_whoever_sends_it(ours: bool) -> None:
 
         connector._transport.send = note  # type: ignore[method-assign]
         bulk.send(bytes(octets))
-        bulk.flush(patience(10))
+        bulk.flush(patience())
         assert sum(parts) > octets

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from paho.mqtt.properties import Properties
 
 import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
-from twinlink.testing.base import Conformance, Open, drain, in_thread, malformed, receive_all
+from twinlink.testing.base import Conformance, Open, Stopwatch, drain, in_thread, malformed, receive_all
 from twinlink.testing.closing import Closing
 from twinlink.testing.delivery import Acks, Delivery
 from twinlink.testing.peers import Peers
@@ -159,12 +158,13 @@ class TestPrivateBroker(Conformance):
         os.kill(stopped, signal.SIGSTOP)
         longest_s, payload = 0.0, bytes(1_000_000)
         try:
-            for _ in range(20):  # more than fits any socket
-                began = time.monotonic()
-                second.sender("flow").send(payload)
-                longest_s = max(longest_s, time.monotonic() - began)
-                if longest_s > 0.3:
-                    break  # it waited for the broker, and came back
+            with Stopwatch() as watch:
+                for _ in range(20):  # more than fits any socket
+                    began = watch.now()
+                    second.sender("flow").send(payload)
+                    longest_s = max(longest_s, watch.now() - began)
+                    if longest_s > 0.3:
+                        break  # it waited for the broker, and came back
             self.close_in_time(second)
         finally:
             os.kill(stopped, signal.SIGCONT)
@@ -193,11 +193,11 @@ time.sleep(100)
         stranger = connected(Endpoint.parse(first.endpoint))
         stranger.on_disconnect = lambda *_: gone.set()
         stranger.publish("traffic/flow", bytes(1_000_000))
-        assert gone.wait(patience(10))
+        assert gone.wait(patience())
         stranger.disconnect()
         stranger.loop_stop()
         second.sender("flow").send(b"")
-        second.sender("flow").flush(patience(10))
+        second.sender("flow").flush(patience())
         assert malformed(first) == {}
 
     def test_any_mqtt_client_can_take_part(self, opening: Open) -> None:
@@ -210,7 +210,7 @@ time.sleep(100)
 
         foreign = connected(Endpoint.parse(first.endpoint), MQTTProtocolVersion.MQTTv311, "traffic/flow", note)
         foreign.publish("traffic/up", frame(Kind.DATA, FOREIGN_EPOCH, 0, 1, b"mine"))
-        message = first.receiver("up").receive(timeout=patience(10))
+        message = first.receiver("up").receive(timeout=patience())
         assert message is not None
         assert (bytes(message.payload), message.epoch) == (b"mine", FOREIGN_EPOCH)
         first.sender("flow").send(b"yours")
@@ -239,7 +239,7 @@ time.sleep(100)
 
     def test_a_retained_message_is_not_taken_for_one_of_today(self, broker: Mosquitto) -> None:
         foreign = connected(broker.endpoint)
-        foreign.publish("traffic/flow", b"from yesterday", qos=1, retain=True).wait_for_publish(patience(10))
+        foreign.publish("traffic/flow", b"from yesterday", qos=1, retain=True).wait_for_publish(patience())
         foreign.disconnect()
         foreign.loop_stop()
         endpoint = str(broker.endpoint)
@@ -247,7 +247,7 @@ time.sleep(100)
             self.open("listen", endpoint, private_broker=False) as first,
             self.open("connect", endpoint) as second,
         ):
-            second.wait_ready(patience(10))
+            second.wait_ready(patience())
             second.sender("flow").send(b"today")
             assert [bytes(message.payload) for message in receive_all(first.receiver("flow"), 1)] == [b"today"]
             assert malformed(first) == {}
@@ -278,7 +278,7 @@ def connected(
     client.on_message = on_message
     client.connect(endpoint.host, endpoint.port)
     client.loop_start()
-    assert subscribed.wait(patience(10))
+    assert subscribed.wait(patience())
     return client
 
 
@@ -289,11 +289,11 @@ def test_a_broker_that_takes_few_at_once_is_not_overrun(broker_with: BrokerWith,
         twinlink.open("mqtt", listen=endpoint, private_broker=False, qos=qos) as first,
         twinlink.open("mqtt", connect=endpoint, qos=qos) as second,
     ):
-        second.wait_ready(patience(10))
-        first.wait_ready(patience(10))
+        second.wait_ready(patience())
+        first.wait_ready(patience())
         for number in range(300):
             second.sender("flow").send(number.to_bytes(2))
-        second.sender("flow").flush(patience(10))
+        second.sender("flow").flush(patience())
         messages = receive_all(first.receiver("flow"), 300)
         assert [int.from_bytes(message.payload) for message in messages] == list(range(300))
         assert drain(first, twinlink.PeerDown) + drain(second, twinlink.PeerDown) == []

@@ -33,10 +33,10 @@ def goes_on(pair: Pair, count: int = 100) -> None:
         first = link.sender("flow").send(b"ours")
         for _ in range(count - 1):
             link.sender("flow").send(b"ours")
-        link.sender("flow").flush(patience(10))
+        link.sender("flow").flush(patience())
         inbox = peer.receiver("flow")
         for sequence in range(first, first + count):
-            message = inbox.receive(timeout=patience(10))
+            message = inbox.receive(timeout=patience())
             assert message is not None
             assert (message.sequence, bytes(message.payload)) == (sequence, b"ours")
 
@@ -45,7 +45,7 @@ def open_pair(transport: str, endpoint: str) -> Pair:
     listener = twinlink.open(transport, listen=endpoint, node="listener")
     connector = twinlink.open(transport, connect=endpoint, node="connector")
     for link in (listener, connector):
-        link.wait_ready(patience(10))
+        link.wait_ready(patience())
     return listener, connector
 
 
@@ -165,7 +165,7 @@ def test_a_raw_subscriber_that_does_not_read_holds_nobody_up(zeromq_pair: Pair, 
     idle.setsockopt(zmq.RCVHWM, 1)
     idle.subscribe(b"")
     idle.connect(f"tcp://127.0.0.1:{endpoint.rsplit(':', 1)[1]}")
-    assert idle.poll(int(patience(10) * 1000))  # it is subscribed, and from now on reads nothing
+    assert idle.poll(int(patience() * 1000))  # it is subscribed, and from now on reads nothing
     goes_on(zeromq_pair, 2000)
     idle.close(0)
     context.term()

@@ -57,7 +57,7 @@ def run(directory: Path, *arguments: str) -> str:
         text=True,
         cwd=directory,
         env=environment,
-        timeout=patience(100),
+        timeout=patience(),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -70,7 +70,7 @@ import twinlink
 from twinlink.transports import names
 print(names())
 with twinlink.open("pigeon", listen="tcp/here:1", flock=2) as one, twinlink.open("pigeon", connect="tcp/here:1") as two:
-    two.wait_ready(10)
+    two.wait_ready(60)
     print(one.stats()["transport"])
 for name in ("seagull", "raven"):
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import twinlink
-from twinlink.testing.base import free_endpoint
+from twinlink.testing.base import free_endpoint, patience
 
 MESSAGES = 200
 
@@ -28,10 +28,10 @@ def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(tr
     endpoint = free_endpoint()
     stop = threading.Event()
     with (
-        twinlink.open(transport, listen=endpoint, node="sender", window=2**20, send_timeout=5) as link,
+        twinlink.open(transport, listen=endpoint, node="sender", window=2**20, send_timeout=patience()) as link,
         twinlink.open(transport, connect=endpoint, node="receiver", window=2**20) as peer,
     ):
-        link.wait_ready(20)
+        link.wait_ready(patience())
         sender, receiver, consumed = link.sender("flow"), peer.receiver("flow"), []
 
         def poll() -> None:
@@ -45,7 +45,7 @@ def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(tr
         try:
             for _ in range(MESSAGES):
                 sender.send(bytes(900_000))  # the next one has room only when this one is consumed, and known to be
-            sender.flush(20)
+            sender.flush(patience())
         finally:
             stop.set()
             poller.join()
@@ -65,7 +65,7 @@ def test_threads_that_share_a_full_flow_get_their_time(transport: str) -> None:
         twinlink.open(transport, connect=endpoint) as peer,
     ):
         peer.receiver("flow", handler=lambda message: None)
-        link.wait_ready(20)
+        link.wait_ready(patience())
         sender, stop_at = link.sender("flow"), time.monotonic() + 2.5
 
         def send() -> None:
@@ -80,8 +80,8 @@ def test_threads_that_share_a_full_flow_get_their_time(transport: str) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(patience())
             assert not thread.is_alive()
-        sender.flush(20)
+        sender.flush(patience())
         assert all(seconds > 0.8 * send_timeout for seconds in gave_up_after), gave_up_after
         assert sender.stats()["acknowledged"] == sender.stats()["sent"] > 0

@@ -22,7 +22,7 @@ def test_a_connector_that_renews_its_session_misses_nothing() -> None:
         twinlink.open("zenoh", connect=endpoint, node="connector") as connector,
     ):
         for link in (listener, connector):
-            link.wait_ready(patience(10))
+            link.wait_ready(patience())
         there, back = connector.sender("there"), listener.sender("back")
         for number in range(300):
             there.send(number.to_bytes(2))
@@ -31,9 +31,9 @@ def test_a_connector_that_renews_its_session_misses_nothing() -> None:
                 for _ in range(2):  # the first time, the connection may be about to serve
                     connector.lead.act(lambda: connector._transport.renew(1))
         for sender, link in ((there, listener), (back, connector)):
-            sender.flush(patience(20))
+            sender.flush(patience())
             inbox = link.receiver(sender.flow)
-            received = [inbox.receive(timeout=patience(10)) for _ in range(300)]
+            received = [inbox.receive(timeout=patience()) for _ in range(300)]
             assert [int.from_bytes(message.payload) for message in received if message] == list(range(300))
 
 
@@ -114,6 +114,6 @@ print(libc.mallinfo2().uordblks)
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc from 2.33 on says what is in use")
 def test_a_closed_session_leaves_nothing_in_the_heap() -> None:
     command = [sys.executable, "-c", OPENS_AND_CLOSES]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=True).stdout
     before, after = map(int, printed.split())
     assert (after - before) / SESSIONS < 5_000

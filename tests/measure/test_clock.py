@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -197,7 +197,6 @@ DELAYS = st.lists(
 )
 
 
-@settings(deadline=None)  # a busy machine may take its time
 @given(
     delays=DELAYS,
     offset_ns=st.integers(-(10**15), 10**15),
@@ -223,7 +222,6 @@ def test_truth_is_within_the_bound_for_any_delays(
         assert (error <= estimate.bound_at(at) + 2).all()
 
 
-@settings(deadline=None)
 @given(shift_ns=st.integers(-(10**16), 10**16))
 def test_shifting_the_peers_clock_shifts_the_offset_and_nothing_else(shift_ns: int) -> None:
     made = exchanges(60)

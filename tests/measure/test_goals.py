@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks.verdict import GOALS, Part, Row, median_interval, ratio
-from tests.cli.running import SCALE
+from tests.cli.running import LONG_S
 
 ROOT = Path(__file__).parents[2]
-LONG_S = 100 * SCALE
 
 
 def start(*arguments: str, out: Path) -> "subprocess.Popen[str]":

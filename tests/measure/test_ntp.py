@@ -2,7 +2,6 @@
 
 import getpass
 import os
-import random
 import shutil
 import socket
 import subprocess
@@ -15,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from twinlink.measure import ntp
+from twinlink.testing import free_endpoint, patience
 
-PATIENCE_S = 20 * float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
+PATIENCE_S = patience()
 
 
 def chronyd() -> str:
@@ -31,14 +31,7 @@ def chronyd() -> str:
 @pytest.fixture
 def port() -> int:
     """A UDP port on loopback that is free."""
-    while True:
-        candidate = random.randrange(20000, 32000)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("127.0.0.1", candidate))
-            except OSError:
-                continue
-            return candidate
+    return int(free_endpoint(1).rpartition(":")[2])
 
 
 @pytest.fixture

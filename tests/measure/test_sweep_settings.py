@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from tests.cli.running import PATIENCE_S, SCALE, Run
+from tests.cli.running import PATIENCE_S, Run
 from tests.measure.sweeping import children, measure, table
 from twinlink.measure import hosts
 from twinlink.measure.cells import Plan
@@ -20,8 +19,8 @@ from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.setting import HostLost, SettingError, free_ports
 from twinlink.measure.stations import StationLost
+from twinlink.testing import patience, wait_until
 
-LONG_S = 100 * SCALE
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
@@ -108,7 +107,6 @@ class Sweeping:
         return dict(json.loads((self.folder / "run.json").read_text()))
 
     def code(self) -> int:
-        self.run.process.wait(LONG_S)
         return self.run.code()
 
     def end(self) -> None:
@@ -157,8 +155,10 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
     begun: dict[str, Sweeping], tmp_path: Path
 ) -> None:
     one = begun["pong goes"]
+    pong = one.pong
+    assert pong
     one.run.wait_for("round 1 of 2")
-    time.sleep(1)  # the station has been started
+    wait_until(lambda: children(pong.process.pid))  # the station has been started
     other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
     assert other.code() == 1
     reasons = {cell["reason"] for cell in other.content()["cells"]}
@@ -168,10 +168,11 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
 
 def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, Sweeping]) -> None:
     one = begun["pong goes"]
-    assert one.pong
+    pong = one.pong
+    assert pong
     one.run.wait_for("round 1 of 2")
-    time.sleep(2)
-    one.pong.process.kill()
+    wait_until(lambda: children(pong.process.pid))
+    pong.process.kill()
     assert one.code() == 1
     content = one.content()
     assert {cell["status"] for cell in content["cells"]} == {"peer lost"}, content["cells"]
@@ -183,7 +184,7 @@ def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, S
 
 def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> None:
     slow = ("--payloads", "100", "--mode", "open", "--rate", "50", "--count", "150", "--rounds", "3")
-    timeout = ("--timeout", str(5 * SCALE))
+    timeout = ("--timeout", str(patience(5)))
     one = Sweeping(tmp_path / "out", "--subjects", "raw-tcp", *slow, *timeout, beside_pong=True)
     assert one.pong
     try:
@@ -246,12 +247,10 @@ def test_a_station_may_take_its_time_to_start(begun: dict[str, Sweeping]) -> Non
 def test_a_peer_that_is_no_pong_is_told_from_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "START_S", 0.5)
     endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
-    with (
-        twinlink.open("zeromq", listen=endpoint),
-        Hosts(endpoint, "zeromq", 3 * SCALE) as setting,
-        pytest.raises(HostLost, match="it should be `twinlink pong` of this version"),
-    ):
-        setting.start()
+    with twinlink.open("zeromq", listen=endpoint), Hosts(endpoint, "zeromq", PATIENCE_S) as setting:
+        monkeypatch.setattr(setting, "_timeout_s", 0.5)  # the link is up: now for an answer that will not come
+        with pytest.raises(HostLost, match="it should be `twinlink pong` of this version"):
+            setting.start()
 
 
 @needs_mgen

@@ -59,7 +59,7 @@ def test_a_delay_on_one_way_is_found_on_that_way(way: str, tmp_path: Path) -> No
 
 def test_known_losses_are_the_ones_found(tmp_path: Path) -> None:
     modes = ("closed", "open")
-    plan = Plan(SUBJECTS, (100,), ("rw-dt",), modes, count=20, rounds=1, warm_up=3, rate_hz=200.0, timeout_s=0.6)
+    plan = Plan(SUBJECTS, (100,), ("rw-dt",), modes, count=20, rounds=1, warm_up=3, rate_hz=200.0, timeout_s=2.0)
     plan = replace(plan, options={"zeromq": {"reliability": "detect"}})
     run = measure(tmp_path, plan, Loopback(Truth(drop_every=10)))
     for cell in run["cells"]:

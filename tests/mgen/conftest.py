@@ -1,7 +1,5 @@
-import random
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,19 +17,8 @@ def endpoint() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free for UDP and TCP, below the range of outgoing connections."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20000, 32000)
-        try:
-            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-                with socket.socket(type=kind) as probe:
-                    probe.bind(("", port))
-        except OSError:
-            continue
-        if port not in found:
-            found.append(port)
-    return found
+    """Ports that are free for UDP and TCP."""
+    return [int(free_endpoint(1).rpartition(":")[2]) for _ in range(count)]
 
 
 class Mgen:
@@ -51,11 +38,11 @@ class Mgen:
         return list(log.join(self.log().events))
 
     def wait(self) -> None:
-        self.process.wait(patience(30))
+        self.process.wait(patience())
 
     def wait_for(self, messages: int) -> None:
         """Return when it has taken so many, whole."""
-        wait_until(lambda: sum(one.complete for one in self.received()) >= messages, 30)
+        wait_until(lambda: sum(one.complete for one in self.received()) >= messages)
 
     def kill(self) -> None:
         self.process.kill()
@@ -65,7 +52,7 @@ class Mgen:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(patience(5))
+                self.process.wait(patience())
             except subprocess.TimeoutExpired:
                 self.kill()
 

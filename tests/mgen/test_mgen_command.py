@@ -248,10 +248,10 @@ def test_garbage_does_no_harm(start: Start, listen: Listen, send: Send, endpoint
 def test_nothing_listens(start: Start, send: Send, endpoint: str) -> None:
     udp, tcp, out_udp, out_tcp = free_ports(4)
     out = start("mgen", "out", "--listen", endpoint, "--udp", str(out_udp), "--tcp", str(out_tcp), "--json")
-    into = start("mgen", "in", "--connect", endpoint, "--udp", str(udp), "--tcp", str(tcp), "--json", "--idle", "1")
+    into = start("mgen", "in", "--connect", endpoint, "--udp", str(udp), "--tcp", str(tcp), "--json", "--idle", "4")
     into.wait_for("is up")
-    send("UDP", udp, 100, 20).wait()
-    send("TCP", tcp, 10_240, 20).wait()
+    for sender in (send("UDP", udp, 100, 20), send("TCP", tcp, 10_240, 20)):
+        sender.wait()
     assert into.code() == 0  # it ended by itself, and the other side had everything
     took = finish(out)
     assert took["exit"]["code"] == 1

@@ -47,14 +47,14 @@ class Sweep:
 
     def interrupt(self) -> None:
         """As from a terminal, to the whole group; bash passes over one that comes as its child ends by itself."""
-        deadline = time.monotonic() + patience(60)
+        deadline = time.monotonic() + patience()
         while self.process.poll() is None and time.monotonic() < deadline:
             os.killpg(self.process.pid, signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
 
     def code(self) -> int:
-        return self.process.wait(patience(60))
+        return self.process.wait(patience())
 
     def alive(self) -> list[int]:
         """Processes that are left."""
@@ -144,18 +144,19 @@ def begun(needs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
     folder = tmp_path_factory.mktemp("begun")
     short = scripts_of(folder / "short", 5, 50)
     lossy = scripts_of(folder / "lossy", 5, 50)
+    long = scripts_of(folder / "long", 2000, 20)  # a cell takes 100 s: the middle lasts until its test comes
     script = lossy / "rw-dt" / "periodic-1KB.mgn"
     script.write_text(script.read_text().replace("127.0.0.1/5001", "127.0.0.1/5999"))
     runs = {
         "bridge dies": begin(folder / "dies", scripts=scripts_of(folder / "medium", 40, 20)),
         "message lost": begin(folder / "lost", scripts=lossy),
-        "kept": begin(folder / "kept", before=KEPT),
+        "kept": begin(folder / "kept", scripts=long, before=KEPT),
     }
     for transport, pattern in SWEEPS:
         name = f"{transport}-{pattern}"
         runs[name] = begin(folder / name, transport, pattern, "out dir/of mine", scripts=short)
     for number in SIGNALS:
-        runs[number.name] = begin(folder / number.name, "zeromq", "periodic", "a/b")
+        runs[number.name] = begin(folder / number.name, "zeromq", "periodic", "a/b", scripts=long)
     yield runs
     end(runs.values())
 
@@ -169,7 +170,7 @@ def fields(line: str) -> dict[str, str]:
 
 def test_a_bridge_that_dies(begun: dict[str, Sweep]) -> None:
     one = begun["bridge dies"]
-    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")), 30)
+    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")))
     for pid in one.alive():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the script's own commands come and go
             if b"--connect" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -184,7 +185,7 @@ def test_a_bridge_that_dies(begun: dict[str, Sweep]) -> None:
 def test_the_end_in_the_middle(begun: dict[str, Sweep], number: signal.Signals) -> None:
     """SIGINT goes to the whole group, as from a terminal; the others to the script."""
     one = begun[number.name]
-    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")), 30)
+    wait_until(lambda: any("SEND" in path.read_text() for path in one.folder.rglob("*.tx.drc")))
     if number == signal.SIGINT:
         one.interrupt()
     else:
@@ -198,7 +199,7 @@ def test_the_end_in_the_middle(begun: dict[str, Sweep], number: signal.Signals) 
 
 def test_what_an_earlier_sweep_left_stays(begun: dict[str, Sweep]) -> None:
     one = begun["kept"]
-    wait_until(lambda: any(one.folder.rglob("*.tx.drc")), 30)
+    wait_until(lambda: any(one.folder.rglob("*.tx.drc")))
     one.interrupt()
     assert one.code() == 130
     assert one.left() == ["mgen-out", "mgen-out/zeromq-periodic", "mgen-out/zeromq-periodic/report.txt"]

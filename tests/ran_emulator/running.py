@@ -12,7 +12,9 @@ from typing import Any, Self
 import twinlink_e3 as e3
 import zmq
 
-PATIENCE_S = 30  # how long a test waits for what must happen; only a failing test waits that long
+from twinlink.testing import patience
+
+PATIENCE_S = patience()
 
 
 def wait_for(condition: Any, what: str, seconds: float = PATIENCE_S) -> Any:
@@ -87,7 +89,7 @@ class DApp:
 
     def setup(self, octets: bytes) -> e3.SetupResponse:
         self.request.send(octets)
-        assert self.request.poll(PATIENCE_S * 1000), "no answer on the setup channel"
+        assert self.request.poll(int(PATIENCE_S * 1000)), "no answer on the setup channel"
         response = e3.decode(self.request.recv())
         assert isinstance(response, e3.SetupResponse)
         return response

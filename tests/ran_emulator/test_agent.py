@@ -198,7 +198,6 @@ def test_damaged_pdus_never_raise(cut: int, flip: int) -> None:
 ACTIONS = st.lists(st.tuples(st.sampled_from(["setup", "subscribe", "delete", "release", "block"]), st.integers(1, 4)))
 
 
-@settings(deadline=None)
 @given(actions=ACTIONS)
 def test_any_order_of_requests_keeps_the_books(actions: list[tuple[str, int]]) -> None:
     """Model: which dApps are set up, and which of them have subscribed."""

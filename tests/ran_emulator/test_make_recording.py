@@ -96,7 +96,7 @@ def test_every_prb_is_free_now_and_then() -> None:
         assert made is None or {area.label for area in made.areas} == {"ue", "interferer"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32), n_ues=st.integers(1, 8), n_prbs=st.integers(8, 273))
 def test_grants_lie_in_the_carrier_and_never_overlap(seed: int, n_ues: int, n_prbs: int) -> None:
     count = np.zeros((120, n_prbs), int)

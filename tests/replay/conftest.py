@@ -1,7 +1,6 @@
-import socket
-from collections.abc import Iterator
-
 import pytest
+
+from twinlink.testing import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")
 
@@ -14,16 +13,4 @@ def transport(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def endpoint() -> str:
     """A loopback endpoint whose port and the next one are free."""
-    return f"tcp/127.0.0.1:{next(_free_ports())}"
-
-
-def _free_ports() -> Iterator[int]:
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-        yield port
+    return free_endpoint()

@@ -18,6 +18,7 @@ from tests.replay.evaluate import scores
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
+from twinlink.testing import patience, wait_until
 
 HEARD = hear(Scene(n_prbs=51, n_records=400, interferers=(Interferer(100, 250, 30, 36, 15),)), 31)
 WHOLE = tuple(range(30, 36))
@@ -34,13 +35,10 @@ class Replay:
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
     def wait_for(self, name: str, count: int = 1) -> None:
-        deadline = time.monotonic() + 30
-        while len(self.events(name)) < count and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert len(self.events(name)) >= count
+        wait_until(lambda: len(self.events(name)) >= count)
 
     def end(self) -> tuple[int, str]:
-        text = self.process.communicate(timeout=30)[1]
+        text = self.process.communicate(timeout=patience())[1]
         assert "Traceback" not in text
         return self.process.returncode, text
 
@@ -68,7 +66,7 @@ def play(
         time.sleep(0.2 if slow(k) else 0.002)
         spectrum = Spectrum(samples, 51, 30_000, 3.6192e9, time.time_ns(), e3={"timestamp": k + 1})
         sender.send(spectrum.encode())
-    sender.flush(20)
+    sender.flush(patience())
 
 
 def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, replay: Any) -> None:
@@ -84,7 +82,7 @@ def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, rep
             results.send(PrbBlockResult(block.id, status, block.prbs, time.time_ns()).encode())  # type: ignore[arg-type]
 
         gnb.receiver("control", handler=answer)
-        gnb.wait_ready(30)
+        gnb.wait_ready(patience())
 
         def slow(record: int) -> bool:
             """Blocks are renewed and given back by the clock: give it time, however fast or slow the machine is."""
@@ -128,7 +126,7 @@ def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
     twin = replay("--listen", endpoint, "--no-control", "--count", "400")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.receiver("control")
-        gnb.wait_ready(30)
+        gnb.wait_ready(patience())
         play(gnb, HEARD)
         assert twin.end()[0] == 0
         assert gnb.receiver("control").receive(0) is None
@@ -140,7 +138,7 @@ def test_it_ends_when_nothing_comes_any_more(endpoint: str, replay: Any) -> None
     """One record, so that no pause between two, on however busy a machine, can be taken for the end."""
     twin = replay("--listen", endpoint, "--idle", "0.3")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
-        gnb.wait_ready(30)
+        gnb.wait_ready(patience())
         time.sleep(0.6)
         assert twin.process.poll() is None  # nothing has come yet
         play(gnb, HEARD, count=1)
@@ -153,7 +151,7 @@ def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: An
     script = (
         "import twinlink, sys, time\n"
         f"link = twinlink.open('zeromq', connect={endpoint!r}, node='gnb-7')\n"
-        "link.wait_ready(30)\nprint('up', flush=True)\ntime.sleep(60)\n"
+        "link.wait_ready(60)\nprint('up', flush=True)\ntime.sleep(600)\n"
     )
     peer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     assert peer.stdout
@@ -165,7 +163,7 @@ def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: An
     assert twin.events("peer-down")[0]["node"] == "gnb-7"
     assert twin.process.poll() is None
     with twinlink.open("zeromq", connect=endpoint, node="gnb-7") as gnb:
-        gnb.wait_ready(30)
+        gnb.wait_ready(patience())
         play(gnb, HEARD)
         twin.wait_for("peer-up", 2)
     twin.process.send_signal(signal.SIGTERM)
@@ -199,7 +197,7 @@ def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number:
 )
 def test_what_cannot_be_done_is_said(arguments: list[str], code: int, text: str) -> None:
     command = [sys.executable, "-m", "twinlink_replay", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert done.returncode == code, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -213,7 +211,7 @@ def test_gnu_radio_missing_is_explained(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=patience(),
         check=False,
     )
     assert done.returncode == 2

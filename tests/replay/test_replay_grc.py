@@ -13,6 +13,7 @@ from twinlink_replay import blocks, grc
 
 import twinlink
 from twinlink.spectrum import Spectrum
+from twinlink.testing import patience, wait_until
 
 
 def printed_path() -> str:
@@ -87,17 +88,15 @@ def test_a_compiled_flowgraph_runs(endpoint: str, tmp_path: Path) -> None:
     runs = subprocess.Popen([sys.executable, str(made)], cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         with twinlink.open("zeromq", connect=endpoint) as gnb:
-            gnb.wait_ready(30)
+            gnb.wait_ready(patience())
             for _ in range(28):
                 samples = np.full((1272, 2), 100, np.int16)
                 gnb.sender("spectrum").send(Spectrum(samples, 106, 30_000, 3.6e9, time.time_ns()).encode())
-            gnb.sender("spectrum").flush(10)
+            gnb.sender("spectrum").flush(patience())
             file, size = tmp_path / "uplink.cf32", 61440 * 8  # a subframe: 1 ms at 61.44 MHz
-            deadline = time.monotonic() + 20
-            while file.stat().st_size < size * 0.9 and time.monotonic() < deadline:
-                time.sleep(0.02)
+            wait_until(lambda: file.stat().st_size >= size * 0.9)
         runs.send_signal(signal.SIGINT)
-        runs.wait(20)
+        runs.wait(patience())
         assert file.stat().st_size == size
     finally:
         runs.kill()

@@ -1,11 +1,11 @@
-import time
-
 import numpy as np
 import pytest
 from gnuradio import blocks, gr
 from numpy.typing import NDArray
 from twinlink_replay.blocks import Retransmit
 from twinlink_replay.ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
+
+from twinlink.testing import wait_until
 
 RNG = np.random.default_rng(5)
 
@@ -60,10 +60,8 @@ def test_block_in_a_flowgraph() -> None:
     sink = blocks.vector_sink_c()
     top.connect(source, Retransmit(106, 2048, 30_000, scale=1.0), sink)
     top.start()
-    deadline = time.monotonic() + 60
     samples = sum(2048 + cyclic_prefix(2048, 30_000, symbol % 28) for symbol in range(30))
-    while len(sink.data()) < samples and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(sink.data()) >= samples)
     top.stop()
     top.wait()
     got = np.array(sink.data(), np.complex64)

@@ -1,6 +1,5 @@
 """PDU blocks and sinks in real flowgraphs over the real link."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from twinlink_replay.session import Address
 import twinlink
 from twinlink.control import PrbBlock
 from twinlink.spectrum import Spectrum
+from twinlink.testing import patience, wait_until
 
 RNG = np.random.default_rng(7)
 
@@ -41,13 +41,6 @@ class Emit(gr.basic_block):  # type: ignore[misc]
         self.message_port_pub(pmt.intern("pdus"), pmt.cons(pmt.PMT_NIL, vector))
 
 
-def wait_until(done: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert done()
-
-
 def test_pdu_source(transport: str, endpoint: str) -> None:
     samples = RNG.integers(-32768, 32768, (3, 24, 2)).astype(np.int16)
     caught = {vector: Catch() for vector in ("complex", "s16")}
@@ -58,7 +51,7 @@ def test_pdu_source(transport: str, endpoint: str) -> None:
         top.msg_connect(source, "pdus", catch, "pdus")
     top.start()
     with twinlink.open(transport, connect=endpoint) as gnb:
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         for flow in ("a", "b"):
             for value in samples:
                 gnb.sender(flow).send(Spectrum(value, 2, 30_000, 3.6e9, 5_000_000_007, e3={"timestamp": 3}).encode())
@@ -86,12 +79,12 @@ def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endp
     block = PrbBlock("a-1", (3, 4), 12, 2000)
     with twinlink.open(transport, connect=endpoint) as gnb:
         received = gnb.receiver("control")
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         source.emit(pmt.init_u8vector(3, [1, 2, 255]))
         source.emit(pmt.init_c32vector(2, [1 + 2j, -3]))
         source.emit(pmt.intern(block.encode().decode()))
         source.emit(pmt.from_long(3))
-        payloads = [bytes(message.payload) for message in (received.receive(20) for _ in range(3)) if message]
+        payloads = [bytes(message.payload) for message in (received.receive(patience()) for _ in range(3)) if message]
         wait_until(lambda: sink.stats() == {"sent": 3, "failed": 1})
     top.stop()
     top.wait()
@@ -118,7 +111,7 @@ def test_payloads_that_cannot_be_read_are_counted(endpoint: str) -> None:
     top.start()
     try:
         with twinlink.open("zeromq", connect=endpoint) as gnb:
-            gnb.wait_ready(20)
+            gnb.wait_ready(patience())
             gnb.sender("spectrum").send(b"no spectrum")
             wait_until(lambda: source.stats() == {"missing": 0, "malformed": 1})
     finally:
@@ -143,11 +136,11 @@ def test_stream_sink_sends_each_packet(endpoint: str) -> None:
     top.connect(source, hold, sink)
     with ours, twinlink.open("zeromq", connect=endpoint) as gnb:
         received = gnb.receiver("twin")
-        ours.wait_ready(20)
+        ours.wait_ready(patience())
         top.start()
         packets = []
         for _ in range(3):
-            message = received.receive(20)
+            message = received.receive(patience())
             assert message is not None
             packets.append(np.frombuffer(message.payload, "<i2").reshape(-1, 2)[:, 0])
         top.stop()

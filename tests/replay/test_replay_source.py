@@ -14,6 +14,7 @@ from twinlink_replay.radio import keep
 
 import twinlink
 from twinlink.spectrum import Spectrum
+from twinlink.testing import patience, wait_until
 
 RNG = np.random.default_rng(6)
 
@@ -46,9 +47,7 @@ class Probe(gr.sync_block):  # type: ignore[misc]
         return np.asarray(np.concatenate(self.samples).view(np.float32).astype(np.int16).reshape(-1, 2))
 
     def wait_for(self, count: int) -> None:
-        deadline = time.monotonic() + 60
-        while self.count() < count and time.monotonic() < deadline:
-            time.sleep(0.002)
+        wait_until(lambda: self.count() >= count)
         assert self.count() == count
 
 
@@ -75,7 +74,7 @@ def test_samples_and_tags_arrive_as_sent(transport: str, endpoint: str, role: st
     top = flowgraph(Source(transport, **here), probe)
     top.start()
     with twinlink.open(transport, **there, node="gnb-1") as gnb:
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         sender = gnb.sender("spectrum")
         for one in sent:
             sender.send(one.encode())
@@ -103,7 +102,7 @@ def test_the_wake_up_makes_the_difference(endpoint: str, monkeypatch: pytest.Mon
         top = flowgraph(Source("zeromq", listen=endpoint), probe)
         top.start()
         with twinlink.open("zeromq", connect=endpoint) as gnb:
-            gnb.wait_ready(20)
+            gnb.wait_ready(patience())
             for k, one in enumerate(spectra(9)):
                 gnb.sender("spectrum").send(one.encode())
                 probe.wait_for((k + 1) * 612)
@@ -131,7 +130,7 @@ def test_a_restarted_flowgraph_receives_again(transport: str, endpoint: str) -> 
     for turn in range(1, 4):
         top.start()
         with twinlink.open(transport, connect=endpoint) as gnb:
-            gnb.wait_ready(20)
+            gnb.wait_ready(patience())
             gnb.sender("spectrum").send(spectra(1)[0].encode())
             probe.wait_for(turn * 612)
         top.stop()
@@ -144,7 +143,7 @@ def test_stop_while_messages_come(endpoint: str) -> None:
     with twinlink.open("zeromq", connect=endpoint, send_timeout=0) as gnb:
         for _ in range(3):
             top.start()
-            gnb.wait_ready(20)
+            gnb.wait_ready(patience())
             for _ in range(200):
                 gnb.sender("spectrum").send(one)
             top.stop()
@@ -157,10 +156,10 @@ def test_the_stream_ends_after_end(endpoint: str) -> None:
     top.connect(source, sink)
     top.start()
     with twinlink.open("zeromq", connect=endpoint) as gnb:
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         for one in spectra(5):
             gnb.sender("spectrum").send(one.encode())
-        gnb.sender("spectrum").flush(10)
+        gnb.sender("spectrum").flush(patience())
         source.end()
         top.wait()  # returns because work() said -1
     assert len(sink.data()) == 5 * 612
@@ -173,11 +172,11 @@ def test_a_slow_flowgraph_loses_the_oldest_and_says_how_many(endpoint: str) -> N
     top.start()
     sent = spectra(400)
     with twinlink.open("zeromq", connect=endpoint) as gnb:
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         sender = gnb.sender("spectrum")
         for one in sent:
             sender.send(one.encode())
-        sender.flush(20)
+        sender.flush(patience())
         while source.stats()["waiting"]:
             time.sleep(0.01)
         probe.pause_s = 0
@@ -196,7 +195,7 @@ def test_plain_payloads(endpoint: str) -> None:
     top.start()
     samples = (RNG.normal(size=20000) + 1j * RNG.normal(size=20000)).astype(np.complex64)
     with twinlink.open("zeromq", connect=endpoint) as gnb:
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         gnb.sender("iq").send(samples)
         probe.wait_for(20000)
     top.stop()
@@ -226,12 +225,10 @@ def test_a_flow_has_one_reader_and_the_second_one_says_so(
     for turn in (1, 2):  # whoever was stopped reads no longer; which of them is the first is GNU Radio's choice
         top.start()
         with twinlink.open(transport, connect=endpoint) as gnb:
-            gnb.wait_ready(20)
+            gnb.wait_ready(patience())
             gnb.sender("spectrum").send(spectra(1)[0].encode())
-            gnb.sender("spectrum").flush(20)
-            deadline = time.monotonic() + 20
-            while sum(probe.count() for probe in probes) < turn * 612 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            gnb.sender("spectrum").flush(patience())
+            wait_until(lambda turn=turn: sum(probe.count() for probe in probes) >= turn * 612)  # type: ignore[misc]
         top.stop()
         top.wait()
         assert sum(probe.count() for probe in probes) == turn * 612
@@ -244,7 +241,7 @@ def test_what_is_missing_beside_a_message_without_samples_is_told_and_filled(end
     top = flowgraph(Source("zeromq", listen=endpoint, payload="ci16", zero_fill=True), probe)
     top.start()
     with twinlink.open("zeromq", connect=endpoint) as gnb:
-        gnb.wait_ready(20)
+        gnb.wait_ready(patience())
         for payload in (b"\1\0\1\0" * 5, b"", b"odd", b"", b"\2\0\2\0" * 5):
             gnb.sender("spectrum").send(payload)
         probe.wait_for(15)

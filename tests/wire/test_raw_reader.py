@@ -53,7 +53,7 @@ class Reader:
 
     def next(self, topic: str, kind: str) -> list[str]:
         while True:
-            line = self.lines.get(timeout=patience(20))
+            line = self.lines.get(timeout=patience())
             if (line[0], line[4]) == (topic, kind):
                 return line
 
@@ -68,8 +68,8 @@ def test_it_decodes_live_traffic(endpoint: str, port: int) -> None:
         twinlink.open("zeromq", listen=endpoint, node="listener") as link,
         twinlink.open("zeromq", connect=endpoint, node="connector") as other,
     ):
-        link.wait_ready(patience(10))
-        other.wait_ready(patience(10))
+        link.wait_ready(patience())
+        other.wait_ready(patience())
         reader = Reader(f"tcp://127.0.0.1:{port}")
         try:
             hello = reader.next("traffic/_link", "hello")  # it is subscribed from now on
@@ -79,14 +79,14 @@ def test_it_decodes_live_traffic(endpoint: str, port: int) -> None:
             assert list(said.pop("heard")) == [f"{other.epoch:016x}"]
             assert said == {"node": "listener", "flows": {}, "repairs": True, "detect": []}
             assert link.sender("spectrum").send(b"samples") == 0
-            message = other.receiver("spectrum").receive(timeout=patience(10))
+            message = other.receiver("spectrum").receive(timeout=patience())
             assert message is not None
             assert reader.next("traffic/spectrum", "data") == [
                 "traffic/spectrum", f"{link.epoch:016x}", "0", str(message.sent_ns), "data", "7", b"samples".hex(),
             ]  # fmt: skip
             acks: list[twinlink.Ack] = []
             other.sender("control", on_ack=acks.append).send(b"")
-            other.sender("control").flush(patience(10))
+            other.sender("control").flush(patience())
             ack = reader.next("ack/control", "ack")
             assert (ack[1], ack[3]) == (f"{link.epoch:016x}", str(acks[0].peer_sent_ns))
             acked_epoch, _, *record = map(int, ack[5:])
@@ -197,15 +197,15 @@ def test_a_program_written_from_the_page_is_a_full_peer(by_the_page: tuple[ByThe
     peer, role = by_the_page
     arguments = {role: endpoint}
     with twinlink.open("zeromq", window=2**20, **arguments) as link:  # type: ignore[arg-type]
-        link.wait_ready(patience(10))
+        link.wait_ready(patience())
         assert link.peers() == ["by-the-page"]
         inbox, outbox = link.receiver("back"), link.sender("forth")
         payloads = [bytes([number % 256]) * (number * 37) for number in range(500)]  # more than the window
         for payload in payloads:
             outbox.send(payload)
-        outbox.flush(patience(20))
+        outbox.flush(patience())
         assert peer.got == [("forth", number, payload) for number, payload in enumerate(payloads)]
-        back = [inbox.receive(timeout=patience(10)) for _ in payloads]
+        back = [inbox.receive(timeout=patience()) for _ in payloads]
         assert [(m.sequence, bytes(m.payload)) for m in back if m] == list(enumerate(payloads))
         wait_until(lambda: sorted(peer.acknowledged) == list(range(500)))
         stats = outbox.stats()

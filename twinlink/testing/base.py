@@ -1,5 +1,6 @@
 """What the parts of the suite share: endpoints, links that are closed at the end, and a peer made by hand."""
 
+import itertools
 import json
 import os
 import random
@@ -9,11 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 
 import twinlink
+from twinlink import peers
 from twinlink.transports import Endpoint, Transport, transport_class
 from twinlink.transports.base import Frame, make_options
 from twinlink.wire import (
@@ -31,6 +33,12 @@ from twinlink.wire import (
 )
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
+# Ports below the range of outgoing connections and below those that a sweep takes; a worker of pytest-xdist has a part.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+_PART = 10000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+PORTS = range(10000 + _WORKER * _PART, 10000 + (_WORKER + 1) * _PART)
+_turn = itertools.count(random.randrange(_PART))
+PATIENCE_S = 60.0  # with what has to come: only a test that fails waits for so long
 CLOSE_S = 1.0  # the contract
 GENEROUS = 4  # a busy machine is no breach of it
 
@@ -38,12 +46,12 @@ Open = Callable[..., twinlink.Link]
 Pair = tuple[twinlink.Link, twinlink.Link]
 
 
-def patience(seconds: float) -> float:
+def patience(seconds: float = PATIENCE_S) -> float:
     """``seconds``, or more on a machine that said it is slow (``TWINLINK_TEST_SCALE``)."""
     return seconds * SCALE
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
     """Return when ``condition()`` holds; fail after ``seconds`` (scaled)."""
     deadline = time.monotonic() + patience(seconds)
     while not condition():
@@ -51,20 +59,67 @@ def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
         time.sleep(0.005)
 
 
+class Stopwatch:
+    """How long something took, without what the machine was late by meanwhile; a context manager.
+
+    How late it is shows in a thread that does nothing but sleep: what it sleeps too long, others had to wait as well.
+    So a limit of the contract can be asked of a machine that stands still now and then, and what is too slow by itself
+    is too slow here, too (unless it holds Python's own lock meanwhile, which looks the same).
+    """
+
+    _NAP_S = 0.01
+
+    def __init__(self) -> None:
+        self._late: tuple[float, float] = 0.0, time.monotonic() + self._NAP_S  # so far; when this nap is over
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._nap, daemon=True)
+
+    def _nap(self) -> None:
+        while not self._over.is_set():
+            time.sleep(self._NAP_S)
+            self._late = self.late_s(), time.monotonic() + self._NAP_S
+
+    def late_s(self) -> float:
+        """Seconds that the machine has been late so far."""
+        late_s, due = self._late
+        more_s = time.monotonic() - due
+        return late_s + more_s if more_s > self._NAP_S else late_s
+
+    def now(self) -> float:
+        """Seconds on a clock that does not run while the machine is late."""
+        return time.monotonic() - self.late_s()
+
+    def sleep(self, seconds: float) -> None:
+        """Until so much has passed on this clock."""
+        until = self.now() + seconds
+        while (left := until - self.now()) > 0:
+            time.sleep(left)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
 def free_endpoint(ports: int = 2) -> str:
-    """``tcp/127.0.0.1:port`` with ``ports`` free ports from there up, below the range of outgoing connections."""
+    """``tcp/127.0.0.1:port`` with ``ports`` free ports from there up, which no other call gets soon."""
     while True:
-        port = random.randrange(20000, 32000)
+        found = [PORTS[next(_turn) % len(PORTS)] for _ in range(ports)]
+        if found[-1] - found[0] != ports - 1:
+            continue  # it began again at the first one
         try:
-            for candidate in range(port, port + ports):
+            for port in found:
                 with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", candidate))
+                    probe.bind(("127.0.0.1", port))
         except OSError:
             continue
-        return f"tcp/127.0.0.1:{port}"
+        return f"tcp/127.0.0.1:{found[0]}"
 
 
-def receive_all(receiver: twinlink.Receiver, count: int, seconds: float = 30.0) -> list[twinlink.Message]:
+def receive_all(receiver: twinlink.Receiver, count: int, seconds: float = PATIENCE_S) -> list[twinlink.Message]:
     """The next ``count`` messages; fails when they do not come, or when one more does."""
     deadline = time.monotonic() + patience(seconds)
     messages: list[twinlink.Message] = []
@@ -167,7 +222,7 @@ class ForeignPeer:
         body = ack_body(link.epoch, consumed, [(sequence, now, now) for sequence in sequences])
         self.send(f"ack/{flow}", frame(Kind.ACK, self.epoch, 0, now, body))
 
-    def next(self, *kinds: Kind, seconds: float = 10.0) -> bytes:
+    def next(self, *kinds: Kind, seconds: float = PATIENCE_S) -> bytes:
         """The next frame of one of these kinds that it receives; others are passed over."""
         deadline = time.monotonic() + patience(seconds)
         while time.monotonic() < deadline:
@@ -240,8 +295,8 @@ class Conformance:
         """Two links that are ready."""
         first = opening(role, node="first", **options)
         second = opening(other(role), node="second", **options)
-        first.wait_ready(patience(10))
-        second.wait_ready(patience(10))
+        first.wait_ready(patience())
+        second.wait_ready(patience())
         return first, second
 
     @pytest.fixture
@@ -257,6 +312,12 @@ class Conformance:
         for peer in made:
             peer.close()
 
+    @pytest.fixture
+    def nobody_falls_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A foreign peer that greets no more stays up, however long the test takes on this machine."""
+        monkeypatch.setattr(peers, "SILENT_NS", 10**15)
+        monkeypatch.setattr(peers, "CERTAIN_NS", 10**15)
+
     def bare_transport(self, endpoint: str, role: str) -> Transport:
         """The transport without a link, for foreign octets."""
         backend = transport_class(self.transport)
@@ -267,9 +328,10 @@ class Conformance:
 
     def close_in_time(self, link: twinlink.Link) -> None:
         """Close, and hold it to the contract."""
-        began = time.monotonic()
-        link.close()
-        took_s = time.monotonic() - began
+        with Stopwatch() as watch:
+            began = watch.now()
+            link.close()
+            took_s = watch.now() - began
         assert took_s < patience(CLOSE_S * GENEROUS), f"close took {took_s:.1f} s"
         assert link.closed
 
@@ -305,7 +367,7 @@ class Running:
         except BaseException as error:  # raised again in `result`
             self._error = error
 
-    def result(self, seconds: float = 10.0) -> Any:
+    def result(self, seconds: float = PATIENCE_S) -> Any:
         """What the function returned; fails when it does not end in time."""
         self._thread.join(patience(seconds))
         assert not self._thread.is_alive(), "hangs"

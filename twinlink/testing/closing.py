@@ -19,12 +19,13 @@ from twinlink.transports import transport_class
 
 from .base import Conformance, MakeForeign, Open, drain, in_thread, other, patience, receive_all, wait_until
 
+LONG_S = 2 * patience()  # what waits so long is not over before a test gives up
 LEAVES_WITHOUT_CLOSE = """
 import sys, threading, twinlink
 transport, endpoint, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
 listener = twinlink.open(transport, listen=endpoint, **options)
 connector = twinlink.open(transport, connect=endpoint, **options)
-connector.wait_ready(30)
+connector.wait_ready(60)
 listener.receiver("handled", handler=lambda message: None)
 threading.Thread(target=lambda: list(listener.receiver("iterated")), daemon=True).start()
 for _ in range(100):
@@ -48,6 +49,7 @@ class Closing(Conformance):
             with pytest.raises(twinlink.LinkClosed):
                 use()
 
+    @pytest.mark.usefixtures("nobody_falls_silent")
     def test_with_messages_unread_and_unacknowledged(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         peer = foreign()
@@ -65,6 +67,7 @@ class Closing(Conformance):
         with pytest.raises(twinlink.LinkClosed):
             outbox.send(b"")
 
+    @pytest.mark.usefixtures("nobody_falls_silent")
     def test_a_closed_link_holds_no_payloads_that_nobody_acknowledged(
         self, opening: Open, foreign: MakeForeign
     ) -> None:
@@ -91,7 +94,7 @@ class Closing(Conformance):
 
     @pytest.mark.parametrize("waiting_in", ["receive", "iteration", "events", "flush", "wait_ready", "send"])
     def test_while_another_thread_waits(self, opening: Open, foreign: MakeForeign, waiting_in: str) -> None:
-        link = opening("listen", retention=1024 * 1024, send_timeout=60.0)
+        link = opening("listen", retention=1024 * 1024, send_timeout=LONG_S)
         if waiting_in != "wait_ready":
             foreign().meet(link)
         if waiting_in in ("flush", "send"):
@@ -101,8 +104,8 @@ class Closing(Conformance):
             "receive": lambda: link.receiver("flow").receive(),
             "iteration": lambda: list(link.receiver("flow")),
             "events": lambda: list(link.events())[:0],
-            "flush": lambda: link.sender("flow").flush(60),
-            "wait_ready": lambda: link.wait_ready(60),
+            "flush": lambda: link.sender("flow").flush(LONG_S),
+            "wait_ready": lambda: link.wait_ready(LONG_S),
             "send": lambda: link.sender("flow").send(bytes(100_000)),
         }
 
@@ -111,11 +114,11 @@ class Closing(Conformance):
             return waits[waiting_in]()
 
         waiting = in_thread(wait)
-        assert entered.wait(patience(10))
+        assert entered.wait(patience())
         time.sleep(0.05)  # most likely inside by now; if not, what follows must hold all the same
         self.close_in_time(link)
         try:
-            assert waiting.result(4) in (None, [])
+            assert waiting.result() in (None, [])
         except (twinlink.LinkClosed, twinlink.AckTimeout):
             assert waiting_in in ("flush", "wait_ready", "send")
 
@@ -135,7 +138,7 @@ class Closing(Conformance):
             time.sleep(0.05)  # as above
         for _ in range(500):
             first.sender("flow").send(b"")
-        assert closed.wait(patience(10))
+        assert closed.wait(patience())
         self.close_in_time(second)
         if thread == "waiting":
             assert waiting.result() is None
@@ -151,7 +154,7 @@ class Closing(Conformance):
             closed.set()
 
         first.sender("flow", on_ack=close).send(b"")
-        assert closed.wait(patience(10))
+        assert closed.wait(patience())
 
     @pytest.mark.parametrize("how", ["closes", "falls silent"])
     def test_from_an_event_handler_when_the_peer_goes(self, opening: Open, foreign: MakeForeign, how: str) -> None:
@@ -170,11 +173,11 @@ class Closing(Conformance):
         link.events(handler=close)
         if how == "closes":
             with opening("connect") as peer:
-                peer.wait_ready(patience(10))
+                peer.wait_ready(patience())
                 wait_until(link.peers)
         else:
             foreign().meet(link)
-        assert closed.wait(patience(10))
+        assert closed.wait(patience())
         assert problems == []
 
     def test_while_a_handler_blocks(self, opening: Open, role: str) -> None:
@@ -183,17 +186,17 @@ class Closing(Conformance):
 
         def block(_: twinlink.Message) -> None:
             inside.set()
-            release.wait(patience(30))
+            release.wait(patience())
 
         second.receiver("flow", handler=block)
         first.sender("flow").send(b"")
-        assert inside.wait(patience(10))
+        assert inside.wait(patience())
         try:
             self.close_in_time(second)
         finally:
             release.set()
         wait_until(lambda: not [t for t in threading.enumerate() if t.name == f"twinlink-{second.node}"])
-        opening(role).wait_ready(patience(10))  # what the blocked link held is free again
+        opening(role).wait_ready(patience())  # what the blocked link held is free again
 
     def test_while_threads_send(self, opening: Open, role: str) -> None:
         for _ in range(3):
@@ -217,9 +220,9 @@ class Closing(Conformance):
         for number in range(5):
             with self.open("listen", endpoint, node=f"l{number}") as listener:
                 with self.open("connect", endpoint, node=f"c{number}") as connector:
-                    connector.wait_ready(patience(10))
+                    connector.wait_ready(patience())
                     connector.sender("flow").send(b"")
-                    connector.sender("flow").flush(patience(10))
+                    connector.sender("flow").flush(patience())
                 assert [m.node for m in receive_all(listener.receiver("flow"), 1)] == [f"c{number}"]
 
     def test_nothing_is_left_behind(self, endpoint: str) -> None:
@@ -228,7 +231,7 @@ class Closing(Conformance):
                 self.open("listen", endpoint) as listener,
                 self.open("connect", endpoint) as connector,
             ):
-                connector.wait_ready(patience(10))
+                connector.wait_ready(patience())
                 connector.sender("flow").send(bytes(100_000))
                 receive_all(listener.receiver("flow"), 1)
             with pytest.raises(twinlink.TransportError):  # nor by a link that never came to be
@@ -251,7 +254,7 @@ class Closing(Conformance):
     def test_an_interpreter_that_leaves_without_close_does_not_hang(self, endpoint: str) -> None:
         transport_class(self.transport)
         command = [sys.executable, "-c", LEAVES_WITHOUT_CLOSE, self.transport, endpoint, repr(self.options)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
         assert (done.returncode, done.stdout) == (0, "")
         assert "Traceback" not in done.stderr
 

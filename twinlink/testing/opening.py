@@ -90,7 +90,7 @@ class Opening(Conformance):
         if self.driver is None:
             pytest.skip("this transport needs no driver")
         command = [sys.executable, "-c", WITHOUT_DRIVER, self.transport, self.driver]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
         assert done.returncode == 0, done.stderr
         assert "pip install" in done.stdout
         assert (self.package or self.driver) in done.stdout

@@ -74,7 +74,7 @@ class Strangers(Conformance):
         for topic, octets in GARBAGE[reason]:
             stranger.send(topic, octets)
             outbox.send(b"ours")
-        outbox.flush(patience(10))
+        outbox.flush(patience())
         count = len(GARBAGE[reason])
         expected = before["malformed"] | {reason: before["malformed"].get(reason, 0) + count}
         wait_until(lambda: malformed(listener) == expected)
@@ -104,7 +104,7 @@ class Strangers(Conformance):
                 octets[chance.choice((0, 1, 2, 4, 5, 6))] ^= chance.randrange(1, 256)
             stranger.send(chance.choice(("traffic/flow", "ack/flow", "traffic/_link")), bytes(octets))
             outbox.send(b"ours")
-        outbox.flush(patience(10))
+        outbox.flush(patience())
         wait_until(lambda: sum(malformed(listening).values()) == before + 500)
         assert [message.sequence for message in receive_all(inbox, 500)] == list(range(500))
 
@@ -127,7 +127,7 @@ class Strangers(Conformance):
             stranger.send("ack/flow", frame(Kind.ACK, epoch, highest, highest, body))
         for _ in range(100):
             outbox.send(b"")
-        outbox.flush(patience(10))
+        outbox.flush(patience())
         receive_all(connector.receiver("flow"), 100)
         wait_until(lambda: malformed(listener).get("sequence") == 400)
         assert handled == [message.sequence for message in receive_all(inbox, 1)] == [MAX_SEQUENCE - 1]
@@ -135,6 +135,7 @@ class Strangers(Conformance):
         assert (stats["acknowledged"], stats["lost"], list(stats["peers"])) == (100, 0, [f"{connector.epoch:016x}"])
         assert listener.peers() == ["second"]
 
+    @pytest.mark.usefixtures("nobody_falls_silent")
     def test_gaps_duplicates_and_reordering_are_exact(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         inbox = link.receiver("flow")
@@ -161,6 +162,7 @@ class Strangers(Conformance):
             "received": 9, "missing": 3, "gaps": 2, "reordered": 3, "duplicates": 2,
         }  # fmt: skip
 
+    @pytest.mark.usefixtures("nobody_falls_silent")
     def test_a_hello_says_where_a_flow_stands(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         inbox = link.receiver("flow")
