@@ -10,7 +10,7 @@ from .channels.base import UNANSWERED
 
 _PR_SET_TIMERSLACK = 29
 _S = 1_000_000_000
-SLEEP_NS = 15_000  # what is due sooner is sent at once: a sleep takes about this long
+SLEEP_NS = 15_000  # a sleep takes about this long: what is due sooner is waited for awake
 
 
 def closed(channel: Channel, count: int, timeout_s: float, cancelled: threading.Event) -> None:
@@ -44,12 +44,12 @@ def paced(channel: Channel, count: int, rate_hz: float, timeout_s: float, cancel
     try:
         interval = _S / rate_hz
         begin = time.monotonic_ns() + 1_000_000
-        wall = time.time_ns() - time.monotonic_ns() + begin  # the schedule's beginning as wall clock time
+        ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(5))  # a thread may be held up between the two
+        wall = begin + ahead  # the schedule's beginning as wall clock time
         for number in range(count):
             due = int(number * interval)
-            left = begin + due - time.monotonic_ns()
-            if left > SLEEP_NS:
-                time.sleep(left / _S)
+            while (left := begin + due - time.monotonic_ns()) > 0:
+                time.sleep(left / _S if left > SLEEP_NS else 0)
             if cancelled.is_set():
                 break
             channel.send(wall + due)
