@@ -124,6 +124,12 @@ class Incoming:
             stream.consumed = sequence + 1
         stream.unannounced += len(message.payload) + WEIGHT_OCTETS
 
+    def pass_gaps(self, stream: Stream) -> None:
+        """What will not come is done with, too, once the application has all that came before it."""
+        if all(message.epoch != stream.epoch for message in tuple(self.queue)):
+            due = stream.pending.due if stream.pending else stream.tracker.next
+            stream.consumed = stream.acked = max(stream.consumed, due)
+
     def take(self) -> tuple[Message, Stream | None] | None:
         """The next message, and the stream whose sender must now be told how far consumption is."""
         try:

@@ -327,6 +327,8 @@ class Reception:
             return
         self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
         if not ranges:
+            self.acks.send_batch()
+            incoming.pass_gaps(stream)
             self.acks.send(ack_topic, stream, [])  # how far it is consumed may have been lost as well
 
     def _greeting(self, kind: Kind, frame: Frame, epoch: int, number: int, mono_ns: int) -> None:

@@ -16,7 +16,7 @@ from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse, parse_ack, parse_ask
+from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, ack_body, frame, gone_body, parse, parse_ack, parse_ask
 
 OURS, THEIRS = 1, 2
 
@@ -107,6 +107,32 @@ def test_what_came_again_does_not_hide_how_far_is_consumed(reception: Reception,
     reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, 1, 1, bytes(10)), 0, False)
     reception.acks.send_batch()
     assert transport.acks() == [(4, [0, 2, 3, 1])]
+
+
+def test_what_will_not_come_is_done_with_once_the_application_has_what_came_before(
+    reception: Reception, transport: Kept
+) -> None:
+    """Or a sender whose window is full of what it had to give up would wait for ever."""
+    hello = Hello("theirs", {}, {"flow": 0}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    link: Any = NoLink(reception)
+    receiver = Receiver(link, incoming)
+
+    def consumed_when_asked() -> int:
+        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 4, 1, gone_body(Why.EVICTED, [])), 0, True)
+        return transport.acks()[-1][0]
+
+    data(reception, 0, at_once=False)
+    reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 4, 1, gone_body(Why.EVICTED, [(1, 3)])), 0, False)
+    assert consumed_when_asked() == 0
+    assert receiver.take() is not None
+    assert consumed_when_asked() == 3  # the last one is missing: it may come yet
+    data(reception, 3, at_once=False)
+    assert consumed_when_asked() == 3
+    assert receiver.take() is not None
+    assert consumed_when_asked() == 4
 
 
 def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Reception, transport: Kept) -> None:
