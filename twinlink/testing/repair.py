@@ -99,9 +99,8 @@ class Repairing(Conformance):
         peer.data("flow", 0)
         peer.data("flow", 2)
         greeting.set()
-        wait_until(
-            lambda: link.stats()["received"]["flow"]["held"] == 1
-        )  # the goodbye may overtake what is sent before it
+        # The goodbye may overtake what is sent before it.
+        wait_until(lambda: link.stats()["received"]["flow"]["held"] == 1)
         peer.send("traffic/_link", frame(Kind.BYE, peer.epoch, 0, 1, b""))
         assert [message.sequence for message in receive_all(inbox, 2)] == [0, 2]
         assert [(gap.first, gap.end) for gap in drain(link, twinlink.Gap)] == [(1, 2)]
