@@ -8,14 +8,14 @@ import argparse
 import dataclasses
 import datetime
 import importlib.util
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinlink.errors import ConfigurationError, TransportMissing, TwinlinkError
+from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.measure.cells import DIRECTIONS, Plan
+from twinlink.mgen import session
 from twinlink.wire import MAX_PAYLOAD
 
 from . import linking
@@ -268,8 +268,8 @@ def _check_programs(plan: Plan) -> None:
     for name in ("scipy", "matplotlib"):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(name=name)
-    if plan.source == "mgen" and shutil.which("mgen") is None:
-        raise TwinlinkError("mgen is not installed; `apt install mgen` brings it")
+    if plan.source == "mgen":
+        session.require()
 
 
 def _demanded(given: argparse.Namespace) -> set[str]:

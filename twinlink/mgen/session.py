@@ -182,9 +182,14 @@ def outcome(sender_log: Path, listener_log: Path, problem: str | None = None) ->
     )
 
 
-def _command(prefix: Sequence[str], *arguments: str) -> list[str]:
+def require() -> None:
+    """Raises TwinlinkError where mgen is not installed."""
     if shutil.which("mgen") is None:
         raise TwinlinkError("mgen is not installed; `apt install mgen` brings it")
+
+
+def _command(prefix: Sequence[str], *arguments: str) -> list[str]:
+    require()
     return [*prefix, "mgen", *arguments]
 
 
