@@ -94,11 +94,15 @@ class Company:
                 if peer.node == hello.node and absent != epoch:  # its new session: nothing of the old one may follow
                     self._forget(absent, f"peer {peer.node} was restarted", epoch)
         answer, changes = self.peers.hello(epoch, number, hello, mono_ns)
-        if self.peers.get(epoch) is not None:
+        greeted = self.peers.get(epoch)
+        if greeted is not None:
             self._joined.setdefault(epoch, hello.flows)
         self._changed(changes)
         if answer:
             self.say(Kind.HELLO)
+        if greeted is not None and greeted.interrupted:  # so messages, acks and asks may be lost
+            for sender in list(self.senders.values()):
+                sender.ask()
         return None if known else hello
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:

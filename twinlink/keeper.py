@@ -54,14 +54,17 @@ class Keeper:
             budget.divide(octets, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing))
 
     def _run(self) -> None:
-        company = self._company
+        company, look_ns = self._company, 0
         while not self._stopping.is_set():
-            due = time.monotonic() + (HELLO_NS if company.up else SEARCH_NS) / 1e9
+            now = time.monotonic_ns()
+            due = now + (HELLO_NS if company.up and not company.peers.quiet(now) else SEARCH_NS)
             try:
                 company.say(Kind.HELLO)
-                self._share()
-                for sender in list(company.senders.values()):
-                    sender.look_after()
+                if now >= look_ns or not company.up:
+                    look_ns = now + HELLO_NS
+                    self._share()
+                    for sender in list(company.senders.values()):
+                        sender.look_after()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the keeper of a link was interrupted; it goes on")
-            self._stopping.wait(max(0.0, due - time.monotonic()))
+            self._stopping.wait(max(0, due - time.monotonic_ns()) / 1e9)

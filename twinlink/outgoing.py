@@ -385,6 +385,11 @@ class Outgoing:
         ):
             backlog.ask()
 
+    def ask(self) -> None:
+        """Have the peers say what they miss, if an ack is awaited."""
+        if self._repairing and self.kept.entries:
+            self.backlog.ask()
+
     def _make_way(self) -> None:
         """What is owed only by peers that cannot ask for it did not arrive, and is on its way no more."""
         entries, asking = self.kept.entries, self._repairing

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from .wire import Hello
 
 HELLO_NS = 200_000_000  # a peer that is up is greeted this often
-SEARCH_NS = 50_000_000  # and while nobody is up, this often
+SEARCH_NS = 50_000_000  # and while nobody is up, or somebody is quiet, this often
+QUIET_NS = 300_000_000  # from a peer that is up one is overdue; it is without news for twice as long at most
 LOOK_NS = 50_000_000  # how often to look who has fallen silent: no oftener, and where nothing comes half as often
 # No news for so long, and a peer is down: with 0.1 s until somebody looks, within the 1.5 s that are promised.  While
 # all is well, what is known is at most a round trip and two hellos old: one until the peer speaks, one until it speaks
@@ -50,6 +51,7 @@ class Peer:
     trip_ns: int = 0
     up: bool = False
     behind: bool = False  # by its last hello
+    interrupted: bool = False  # until its last hello, its own or ours did not get through for a while
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,15 @@ class PeerTable:
         """Everybody who is heard."""
         return list(self._peers.values())
 
+    def quiet(self, now_mono_ns: int) -> bool:
+        """Whether somebody who is up should have been heard, or should have heard us, by now: the path may be cut."""
+        least = now_mono_ns - QUIET_NS
+        return any(
+            peer.up
+            and (self.heard.get(peer.epoch, least) < least or self.hears_us.get(peer.epoch, least) < least - QUIET_NS)
+            for peer in self.all()
+        )
+
     def hello(self, epoch: int, number: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
         """Take in a hello; says whether to answer at once, and what changed."""
         changes = []
@@ -100,9 +111,12 @@ class PeerTable:
             )
             self.hears_us[epoch] = 0
         peer.detect, peer.behind = hello.detect, hello.behind
+        confirmed = hello.heard.get(self._epoch)
+        peer.interrupted = peer.up and (
+            number - peer.number > QUIET_NS or (confirmed is not None and confirmed - peer.known > 2 * QUIET_NS)
+        )
         peer.number = number
         self.heard[epoch] = now_mono_ns
-        confirmed = hello.heard.get(self._epoch)
         if confirmed is None:
             if peer.up:
                 peer.up, peer.known = False, now_mono_ns
@@ -117,7 +131,7 @@ class PeerTable:
                 return True, changes  # so that they learn at once that we hear them
         elif hello.behind:
             self.hears_us[epoch] = now_mono_ns
-        return not peer.up, changes
+        return not peer.up or peer.interrupted, changes
 
     def bye(self, epoch: int) -> list[Change]:
         """A peer closes."""

@@ -280,6 +280,13 @@ class Sender:
 
     # For the company
 
+    def ask(self) -> None:
+        """Have the peers say what they miss, if anything is awaited."""
+        with self._state:
+            self._core.ask()
+        if self._backlog.waits:
+            self._link.wake_courier()
+
     @property
     def next_sequence(self) -> int:
         """The number the next message will get."""

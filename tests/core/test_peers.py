@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from twinlink.peers import CERTAIN_NS, HELLO_NS, MAX_PEERS, RESTART_NS, SILENT_NS, Change, PeerTable
+from twinlink.peers import CERTAIN_NS, HELLO_NS, MAX_PEERS, QUIET_NS, RESTART_NS, SILENT_NS, Change, PeerTable
 from twinlink.wire import Hello
 
 OURS = 1
@@ -24,6 +24,7 @@ class Model:
     hears: int = 0
     known: int = 0
     up: bool = False
+    number: int = 0
 
 
 class Peers(RuleBasedStateMachine):
@@ -54,6 +55,7 @@ class Peers(RuleBasedStateMachine):
                 del self.model[other]
         peer = self.model.setdefault(epoch, Model(node, 0, known=self.fell_silent.pop(epoch, 0)))
         before, peer.heard = peer.up, self.now
+        silent, peer.number = self.now - peer.number > QUIET_NS, self.now
         number = {
             "nothing": None, "never said": 0, "known": peer.known, "a little more": min(peer.known + 1, self.now),
             "the last": self.now, "to come": self.now + 1,
@@ -63,6 +65,7 @@ class Peers(RuleBasedStateMachine):
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
         assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
+        interrupted = before and (silent or (number is not None and number - peer.known > 2 * QUIET_NS))
         if number is None and peer.up:
             peer.up, peer.known = False, self.now
         elif number is not None and peer.known < number <= self.now:
@@ -70,7 +73,10 @@ class Peers(RuleBasedStateMachine):
             peer.hears = max(peer.hears, number, self.now - HELLO_NS)
         elif number is not None and behind:
             peer.hears = self.now
-        assert answer == (not peer.up or not before)  # answered until both sides know
+        assert answer == (not peer.up or not before or interrupted)  # answered until both sides know
+        entry = self.table.get(epoch)
+        assert entry is not None
+        assert entry.interrupted == interrupted
 
     @rule(epoch=EPOCHS)
     def bye(self, epoch: int) -> None:
@@ -92,7 +98,9 @@ class Peers(RuleBasedStateMachine):
             self.table.hears_us[epoch] = self.model[epoch].hears = self.now
 
     @rule(
-        passed_ns=st.sampled_from([1, HELLO_NS, RESTART_NS, RESTART_NS + 1, SILENT_NS, SILENT_NS + 1, CERTAIN_NS]),
+        passed_ns=st.sampled_from(
+            [1, HELLO_NS, RESTART_NS, RESTART_NS + 1, 2 * QUIET_NS, SILENT_NS, SILENT_NS + 1, CERTAIN_NS]
+        ),
         unread_ns=st.sampled_from([0, SILENT_NS, CERTAIN_NS]),
     )
     def time_passes(self, passed_ns: int, unread_ns: int) -> None:
@@ -118,6 +126,12 @@ class Peers(RuleBasedStateMachine):
         self.table.excuse(self.now)
         for peer in self.model.values():
             peer.heard = peer.hears = self.now
+
+    @rule()
+    def whoever_is_up_is_quiet_or_not(self) -> None:
+        quiet = [peer for peer in self.model.values() if peer.up and self.now - peer.heard > QUIET_NS]
+        deaf = [peer for peer in self.model.values() if peer.up and self.now - peer.hears > 2 * QUIET_NS]
+        assert self.table.quiet(self.now) == bool(quiet or deaf)
 
     @invariant()
     def the_table_is_true(self) -> None:
@@ -157,6 +171,25 @@ def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
         now = 1 + turn * HELLO_NS // 2
         changes += table.hello(3, turn, confirming("gnb", now), now)[1]
     assert [(c.peer.epoch, c.reason, c.successor) for c in changes] == [(3, None, None), (2, "restarted", 3)]
+
+
+def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> None:
+    ours, theirs = 1, 2
+    tables = {ours: PeerTable(ours), theirs: PeerTable(theirs)}
+    for here, there in ((ours, theirs), (theirs, ours)):
+        tables[here].hello(there, 1, Hello(f"n{there}", {here: 1}, {}), 1)
+    healed = 4 * QUIET_NS  # what was said meanwhile did not get through
+    interrupted: list[bool] = []
+    here, there, confirmed, answers = theirs, ours, 1, True
+    while answers:
+        now = healed + len(interrupted)
+        answers, changes = tables[here].hello(there, now, Hello(f"n{there}", {here: confirmed}, {}), now)
+        assert not changes
+        (peer,) = tables[here].all()
+        interrupted.append(peer.interrupted)
+        here, there, confirmed = there, here, now
+    # Not heard for long; that, and not confirmed for long; not confirmed for long; and nobody needs to say more.
+    assert interrupted == [True, True, True, False]
 
 
 def test_a_flood_of_hellos_is_bounded() -> None:
