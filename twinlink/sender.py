@@ -54,7 +54,7 @@ class Sender:
         self._backlog = core.backlog
         self.transit = core.transit
         self._topic = f"traffic/{core.flow}".encode()
-        self._clear_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
+        self._unclog_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
         self.on_ack_due = False  # acks are on their way to on_ack: flush waits for them too
@@ -271,8 +271,8 @@ class Sender:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core = self._core
         with self._state:
-            if _monotonic_ns() > self._clear_ns:
-                self.transit.clear()
+            if _monotonic_ns() > self._unclog_ns:
+                self.transit.unclog()
             core.look()
             self._next_at_look = self._backlog.next
         if self._backlog.waits:
@@ -312,7 +312,7 @@ class Sender:
     def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
         """A peer went; ``successor`` is the session that takes its place."""
         with self._state:
-            self._clear_ns = _monotonic_ns() + self._transport.gives_up_ns
+            self._unclog_ns = _monotonic_ns() + self._transport.gives_up_ns
             self._core.peer_down(epoch, reason, may_return, successor)
 
     def forget(self, epoch: int, reason: str, successor: int | None) -> None:
