@@ -11,7 +11,7 @@ from .message import Ack
 from .outgoing import Outgoing, Overflow
 from .ranges import RangeSet
 from .transports import Transport
-from .wire import DATA_WORD, HEADER, Kind, again, gone_body
+from .wire import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, again, gone_body
 from .wire import frame as make_frame
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Sender:
         while True:
             with self._order:
                 if link.sending_ends:
-                    raise LinkClosed(f"the link to {link.endpoint} {link.end}")
+                    raise LinkClosed(f"the link to {link.endpoint} {link.why_unusable}")
                 sequence = self._backlog.next
                 now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
                 frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, sent_ns), payload)
@@ -109,9 +109,14 @@ class Sender:
             self._wait_for_room(size, deadline)
 
     def _too_large(self, size: int) -> PayloadTooLarge:
-        what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {self._link.max_payload}"
+        most = self._link.max_payload
+        what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
         less = self._link.reception.company.who_takes_less(size)
-        return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload" if less else what)
+        if less:
+            return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload")
+        if most < MAX_PAYLOAD:
+            return PayloadTooLarge(f"{what}: open both sides with a greater max_payload, {MAX_PAYLOAD} at most")
+        return PayloadTooLarge(f"{what}: send it as several messages")
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
