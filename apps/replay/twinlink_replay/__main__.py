@@ -28,7 +28,7 @@ LOOK_S = 0.05
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0 done, 1 something was lost, 2 failed, 3 bad given."""
+    """The command; returns the exit code: 0 done, 1 something was lost, 2 failed, 3 bad arguments."""
     return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
 
 
