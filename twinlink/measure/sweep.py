@@ -13,7 +13,7 @@ from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
-from .stations import START_S, Interrupted, Station, StationFailed, StationLost, Stopped, watching
+from .stations import START_S, Interrupted, StationFailed, StationHandle, StationLost, Stopped, watching
 
 RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
 IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
@@ -175,7 +175,7 @@ class Sweep:
         for error, sides in failed.items():
             self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
-    def _ask_ntp(self, server: str, station: Station) -> dict[str, Any]:
+    def _ask_ntp(self, server: str, station: StationHandle) -> dict[str, Any]:
         """From the station's host; a namespace has no way to a server, but its host's clock."""
         if self._setting.name == "hosts":
             return dict(station.ask("ntp", self._start_s, server=server)["ntp"])
