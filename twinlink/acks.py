@@ -10,6 +10,8 @@ from .wire import frame as make_frame
 
 Record = tuple[int, int, int]  # sequence, T1, T2
 
+SINGLE_RECORDS = 64  # in an ack of messages that came each in a frame of its own: they are long, and soon waited for
+
 _time_ns, _pack_one = time.time_ns, ACK_ONE.pack
 
 
@@ -52,7 +54,7 @@ class Acks:
             self.send_batch()
             self._batch_for = (topic, stream)
         self._batch += records
-        if len(self._batch) >= MAX_ACK_RECORDS:
+        if len(self._batch) >= (SINGLE_RECORDS if len(records) == 1 else MAX_ACK_RECORDS):
             self.send_batch()
 
     def send_batch(self) -> None:

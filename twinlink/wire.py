@@ -47,7 +47,7 @@ ACK_HEAD = struct.Struct("!QQ")  # acked epoch, consumed
 ACK_RECORD = struct.Struct("!QQQ")  # sequence, T1, T2
 ACK_ONE = struct.Struct("!IIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, in one call
 ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
-MAX_ACK_RECORDS = 64
+MAX_ACK_RECORDS = 256
 REFUSED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
 
 # An ask: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.

@@ -16,7 +16,19 @@ from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, ack_body, frame, gone_body, parse, parse_ack, parse_ask
+from twinlink.wire import (
+    HELLO_TOPIC,
+    MAX_ACK_RECORDS,
+    Hello,
+    Kind,
+    Why,
+    ack_body,
+    frame,
+    gone_body,
+    parse,
+    parse_ack,
+    parse_ask,
+)
 
 OURS, THEIRS = 1, 2
 
@@ -143,6 +155,16 @@ def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Recep
         data(reception, sequence, at_once=False)
     reception.acks.send_batch()
     assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
+
+
+def test_what_came_in_bundles_is_acknowledged_by_the_hundreds(reception: Reception, transport: Kept) -> None:
+    reception.flow("flow").claimed = True
+    data(reception, 0, at_once=True)
+    for first in (1, 101, 201):
+        frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + 100)]
+        reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, False)
+    reception.acks.send_batch()
+    assert [len(sequences) for _, sequences in transport.acks()] == [1, MAX_ACK_RECORDS, 300 - MAX_ACK_RECORDS]
 
 
 bundled = st.lists(

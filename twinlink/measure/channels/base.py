@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ...acks import SINGLE_RECORDS
 from ...transports import Endpoint
 from ...wire import (
     ACK_ONE,
@@ -14,7 +15,6 @@ from ...wire import (
     DATA_WORD,
     HEADER,
     HEADER_OCTETS,
-    MAX_ACK_RECORDS,
     Kind,
     ack_body,
     parse_ack,
@@ -253,7 +253,7 @@ class RawChannel(Channel):
                 if word == DATA_WORD and length == len(frame) - HEADER_OCTETS:
                     records.append((sequence, sent_ns, received_ns))
                     received.arrived(sequence, length, sent_ns, received_ns)
-                frame = get(False) if len(records) < MAX_ACK_RECORDS else None
+                frame = get(False) if len(records) < SINGLE_RECORDS else None
             if records:
                 body = ack_body(epoch, sequence + 1, records)
                 self.put(ACK, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
