@@ -21,8 +21,8 @@ STUCK_LOOKS = 4  # when no more of a frame has got through in so many looks, wha
 class Backlog:
     """Kept messages leave in order, as far as two limits allow.
 
-    That is ``transit`` octets handed over and not acknowledged by those who are up, and ``window`` octets not consumed
-    by their applications, which bounds the memory of receivers.
+    ``transit`` bounds the octets that were handed over and not acknowledged by the peers that are up; ``window`` those
+    that their applications have not consumed, and so the memory of receivers.
 
     Attributes:
         next: the number of the next message.
@@ -64,7 +64,10 @@ class Backlog:
         )
 
     def take_in(self, size: int, now_mono_ns: int) -> bool:
-        """Take in message number ``next``, of ``size`` octets and kept already; whether who sends it hands it over."""
+        """Take in message number ``next``, of ``size`` octets and kept already.
+
+        Returns True: whoever sends it is to hand it over now; False: it waits here.
+        """
         sequence, octets = self.next, size + FRAMING_OCTETS
         self.next = end = sequence + 1
         if (
@@ -81,7 +84,7 @@ class Backlog:
         return False
 
     def announce(self, why: Why, first: int, end: int) -> None:
-        """What from ``first`` to below ``end`` was sent will not come."""
+        """Have the peers told that messages ``first`` to ``end - 1`` will not come, and why."""
         if first < end:
             if why is Why.CONFLATED:
                 self._conflated.add(first, end)
@@ -89,12 +92,12 @@ class Backlog:
             self.waits = True
 
     def ask(self) -> None:
-        """Have the peers say what they miss."""
+        """Have the peers asked what they miss."""
         self._gone.setdefault(Why.EVICTED, RangeSet())
         self.waits = True
 
     def send_again(self, first: int, end: int, epoch: int) -> None:
-        """Peer ``epoch`` misses these; what of them is not kept will not come."""
+        """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that leaves again, the rest will not come."""
         end = min(end, self.unsent)
         leaving = self._leaving
         for sequence in self._kept.between(first, end):
@@ -109,7 +112,7 @@ class Backlog:
         self._will_not_come(first, end)
 
     def _will_not_come(self, first: int, end: int) -> None:
-        """Announced before, perhaps, and that was lost."""
+        """Announce that these will not come, perhaps not for the first time: the peer may have missed that, too."""
         for replaced, newer in self._conflated.take(first, end):
             self.announce(Why.EVICTED, first, replaced)
             self.announce(Why.CONFLATED, replaced, newer)
@@ -139,7 +142,7 @@ class Backlog:
 
     @property
     def may_go(self) -> bool:
-        """Whether something that waits may leave now; of many not each as soon as there is room for it."""
+        """Whether something that waits may leave now; of many messages not each as soon as there is room for it."""
         if not self.waits or not self.up:
             return False
         if (cut := self._leaving) is not None:
@@ -149,13 +152,18 @@ class Backlog:
         return self._transit.room >= (min(BUNDLE_OCTETS, self._transit.budget.share // 2) if self._transit else 1)
 
     def take(self, patient: bool = True) -> tuple[Kind, Any] | None:
-        """What to hand to the transport next; None: nothing, or nothing may go now.
+        """What to hand to the transport next; None: nothing waits, or nothing of it may go now.
 
-        ``(GONE, (why, ranges))`` to announce, without ranges to ask what is missing; or one message, or several for
-        one bundle: ``(DATA, frames)`` to send, ``(AGAIN, frames)`` the same as they were sent before.  To be called
-        again when it has been handed over: until then something ``waits``.  Who is ``patient`` may have to wait for the
-        transport: it gets more than the transport takes at once, and long frames, part by part: ``(PART, part)``.
-        Nothing goes before the last part, so that what is announced is known to be behind all that was sent.
+        It is one of
+
+        - ``(GONE, (why, ranges))``: ranges to announce; without any, the peers are asked what they miss;
+        - ``(DATA, frames)``: one message, or several for one bundle;
+        - ``(AGAIN, frames)``: the same, of messages that were sent before and asked for;
+        - ``(PART, part)``: the next part of a long frame.  Nothing else goes before its last part, so that what is
+          announced is known to be behind all that was sent.
+
+        Call it again when that has been handed over: until then something ``waits``.  ``patient``: the caller can wait
+        for the transport, so it may get more than the transport takes at once; only such a caller gets parts.
         """
         room = self._transit.room if patient else self._transit.direct_room
         if not self.may_go or (room <= 0 and not patient):
@@ -172,7 +180,7 @@ class Backlog:
         return (Kind.PART, self._next_part()) if self._leaving is not None else None
 
     def _octets(self, entry: Entry) -> int:
-        """Of a message on its way."""
+        """What a kept message counts for in `Transit`."""
         return self._kept.size(entry) + FRAMING_OCTETS
 
     def _next_announcement(self) -> tuple[Why, list[tuple[int, int]]]:
@@ -186,7 +194,7 @@ class Backlog:
 
     def _take_again(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
-        messages: dict[int, int] = {}  # of them, those that are not on their way
+        messages: dict[int, int] = {}  # of them, those that are not on their way yet
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
@@ -262,7 +270,7 @@ class Backlog:
 
     @property
     def _leaving(self) -> Cut | None:
-        """What leaves in parts, and has not left: if it is not on its way any more, nobody up waits for this try."""
+        """The frame that leaves in parts, while some of it has not left and a peer that is up owes an ack for it."""
         cut = self._cut
         return cut if cut is not None and cut.at < cut.octets and cut.sequence in self._transit else None
 
@@ -273,31 +281,35 @@ class Backlog:
         return part
 
     def _count_parts(self, cut: Cut) -> None:
-        self._transit.set(cut.sequence, cut.under_way(self._waiting(cut)) + FRAMING_OCTETS)
+        self._transit.set(cut.sequence, cut.under_way(self._owing(cut)) + FRAMING_OCTETS)
 
-    def _waiting(self, cut: Cut) -> frozenset[int]:
+    def _owing(self, cut: Cut) -> frozenset[int]:
+        """Peers that are up and owe an ack for it."""
         return self._kept.entries[cut.sequence][1] & self.up
 
     def progress(self, epoch: int, sent_ns: int, octets: int) -> None:
-        """Peer ``epoch`` has so much of the frame of that time."""
+        """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""
         cut = self._cut
-        if cut is None or cut.sequence not in self._transit or epoch not in self._waiting(cut):
+        if cut is None or cut.sequence not in self._transit or epoch not in self._owing(cut):
             return
         if cut.progress(epoch, sent_ns, octets):
             self._count_parts(cut)
 
     def returned(self, epoch: int) -> None:
-        """This peer may not have had the parts before."""
+        """Peer ``epoch`` is back, and may have lost the parts that left before: they leave again."""
         if (cut := self._leaving) is not None:
             cut.forget(epoch)
             self._go_back(cut)
 
     def _go_back(self, cut: Cut) -> None:
-        cut.go_back(self._waiting(cut))
+        cut.go_back(self._owing(cut))
         self._count_parts(cut)
 
     def look(self) -> bool:
-        """To be called a few times a second; whether something leaves in parts, and so says itself how it fares."""
+        """To be called a few times a second: what has left in parts, and does not get through, leaves again.
+
+        Returns whether something is leaving in parts: then peers say how much of it they have without being asked.
+        """
         if (cut := self._leaving) is not None:
             cut.looks += 1
             if cut.looks > STUCK_LOOKS:
@@ -315,7 +327,7 @@ class Backlog:
     # What is done with
 
     def settle(self, sequences: Sequence[int]) -> int:
-        """For these nobody is waited for any more, so they need not be sent again; how many were."""
+        """No peer's ack for these counts any more, so none is sent again; returns how many had been."""
         self._transit.remove(sequences)
         if not self._sent_again and not self._again:
             return 0
@@ -326,11 +338,11 @@ class Backlog:
         return len(repaired)
 
     def forget_below(self, consumed: int) -> None:
-        """Nobody will miss anything below."""
+        """Every peer has consumed what is below ``consumed``, and will not ask for it."""
         self._conflated.take(0, consumed)
 
     def clear(self) -> None:
-        """Nobody is left to hand anything to."""
+        """Drop all that waits: nobody is left to hand it to."""
         self._gone.clear()
         self._conflated.clear()
         self._again.clear()

@@ -33,7 +33,10 @@ class Budget:
         self._lock = threading.Lock()  # the flows' own do not keep them apart from each other
 
     def divide(self, limit: int, direct: int, whole: int, sharing: int) -> None:
-        """So many flows share it; ``whole``: of one frame, even if the share is less."""
+        """Set the limits anew, for so many flows ``sharing`` them; a frame of ``whole`` octets goes in one piece.
+
+        That is so even where a flow's share is less.
+        """
         self.limit, self.direct = limit, min(limit, direct)
         self.share, self.direct_share = limit // sharing, self.direct // sharing
         self.whole = max(self.share, whole)
@@ -41,16 +44,16 @@ class Budget:
 
     @property
     def room(self) -> int:
-        """So many octets may be handed over now, whoever does; one that is longer may go if there is any."""
+        """Octets that may be handed over now, by whatever flow; a longer message may go if there is any room."""
         return self.limit - self.under_way
 
     def spend(self, octets: int) -> None:
-        """So many more are on their way."""
+        """So many octets more are on their way."""
         with self._lock:
             self.under_way += octets
 
     def give_back(self, octets: int) -> None:
-        """So many are not, or not any more."""
+        """So many octets arrived, or were given up; calls `roomy` where there was no room before."""
         with self._lock:
             self.under_way = left = self.under_way - octets
         if left < self.limit <= left + octets:

@@ -42,9 +42,9 @@ class Company:
         epoch: int,
         max_payload: int,
         report: Callable[[Event], None],
-        gone: Callable[[int, bool], None],
+        give_up: Callable[[int, bool], None],
     ) -> None:
-        """``gone(epoch, replaced)`` is called when a session will not come back."""
+        """``give_up(epoch, replaced)`` is called when a session will not come back."""
         self.peers = PeerTable(epoch)
         self.up: frozenset[int] = frozenset()
         self.senders: dict[str, Sender] = {}
@@ -55,7 +55,7 @@ class Company:
         self._epoch = epoch
         self._max_payload = max_payload
         self._report = report
-        self._gone = gone
+        self._give_up = give_up
         self._lock = threading.Lock()  # who is up, and the senders who must know
         self._say_lock = threading.Lock()
         self._kept_mono_ns = 0
@@ -65,7 +65,7 @@ class Company:
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
 
     def add_sender(self, sender: Sender) -> None:
-        """From now on it knows who is up."""
+        """Tell this sender who is up, now and from now on."""
         with self._lock:
             for epoch in self.up:
                 peer = self.peers.get(epoch)
@@ -128,6 +128,7 @@ class Company:
         self.report_losses()
 
     def _changed(self, changes: list[Change]) -> None:
+        """Tell the senders, then everybody by events, who came and who went."""
         for change in changes:
             peer, reason = change.peer, change.reason
             if reason is None:
@@ -159,10 +160,10 @@ class Company:
             self.report_losses()
 
     def _taken_by_all(self) -> int:
-        """Octets of the longest payload that this node sends and everybody takes who is owed what is sent now.
+        """Octets of the longest payload that this node sends and that all peers take which are to get what is sent now.
 
-        That is who is up, and who may return and asks for what it missed.  It would be sent a message that it does not
-        take again and again, which would hold up all that follows on the flow, for the others too.
+        Those are the peers that are up, and those that may return and ask for what they missed.  A peer would ask for a
+        message that it does not take again and again, which would hold up all that follows, for the others too.
         """
         absent = (peer.max_payload for _, peer in self._absent.values() if peer.repairs)
         return min([self._max_payload, *absent, *(peer.max_payload for peer in self.peers.all() if peer.up)])
@@ -176,7 +177,7 @@ class Company:
         )
 
     def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """A session that had fallen silent will not come back."""
+        """A session that had fallen silent will not come back: tell the senders, who kept messages for it."""
         del self._absent[epoch]
         self._lose_track(epoch, successor is not None)
         with self._lock:
@@ -185,11 +186,12 @@ class Company:
                 sender.max_payload = self._taken_by_all()
 
     def _lose_track(self, epoch: int, replaced: bool) -> None:
+        """A session will not come back: nothing of it is remembered here."""
         self._joined.pop(epoch, None)
-        self._gone(epoch, replaced)
+        self._give_up(epoch, replaced)
 
     def names(self, epochs: frozenset[int]) -> str:
-        """Of peers that are up or have fallen silent, for a person."""
+        """Names of these peers, for a person: those that are up, or have fallen silent and may return."""
         names = [peer.node for peer in self.peers.all() if peer.up and peer.epoch in epochs]
         names += [f"{peer.node} (down, may return)" for one, (_, peer) in list(self._absent.items()) if one in epochs]
         return ", ".join(sorted(names)) or "nobody who is left"
@@ -209,7 +211,7 @@ class Company:
             self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, number, _time_ns(), body))
 
     def report_losses(self) -> None:
-        """Say what the senders have lost since the last time."""
+        """Report, as events, what the senders have lost since the last time."""
         for sender in list(self.senders.values()):
             if sender.has_losses:
                 for reason, lost in sender.take_losses().items():

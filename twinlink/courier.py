@@ -6,7 +6,7 @@ import time
 
 from .company import Company
 
-PAUSE_S = 0.05
+PAUSE_S = 0.05  # before the next try when a transport has failed
 BULK_S = 0.0005  # what is left of messages that came in bulk is handed over when none has come for so long
 
 logger = logging.getLogger("twinlink")
@@ -26,19 +26,23 @@ class Courier:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is a backlog, or room for it."""
+        """There is a backlog, or room for it: hand over what may go.  From any thread; never waits."""
         self._work.set()
 
     def stop(self, patience_s: float) -> None:
-        """Nothing more will be handed over; a transport that is being waited for is not."""
+        """Hand over nothing more; returns when the thread has ended, or after ``patience_s``.
+
+        It ends late while the transport makes it wait.
+        """
         self._stopping = True
         self._work.set()
         self._thread.join(patience_s)
 
     def _hand_over(self) -> bool:
-        """Flows of high priority first, and again when there may be more of them; whether to come again soon.
+        """Hand over the backlog of each flow, as far as it may go; whether some flow asks to come again soon.
 
-        The others in turns: next time it begins with the one behind that which took the last of the room.
+        Flows of high priority go first; if there are any, the others break off when woken, so that those come first
+        again.  The others go in turns: next time it begins with the one behind that which took the last of the room.
         """
         senders = list(self._company.senders.values())
         urgent = [sender for sender in senders if sender.priority == "high"]

@@ -11,7 +11,7 @@ from .sequence import SequenceTracker
 from .sync import Sync, Thresholds
 
 ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (window.py)
-WEIGHT_OCTETS = 512  # of a message in that, beside its payload
+WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
@@ -19,6 +19,7 @@ class Stream:
     """One sender session on one flow.
 
     Attributes:
+        tracker: what came, and what came not; while ``pending`` is not None, its ``next`` is past what is missing.
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
         repairs: whether this sender sends again what it is asked for.
@@ -67,7 +68,10 @@ class Incoming:
     the link refuses them when it holds too much.
 
     Attributes:
-        watched: whether the age of what arrives matters.
+        claimed: whether the application has asked for the flow.
+        handler: gets each message; without one they wait in ``queue``.
+        streams: by epoch.
+        watched: whether the age of what arrives matters: it has a limit, or ``sync``.
         stale: by epoch, what was too old on arrival and has not been reported.
     """
 
@@ -104,19 +108,19 @@ class Incoming:
         self.queue += messages
 
     def limit_age(self, max_age_ns: int) -> None:
-        """What is older on arrival will not be delivered."""
+        """From now on what is older on arrival is not delivered."""
         self.max_age_ns = max_age_ns
         self.watched = True
 
     def watch(self, thresholds: Thresholds) -> Sync:
-        """How fresh and complete the flow is, from the first call on; ``thresholds`` are as they were then."""
+        """How fresh and complete the flow is, from the first call on; later calls' ``thresholds`` are not heeded."""
         if self.sync is None:
             self.sync = Sync(thresholds)
             self.watched = True
         return self.sync
 
     def drop_stale(self, stream: Stream, message: Message) -> None:
-        """It will not be delivered: too old."""
+        """Count a message as too old: it is not delivered, and the sender learns that it is done with."""
         sequence = message.sequence
         stream.stale += 1
         self.stale.setdefault(stream.epoch, RangeSet()).add(sequence, sequence + 1)
@@ -125,13 +129,16 @@ class Incoming:
         stream.unannounced += len(message.payload) + WEIGHT_OCTETS
 
     def pass_gaps(self, stream: Stream) -> None:
-        """What will not come is done with, too, once the application has all that came before it."""
+        """Take what will not come for consumed, once the application has taken all that came before it."""
         if all(message.epoch != stream.epoch for message in tuple(self.queue)):
             due = stream.pending.due if stream.pending else stream.tracker.next
             stream.consumed = stream.acked = max(stream.consumed, due)
 
     def take(self) -> tuple[Message, Stream | None] | None:
-        """The next message, and the stream whose sender must now be told how far consumption is."""
+        """The next message, and the stream whose sender is to be told now how far it is consumed; None without any.
+
+        Not every message is told: then the stream is None.
+        """
         try:
             message = self.queue.popleft()
         except IndexError:

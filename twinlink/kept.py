@@ -2,14 +2,14 @@
 
 KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
-Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, peers that owe an ack, frame
+Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, epochs of the peers that owe an ack, frame
 
 
 class Kept:
-    """By ascending sequence.
+    """The kept messages of a flow, by ascending sequence.
 
     Attributes:
-        entries: by sequence; of one that is kept, the peers may be replaced here.
+        entries: by sequence; who owes an ack for one that is kept may be replaced here.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
@@ -24,7 +24,7 @@ class Kept:
 
     @property
     def octets(self) -> int:
-        """Of all, with what Python needs beside the payloads."""
+        """Octets of all that is kept, with what Python needs beside the payloads."""
         return self._all_room - self.room
 
     def size(self, entry: Entry) -> int:
@@ -47,15 +47,16 @@ class Kept:
         self.room = self._all_room - len(self.entries) * KEEPING_OCTETS
 
     def oldest(self) -> int | None:
-        """The first that is kept; a dictionary would pass all that have left it each time."""
+        """The lowest sequence that is kept; None without any."""
         if not self.entries:
             return None
+        # Not next(iter(entries)): a dictionary passes the places of all that have left it, each time.
         while self._first not in self.entries:
             self._first += 1
         return self._first
 
     def yields(self, excess: int, up: frozenset[int]) -> bool:
-        """Whether the oldest can make room for so much, and nothing of it is owed by somebody who is ``up``."""
+        """Whether the oldest can make room for so many octets, and nobody who is ``up`` owes an ack for any of them."""
         oldest = self.oldest()
         for sequence in range(self._end if oldest is None else oldest, self._end):
             entry = self.entries.get(sequence)
@@ -78,5 +79,5 @@ class Kept:
         return [sequence for sequence in range(low, high) if sequence in self.entries]
 
     def owing(self) -> frozenset[int]:
-        """The peers that are waited for."""
-        return frozenset().union(*(waiting for _, waiting, _ in self.entries.values()))
+        """The peers that owe an ack for any of them."""
+        return frozenset().union(*(owed_by for _, owed_by, _ in self.entries.values()))

@@ -55,6 +55,9 @@ class Link:
         node: name of this node.
         epoch: the random 64-bit number of this session.
         transport_name, endpoint, listening: how it was opened; the endpoint as ``tcp/host:port``.
+        max_payload: octets of the longest payload that it sends and takes.
+
+    Its other attributes are for the parts of the link that hold it: senders, receivers, the stream of events.
     """
 
     def __init__(
@@ -75,8 +78,8 @@ class Link:
         self.epoch = secrets.randbits(64)
         self.max_payload = max_payload
         self.send_timeout = send_timeout
-        self.sending_ends = False
-        self.end = "is closed"  # what to say when it is
+        self.sending_ends = False  # it is being closed: what is sent from now on raises LinkClosed
+        self.why_unusable = "is closed"  # what LinkClosed says of it
         self._window = window
         self._retention = retention
         self._transport = transport
@@ -103,7 +106,7 @@ class Link:
         self.lead.start()
         _open_links.add(self)
 
-    # The public side
+    # What applications call
 
     def sender(
         self,
@@ -143,7 +146,9 @@ class Link:
             (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
         ):  # fmt: skip
             if asked not in {None, is_now}:
-                raise ConfigurationError(f"flow {flow!r} has been opened as {is_now!r}: it cannot be {asked!r}")
+                raise ConfigurationError(
+                    f"flow {flow!r} has been opened as {is_now!r}: it cannot be {asked!r}; use another flow for that"
+                )
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender
@@ -151,8 +156,9 @@ class Link:
     def _open_flow(
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
+        """A sender for a flow that has none; None stands for the default.  For who holds `_flows_lock`."""
         if len(self._company.senders) >= MAX_FLOWS:
-            raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows")
+            raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
         core = Outgoing(
             flow,
@@ -202,7 +208,7 @@ class Link:
         return receiver
 
     def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
-        """From now on messages go to the handler; those held from before go first."""
+        """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
         while (message := receiver.take()) is not None:
             self.reception.calls.call(handler, message, receiver.flow)
         self.reception.flow(receiver.flow).handler = handler
@@ -317,7 +323,7 @@ class Link:
         _open_links.discard(self)
 
     def _give_back(self) -> None:
-        """Called once, by the thread that holds the lead."""
+        """Say goodbye, and give back threads and transport.  Called once, by the thread that holds the lead."""
         senders = list(self._company.senders.values())
         self.sending_ends = True
         deadline = time.monotonic() + STOP_S
@@ -391,7 +397,7 @@ class Link:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LinkClosed(f"the link to {self.endpoint} {self.end}")
+            raise LinkClosed(f"the link to {self.endpoint} {self.why_unusable}")
 
 
 @atexit.register
@@ -413,7 +419,7 @@ def _check_callable(name: str, value: object) -> None:
 def _after_fork_in_child() -> None:
     """Threads and sockets stayed with the parent, and locks may be held for ever: only say so."""
     for link in list(_open_links):
-        link.end = "was opened before this process was forked; open another one here"
+        link.why_unusable = "was opened before this process was forked; open another one here"
         link.sending_ends = True
         link.lead.abandon()
 

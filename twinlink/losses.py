@@ -12,7 +12,7 @@ class Losses:
     """A message that turns out to have arrived after all, where it was missed, is taken out again.
 
     Attributes:
-        all: lost.
+        all: what is lost.
         unflushed: of them, what no flush has named yet.
         unreported: of them, what no event has told yet, by reason.
     """
@@ -38,7 +38,7 @@ class Losses:
         self.unreported.setdefault(reason, RangeSet()).add(first, end)
 
     def found(self, sequence: int, epoch: int) -> bool:
-        """It arrived at this peer; whether it had been lost, and is not any more."""
+        """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
         if not any(had.remove(sequence) for who in (epoch, ANYBODY) if (had := self._may_have.get(who))):
             return False
         self.all.remove(sequence)
@@ -48,6 +48,6 @@ class Losses:
         return True
 
     def report(self) -> dict[str, RangeSet]:
-        """What events have to tell, by reason."""
+        """What no event has told yet, by reason; from now on it counts as told."""
         unreported, self.unreported = self.unreported, {}
         return unreported

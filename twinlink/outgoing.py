@@ -77,14 +77,18 @@ class Outgoing:
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
 
     def fits(self, size: int) -> bool:
-        """Whether a payload of ``size`` octets may be sent now; who is not there holds nobody up."""
+        """Whether a payload of ``size`` octets may be sent now.
+
+        Peers that are down hold nobody up: what only they owe an ack for makes room.
+        """
         excess = size - self.kept.room
         return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self.backlog.up)
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
-        """Take in the next message: True: hand it to the transport now; False: it is backlog; None: no room.
+        """Take in the next message, whose payload has ``size`` octets.
 
-        Its payload has ``size`` octets.
+        Returns True: hand it to the transport now; False: it waits in the backlog, or had to be dropped; None: there is
+        no room for it, and it was not taken in.
         """
         backlog, kept = self.backlog, self.kept
         sequence = backlog.next
@@ -106,7 +110,7 @@ class Outgoing:
         return backlog.take_in(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:
-        """Give up what must make room; False: the new message itself."""
+        """Give up what must make room for the new message; False where that is the new message itself."""
         while (oldest := self.kept.oldest()) is not None and size > self.kept.room:
             if self.kept.entries[oldest][1] & self.backlog.up:
                 if self.overflow == "drop-newest":
@@ -119,21 +123,22 @@ class Outgoing:
         return True
 
     def _give_up(self, sequence: int, why: Why) -> None:
-        waiting: frozenset[int] = frozenset()
+        """It will not be sent any more, though peers may owe an ack for it: count it, and have them told."""
+        owed_by: frozenset[int] = frozenset()
         if sequence in self.kept.entries:
-            waiting = self.kept.entries[sequence][1]
+            owed_by = self.kept.entries[sequence][1]
             self._let_go(sequence)
         if why is Why.CONFLATED:
             self.conflated += 1
         elif why is Why.EVICTED and sequence < self.backlog.unsent:
-            self._doubt.add(waiting, sequence)
+            self._doubt.add(owed_by, sequence)
             return  # it is announced as gone when somebody misses it
         else:
-            self.losses.add(sequence, sequence + 1, REASONS[why], waiting)
+            self.losses.add(sequence, sequence + 1, REASONS[why], owed_by)
         self.backlog.announce(why, sequence, sequence + 1)
 
     def _let_go(self, sequence: int) -> None:
-        """Nobody is waited for any more."""
+        """Keep it no longer, nor send it again: no peer's ack for it counts any more."""
         self.kept.remove(sequence)
         self._refused.discard(sequence)
         self.backlog.settle((sequence,))
@@ -148,7 +153,7 @@ class Outgoing:
         t4_ns: int,
         t4_mono_ns: int,
     ) -> list[Ack]:
-        """Peer ``epoch`` has these messages (sequence, T1, T2); returns acks for those that were awaited."""
+        """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
         kept = self.kept
         acks, had_by_all = [], []
         for sequence, t1_ns, t2_ns in records:
@@ -163,27 +168,27 @@ class Outgoing:
                 self._refused_by(epoch, sequence, entry)
                 continue
             if len(entry[1]) > 1:
-                self._owed_by_others(epoch, sequence, entry)
+                self._owes_no_more(epoch, sequence, entry)
             else:
                 kept.remove(sequence)
                 had_by_all.append(sequence)
             fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
             acks.append(_new_ack(Ack, fields))
         if acks:
-            self._count(had_by_all)
+            self._settle(had_by_all)
             self.delays.add(epoch, acks)
         return acks
 
-    def _owed_by_others(self, epoch: int, sequence: int, entry: Entry) -> None:
-        """Not by this peer any more."""
-        sent_mono_ns, waiting, frame = entry
-        waiting -= {epoch}
-        self.kept.entries[sequence] = (sent_mono_ns, waiting, frame)
-        if not waiting & self.backlog.up:
+    def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:
+        """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
+        sent_mono_ns, owed_by, frame = entry
+        owed_by -= {epoch}
+        self.kept.entries[sequence] = (sent_mono_ns, owed_by, frame)
+        if not owed_by & self.backlog.up:
             self.transit.remove((sequence,))
 
-    def _count(self, had_by_all: list[int]) -> None:
-        """These are kept no longer, as everybody has them, or does not want them."""
+    def _settle(self, had_by_all: list[int]) -> None:
+        """Count these, which are kept no longer since every peer has them or refused them; none is sent again."""
         self.acknowledged += len(had_by_all)
         if self._refused:
             for sequence in self._refused.intersection(had_by_all):
@@ -193,10 +198,10 @@ class Outgoing:
         self.repaired += self.backlog.settle(had_by_all)
 
     def _refused_by(self, epoch: int, sequence: int, entry: Entry) -> None:
-        """It is lost, but kept as long as others may ask for it."""
+        """Peer ``epoch`` refused it, so it is lost; it is kept as long as others may ask for it."""
         if len(entry[1]) > 1:
             self._refused.add(sequence)
-            self._owed_by_others(epoch, sequence, entry)
+            self._owes_no_more(epoch, sequence, entry)
             return
         self._let_go(sequence)
         self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
@@ -204,10 +209,10 @@ class Outgoing:
     def asked(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
-        """Peer ``epoch`` is to get the ``missing`` ranges again, and has everything else below ``known``.
+        """Take in peer ``epoch``'s ask: it lacks the ``missing`` ranges, and has all else below ``known``.
 
-        Returns acks for those whose own ack did not come: how long they took is not known, only that they were there
-        when the peer asked (T2 = T3), so they do not count for the delays.
+        Returns acks for the messages that it has and whose own ack did not come: how long they took is not known, only
+        that they were there when the peer asked (T2 = T3), so they do not count for the delays.
         """
         acks, had_by_all = [], []
         absent_there = RangeSet(missing)
@@ -216,13 +221,13 @@ class Outgoing:
             if epoch in entry[1] and sequence not in absent_there:
                 t1_ns = HEADER.unpack_from(entry[2])[4]
                 if len(entry[1]) > 1:
-                    self._owed_by_others(epoch, sequence, entry)
+                    self._owes_no_more(epoch, sequence, entry)
                 else:
                     self.kept.remove(sequence)
                     had_by_all.append(sequence)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
-        self._count(had_by_all)
+        self._settle(had_by_all)
         lost, there = self._doubt.answer(epoch, known, missing)
         for first, end in lost:
             self.losses.add(first, end, REASONS[Why.EVICTED])
@@ -249,19 +254,22 @@ class Outgoing:
             self._lose_skipped()
 
     def _lose_skipped(self) -> None:
-        """Lose, from the oldest on, what everybody who is still waited for went past without acknowledging it."""
-        awaited, consumed = self.kept.entries, self.window.consumed
+        """Lose, from the oldest on, what every peer that owes an ack for it went past without sending one."""
+        entries, consumed = self.kept.entries, self.window.consumed
         while (sequence := self.kept.oldest()) is not None:
-            if any(consumed.get(epoch, 0) <= sequence for epoch in awaited[sequence][1]):
+            owed_by = entries[sequence][1]
+            if any(consumed.get(epoch, 0) <= sequence for epoch in owed_by):
                 return
-            waiting = awaited[sequence][1]
             self._let_go(sequence)
-            self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", waiting)
+            self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", owed_by)
 
     # Peers
 
     def peer_up(self, epoch: int, repairs: bool = False) -> None:
-        """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes."""
+        """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes what it owed.
+
+        ``repairs``: it asks for what it misses, and reads bundles and parts.
+        """
         backlog = self.backlog
         returns = epoch in self._absent
         self._joined.setdefault(epoch, backlog.next)
@@ -315,7 +323,7 @@ class Outgoing:
             if epoch not in entry[1]:
                 continue
             if len(entry[1]) > 1:
-                self._owed_by_others(epoch, sequence, entry)
+                self._owes_no_more(epoch, sequence, entry)
                 continue
             self._let_go(sequence)
             if sequence >= taken_over:
@@ -391,13 +399,16 @@ class Outgoing:
             self.backlog.ask()
 
     def _make_way(self) -> None:
-        """What is owed only by peers that cannot ask for it did not arrive, and is on its way no more."""
+        """What only peers owe that cannot ask for it is taken not to have arrived: it leaves `transit` for others.
+
+        It stays kept until they are past it.
+        """
         entries, asking = self.kept.entries, self._repairing
         self.transit.remove([one for one in self.transit.sequences() if asking.isdisjoint(entries[one][1])])
 
     def waits_for_somebody_up(self) -> bool:
         """Whether an ack may come without anybody returning."""
-        return any(waiting & self.backlog.up for _, waiting, _ in self.kept.entries.values())
+        return any(owed_by & self.backlog.up for _, owed_by, _ in self.kept.entries.values())
 
     def stats(self) -> dict[str, Any]:
         """Counters, and delays in ns: percentiles of the last 2,048 acks of each peer."""

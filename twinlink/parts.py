@@ -20,9 +20,9 @@ class Cut:
 
     Attributes:
         sequence: of its message.
-        at: octets of the frame that were handed over.
-        octets: of the whole.
-        looks: how often somebody looked and no more of it was there than the time before.
+        at: octets of the frame that were handed over; the next part begins there.
+        octets: of the whole frame.
+        looks: how often the backlog looked, and no peer had said that it had more.
     """
 
     def __init__(self, sequence: int, frame: bytes, again: bool) -> None:
@@ -36,7 +36,7 @@ class Cut:
         self._there: dict[int, int] = {}  # peer epoch -> octets
 
     def go_back(self, epochs: frozenset[int]) -> None:
-        """Begin anew with what is not there with all of these peers."""
+        """Go back to the first octet that not all of these peers have: parts leave again from there."""
         self.at -= self.under_way(epochs)
         self.looks = 0
 
@@ -52,7 +52,7 @@ class Cut:
         return part
 
     def progress(self, epoch: int, sent_ns: int, octets: int) -> bool:
-        """A peer that waits for it says how much of the frame of that time it has; whether it is this frame."""
+        """A peer says how many octets it has of the frame that was sent at ``sent_ns``; whether that is this frame."""
         if sent_ns != self._sent_ns or octets >= self.octets:
             return False
         if octets > self._there.get(epoch, 0):
@@ -61,13 +61,13 @@ class Cut:
         return True
 
     def forget(self, epoch: int) -> None:
-        """The peer comes anew: it may have nothing."""
+        """The peer is back after an interruption: it may have nothing of the frame."""
         self._there.pop(epoch, None)
 
     def under_way(self, epochs: frozenset[int]) -> int:
-        """Octets that were handed over and are not there yet with all of these peers.
+        """Octets that were handed over and that not all of these peers have yet.
 
-        What all of them have, from before it went back, is not handed over again.
+        Moves ``at`` on where all of them have more than that, from before it went back: so much need not leave again.
         """
         there = min((self._there.get(epoch, 0) for epoch in epochs), default=0)
         self.at = max(self.at, there)
@@ -87,7 +87,7 @@ class Parts:
         """The frame that this part completes; if more must come, how many octets of it are there.
 
         ``known``: it is from a peer.  What came once more is passed over, and so is a part before which others are
-        missing.  Raises Malformed when no part is like this.
+        missing.  Raises Malformed where that is no part, or of no frame.
         """
         _, _, epoch, at, sent_ns = HEADER.unpack_from(part)
         key = (topic, epoch)
@@ -112,7 +112,7 @@ class Parts:
         return whole
 
     def _begin(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "Begun | None":
-        """None: there is no room for one more."""
+        """Begin a frame with its first part; None: there is no room for one more.  Raises Malformed."""
         if len(first) < HEADER_OCTETS:
             raise Malformed("part")
         octets = HEADER_OCTETS + HEADER.unpack_from(first)[1]

@@ -14,7 +14,7 @@ SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for whi
 
 
 class Patience:
-    """Of one link."""
+    """Of one link: whose turn it is among `TIMES`."""
 
     def __init__(self, now_mono_ns: int) -> None:
         self._turn = 0
@@ -23,12 +23,15 @@ class Patience:
         self._turned_ns = 0
 
     def met(self, trip_ns: int) -> None:
-        """A peer is up, which is at most so far."""
+        """A peer came up over a path whose round trip is at most this: no more patience than that needs."""
         while self._turn and trip_ns <= SHORT_TRIP_NS * TIMES[self._turn - 1]:
             self._turn -= 1
 
     def look(self, alone: bool, now_mono_ns: int) -> int | None:
-        """To be called ten times a second or more; the patience with which to connect anew, if that is to be done."""
+        """To be called ten times a second or more; ``alone``: nobody is up.
+
+        Returns the patience with which to connect anew; None: leave the connection as it is.
+        """
         if not alone:
             self._worked = self._turn
             self._connected_ns = self._turned_ns = now_mono_ns

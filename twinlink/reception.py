@@ -49,7 +49,7 @@ from .wire import (
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
-MESSAGE_OCTETS = 1024
+MESSAGE_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
 ACK_ONE_OCTETS = ACK_ONE.size
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
@@ -67,8 +67,8 @@ class Reception:
 
     Attributes:
         company: who is at the other end.
-        acks: what this side acknowledges.
-        calls: of the application's handlers.
+        acks: those that this side sends.
+        calls: those of the application's handlers.
     """
 
     def __init__(
@@ -272,6 +272,7 @@ class Reception:
     # Off the path: what else arrives
 
     def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
+        """A message whose turn has come in a repair goes to the application, to its handler when the frame is done."""
         if incoming.watched and not self._freshness.admits(incoming, stream, message):
             return
         if incoming.handler is None:
@@ -298,7 +299,7 @@ class Reception:
         sender.progressed(epoch, sent_ns, octets)
 
     def _sender_for(self, topic: bytes, epoch: int) -> Sender | None:
-        """None for another node's: what a listener says on ``ack/`` reaches all its connectors."""
+        """Our sender of this topic; None when another node's is meant: a listener's acks reach all its connectors."""
         if epoch != self._epoch:
             return None
         if topic not in self._on_ack:
@@ -345,7 +346,10 @@ class Reception:
                     stream.tracker.next = hello.flows.get(incoming.flow, 0)
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
-        """A session that will not come back; where a newer one has taken its place, nothing of it is delivered."""
+        """A session will not come back: what is missing of it is a gap, and what is held behind that is delivered.
+
+        ``replaced``: a newer one has taken its place, and whatever still comes of this one is stale.
+        """
         self._parts.forget(epoch)
         for incoming in list(self.flows.values()):
             if (stream := incoming.streams.get(epoch)) is not None:
@@ -388,6 +392,7 @@ class Reception:
             return incoming
 
     def _new_flow(self, topic: bytes) -> tuple[Incoming, bytes]:
+        """A flow that a peer has named first, and its ack topic.  Raises Malformed."""
         prefix, _, name = bytes(topic).partition(b"/")
         flow = name.decode("ascii", "replace")
         if prefix != b"traffic" or not FLOW_NAME.fullmatch(flow):
@@ -398,7 +403,7 @@ class Reception:
         return self._on_data[bytes(topic)]
 
     def _join(self, incoming: Incoming, epoch: int, sequence: int) -> Stream:
-        """Begin a sender session with the message that has come first."""
+        """Begin a sender session on a flow with the message that has come first."""
         if epoch == self._epoch:
             raise Malformed("reflected")
         peer = self.company.peers.get(epoch)
@@ -411,11 +416,12 @@ class Reception:
         return incoming.join(epoch, peer.node, first, repairs, self.company.up)
 
     def _held_octets(self) -> int:
-        """What is held on flows that nobody has asked for yet, with what Python needs beside the payload."""
+        """Octets that are held on flows that nobody has asked for yet, with what Python needs beside the payloads."""
         held = (incoming for incoming in self.flows.values() if not incoming.claimed)
         return sum(incoming.queued_octets + MESSAGE_OCTETS * len(incoming.queue) for incoming in held)
 
     def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> None:
+        """Drop a message that nobody has asked for and that there is no room to hold; its sender is told."""
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
         if stream.refused == 0:

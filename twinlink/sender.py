@@ -11,7 +11,7 @@ from .message import Ack
 from .outgoing import Outgoing, Overflow
 from .ranges import RangeSet
 from .transports import Transport
-from .wire import DATA_WORD, HEADER, Kind, again, gone_body
+from .wire import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, again, gone_body
 from .wire import frame as make_frame
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Sender:
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
         max_payload: octets of the longest payload that this link sends and every peer takes that is up or may return.
-        transit: for the link.
+        transit: what of the flow is on its way; for the link's keeper, which divides among the flows.
     """
 
     def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
@@ -54,10 +54,10 @@ class Sender:
         self._backlog = core.backlog
         self.transit = core.transit
         self._topic = f"traffic/{core.flow}".encode()
-        self._clear_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
+        self._unclog_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
-        self.on_ack_due = False  # acks are on their way to on_ack: flush waits for them too
+        self.on_ack_due = False  # on_ack is going to be called: flush waits for that too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
         self._handing = threading.Lock()  # the backlog goes out in order
@@ -88,7 +88,7 @@ class Sender:
         while True:
             with self._order:
                 if link.sending_ends:
-                    raise LinkClosed(f"the link to {link.endpoint} {link.end}")
+                    raise LinkClosed(f"the link to {link.endpoint} {link.why_unusable}")
                 sequence = self._backlog.next
                 now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
                 frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, sent_ns), payload)
@@ -109,9 +109,14 @@ class Sender:
             self._wait_for_room(size, deadline)
 
     def _too_large(self, size: int) -> PayloadTooLarge:
-        what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {self._link.max_payload}"
+        most = self._link.max_payload
+        what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
         less = self._link.reception.company.who_takes_less(size)
-        return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload" if less else what)
+        if less:
+            return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload")
+        if most < MAX_PAYLOAD:
+            return PayloadTooLarge(f"{what}: open both sides with a greater max_payload, {MAX_PAYLOAD} at most")
+        return PayloadTooLarge(f"{what}: send it as several messages")
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
@@ -193,23 +198,23 @@ class Sender:
         return acks
 
     def progressed(self, epoch: int, sent_ns: int, octets: int) -> None:
-        """Take in how much a peer has of a frame that leaves in parts."""
+        """Take in how many octets a peer has of a frame that leaves in parts."""
         with self._state:
             self._backlog.progress(epoch, sent_ns, octets)
         if self._backlog.may_go:
             self._link.wake_courier()
 
     def on_ack_done(self, _: None) -> None:
-        """The application has had all its acks."""
+        """on_ack has been called with all acks so far."""
         self.on_ack_due = False
 
     # For the courier
 
     def hand_over(self, stops: Callable[[], bool]) -> bool:
-        """Give the backlog to the transport, as far as the limits allow.
+        """Give the backlog to the transport, as far as the limits allow, and until ``stops()``.
 
-        Whether to be called again soon: in bulk, the thread that sends hands over what makes up a bundle, and the
-        courier only what is left in the end.
+        Returns True where messages come in bulk just now: the thread that sends them hands them over, a bundle at a
+        time; the courier is to come again soon for what is left when no more come.
         """
         while self._backlog.waits and not stops():
             if self._backlog.next != self._next_at_visit and self._backlog.in_bulk(_monotonic_ns()):
@@ -221,7 +226,7 @@ class Sender:
         return False
 
     def _hand_over_bundle(self) -> None:
-        """For threads that send; where the courier is at it, that will do."""
+        """For threads that send; does nothing while the courier is handing over: that will do."""
         if self._backlog.bundles and self._handing.acquire(False):
             try:
                 self._hand_over_some(patient=False)
@@ -229,6 +234,7 @@ class Sender:
                 self._handing.release()
 
     def _hand_over_some(self, patient: bool) -> bool:
+        """Hand over what `Backlog.take` gives, once; whether it gave anything.  For who holds `_handing`."""
         with self._state:
             taken = self._backlog.take(patient)
         if taken is None:
@@ -237,7 +243,7 @@ class Sender:
         return True
 
     def _as_frame(self, kind: Kind, what: Any) -> bytes:
-        """What the backlog lets go."""
+        """What `Backlog.take` gave, as one frame."""
         if kind is Kind.PART:
             part: bytes = what
             return part
@@ -259,7 +265,7 @@ class Sender:
 
     @property
     def waits(self) -> bool:
-        """Whether there is a backlog."""
+        """Whether messages or announcements of this flow wait to be handed over."""
         return self._backlog.waits
 
     def path_ns(self, calm: bool) -> int:
@@ -271,8 +277,8 @@ class Sender:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core = self._core
         with self._state:
-            if _monotonic_ns() > self._clear_ns:
-                self.transit.clear()
+            if _monotonic_ns() > self._unclog_ns:
+                self.transit.unclog()
             core.look()
             self._next_at_look = self._backlog.next
         if self._backlog.waits:
@@ -281,7 +287,7 @@ class Sender:
     # For the company
 
     def ask(self) -> None:
-        """Have the peers say what they miss, if anything is awaited."""
+        """Ask the peers what they miss, if any owes an ack."""
         with self._state:
             self._core.ask()
         if self._backlog.waits:
@@ -303,16 +309,16 @@ class Sender:
         return self._core.overflow
 
     def peer_up(self, epoch: int, repairs: bool) -> None:
-        """A peer came, or came back."""
+        """A peer came, or came back; ``repairs``: it asks for what it misses."""
         with self._state:
             self._core.peer_up(epoch, repairs)
         if self._backlog.waits:
             self._link.wake_courier()
 
     def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
-        """A peer went; ``successor`` is the session that takes its place."""
+        """A peer went; ``may_return``: for it messages are kept; ``successor``: the session that takes its place."""
         with self._state:
-            self._clear_ns = _monotonic_ns() + self._transport.gives_up_ns
+            self._unclog_ns = _monotonic_ns() + self._transport.gives_up_ns
             self._core.peer_down(epoch, reason, may_return, successor)
 
     def forget(self, epoch: int, reason: str, successor: int | None) -> None:

@@ -10,7 +10,7 @@ MAX_RANGES = 4096  # gaps remembered; beyond it the oldest can no longer be told
 class Arrival(Enum):
     """What a sequence number meant when it arrived."""
 
-    NEXT = "next"
+    NEXT = "next"  # nothing to report; also what is late only because a hello overtook it
     AFTER_GAP = "after-gap"
     LATE = "late"
     DUPLICATE = "duplicate"
@@ -39,7 +39,7 @@ class SequenceTracker:
         self.duplicates = 0
 
     def pass_over(self, first: int, end: int) -> None:
-        """A gap that will not be filled: ``end`` becomes the next number, unless it is beyond already."""
+        """Count ``first`` to ``end - 1`` as a gap; ``end`` becomes the next number, unless that is beyond already."""
         self.missing.add(first, end)
         if len(self.missing) > MAX_RANGES:
             self.missing.drop_first_range()
@@ -47,7 +47,7 @@ class SequenceTracker:
         self.next = max(self.next, end)
 
     def arrive(self, sequence: int) -> Arrival:
-        """Note an arrival.  After AFTER_GAP the gap is ``(old next, sequence)``."""
+        """Note an arrival, and tell what it meant.  After AFTER_GAP the gap is ``(old next, sequence)``."""
         if sequence == self.next:
             self.next = sequence + 1
             self.received += 1
@@ -58,10 +58,7 @@ class SequenceTracker:
             self.received += 1
             return Arrival.NEXT
         if sequence > self.next:
-            self.missing.add(self.next, sequence)
-            if len(self.missing) > MAX_RANGES:
-                self.missing.drop_first_range()
-            self.gaps += 1
+            self.pass_over(self.next, sequence)
             self.next = sequence + 1
             self.received += 1
             return Arrival.AFTER_GAP

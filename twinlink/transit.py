@@ -22,13 +22,13 @@ class Transit:
         self.unsure = False
         self._single = single
         self._handed_over = 0  # octets so far, framing included
-        self._direct_end = sys.maxsize  # of them, see `clog`
+        self._direct_end = sys.maxsize  # of them: so many may go without having to wait, see `clog`
         self._octets = 0  # framing included
         self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of handing over
 
     @property
     def room(self) -> int:
-        """So many octets may be handed over now, framing included.
+        """Octets that may be handed over now by who can wait for the transport, framing included.
 
         Where nothing of the flow is on its way that is all that others leave, so that it can begin however many share.
         """
@@ -39,7 +39,7 @@ class Transit:
 
     @property
     def direct_room(self) -> int:
-        """So many without having to wait."""
+        """Octets that may be handed over now without having to wait for the transport, framing included."""
         budget, of = self.budget, self._of
         if self.unsure or (of and self._single):
             return 0
@@ -48,11 +48,11 @@ class Transit:
         return room if room < unclogged else unclogged
 
     def clog(self) -> None:
-        """Somebody fell silent: until `clear`, the transport may still have all that is on its way now or follows."""
+        """Somebody fell silent: until `unclog`, the transport may still have all that is on its way now or follows."""
         self._direct_end = min(self._direct_end, self.through + self.budget.direct_share)
 
-    def clear(self) -> None:
-        """The transport has given up on who fell silent."""
+    def unclog(self) -> None:
+        """The transport has given up on who fell silent, and with that on what it had for them."""
         self._direct_end = sys.maxsize
 
     @property
@@ -61,22 +61,23 @@ class Transit:
         return self._handed_over - self._octets
 
     def takes_part(self, sequence: int) -> bool:
-        """Whether one more part of this message may be handed over; where none is on its way, even a longer one.
+        """Whether one more part of this message may be handed over.
 
-        Asked without a lock, too: the message may be on its way no more.
+        While a part is on its way there must be room for all of the next one; else any room will do.  Asked without a
+        lock, too: the message may be on its way no more.
         """
         begun = self._of.get(sequence, 0) > FRAMING_OCTETS
         return self.room >= self.budget.part if begun else self.budget.room > 0
 
     def add(self, messages: Mapping[int, int], octets: int) -> None:
-        """They were handed over: sequence -> octets, and octets of all, framing included."""
+        """These were handed over: sequence -> octets; and ``octets`` of all of them, framing included."""
         self._of.update(messages)
         self._octets += octets
         self._handed_over += octets
         self.budget.spend(octets)
 
     def set(self, sequence: int, octets: int) -> None:
-        """Of this message, which is in parts, so much is on its way, framing included."""
+        """So many octets of this message, which leaves in parts, are on their way now, framing included."""
         more = octets - self._of[sequence]
         self._of[sequence] = octets
         self._octets += more
@@ -87,7 +88,7 @@ class Transit:
             self.budget.give_back(-more)
 
     def remove(self, sequences: Iterable[int]) -> None:
-        """They are not on their way, or not any more."""
+        """These arrived, or were given up; what was not on its way is passed over."""
         of, gone = self._of, 0
         for sequence in sequences:
             gone += of.pop(sequence, 0)
@@ -99,7 +100,7 @@ class Transit:
         return sequence in self._of
 
     def sequences(self) -> list[int]:
-        """In the order of handing over."""
+        """What is on its way, in the order of handing over."""
         return list(self._of)
 
     def __bool__(self) -> bool:
@@ -107,5 +108,5 @@ class Transit:
 
     @property
     def oldest(self) -> int | None:
-        """What has been on its way for longest."""
+        """The sequence that has been on its way for longest; None when nothing is."""
         return next(iter(self._of), None)

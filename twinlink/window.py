@@ -9,7 +9,8 @@ SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this ofte
 class Window:
     """A message is in flight from when it is handed over until every peer that is up has consumed or skipped it.
 
-    What is handed over together is so until all of it has been: at most a bundle, which the slack has room for.
+    That is longer than it is on its way (transit.py), which ends with the ack.  What is handed over together is in
+    flight until all of it has been consumed: at most a bundle, which the slack has room for.
 
     Attributes:
         octets: in flight.
@@ -49,5 +50,5 @@ class Window:
 
     @property
     def awaited(self) -> int | None:
-        """Until everybody is done with what is below, nothing leaves."""
+        """Nothing leaves the window before every peer is done with what is below this; None while it is empty."""
         return self._in_flight[0][0] if self._in_flight else None

@@ -95,7 +95,7 @@ def test_who_fell_silent_may_clog_the_transport_for_a_while(core: Outgoing) -> N
     assert not send(core, FULL // 2)  # with what went before it may be more than the transport takes at once
     assert taken(core) == [2]
     acknowledge(core, 1, [2])
-    core.transit.clear()
+    core.transit.unclog()
     assert send(core, FULL)
 
 

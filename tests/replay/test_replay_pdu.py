@@ -7,9 +7,9 @@ import pmt
 import pytest
 from gnuradio import blocks, gr
 from twinlink_replay.blocks import PduSink, PduSource, Source, StreamSink
+from twinlink_replay.lease import Address
 from twinlink_replay.radio import keep
 from twinlink_replay.sending import Sending
-from twinlink_replay.session import Address
 
 import twinlink
 from twinlink.control import PrbBlock

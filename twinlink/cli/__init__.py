@@ -1,6 +1,6 @@
 """The `twinlink` command: one module per sub-command, loaded when it is called for.
 
-A sub-command is a module with ``add_options(parser)`` and ``run(options) -> exit code``; it stands in `COMMANDS`.
+A sub-command is a module with ``add_options(parser)`` and ``run(given) -> exit code``; it stands in `COMMANDS`.
 """
 
 import argparse

@@ -241,7 +241,7 @@ def clock() -> Iterator[Row]:
 
 
 def ntp(server: str) -> Iterator[Row]:
-    """The clock as one NTP server (`linking.ntp_server`) sees it."""
+    """The clock as one NTP server (`convert.ntp_server`) sees it."""
     from twinlink.measure.ntp import view
 
     found = view(server)

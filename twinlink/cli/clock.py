@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from twinlink import Ack, AckTimeout, Link, Message
 
-from . import linking
+from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink clock"
@@ -39,18 +39,18 @@ Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping")
-    parser.add_argument("--count", type=linking.count, metavar="N", help="rows; else until Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="rows; else until Ctrl-C")
     parser.add_argument(
-        "--interval", type=linking.seconds, default=1.0, metavar="S", help="time between rows in s; 0 pauses nowhere"
+        "--interval", type=convert.seconds, default=1.0, metavar="S", help="time between rows in s; 0 pauses nowhere"
     )
     parser.add_argument(
         "--ntp",
-        type=linking.ntp_server,
+        type=convert.ntp_server,
         metavar="HOST[:PORT]",
         help="ask this NTP server too; both sides may be given one",
     )
     parser.add_argument(
-        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for an answer"
+        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for an answer"
     )
 
 

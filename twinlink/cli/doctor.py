@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from twinlink.transports import Endpoint
 
-from . import checks, linking
+from . import checks, convert, linking
 from .console import DONE, NOT_MET, Output
 
 _COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--connect", metavar="tcp/HOST:PORT", help="does somebody listen there?")
     parser.add_argument(
-        "--ntp", type=linking.ntp_server, metavar="HOST[:PORT]", help="ask this NTP server how far the clock is off"
+        "--ntp", type=convert.ntp_server, metavar="HOST[:PORT]", help="ask this NTP server how far the clock is off"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 

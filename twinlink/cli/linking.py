@@ -1,20 +1,18 @@
 """What commands with a link share: its options, opening it, and waiting for the other side."""
 
 import argparse
-import json
 import re
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import Any
 
 import twinlink
 from twinlink.errors import ConfigurationError, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
-from twinlink.prbs import parse_prbs
 from twinlink.transports import Endpoint
 
+from . import convert
 from .console import Stop, log
 
 PORT = 7447
@@ -58,81 +56,10 @@ def add_link_options(
     parser.add_argument(
         "--option",
         action="append",
-        type=link_option,
+        type=convert.link_option,
         metavar="NAME=VALUE",
         help="an option of the link or its transport; may be given several times",
     )
-
-
-def link_option(text: str) -> tuple[str, Any]:
-    """``name=value``; the value is a number, true or false where it reads as one, else text."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def count(text: str) -> int:
-    """A whole number from 1."""
-    return int(_at_least(1, _convert(int, text, "a whole number")))
-
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """A whole number within these bounds."""
-
-    def convert(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"a whole number from {least} to {most} is expected, not {text!r}")
-        return int(text)
-
-    return convert
-
-
-def prbs(text: str) -> frozenset[int]:
-    """PRBs: ``0-3,50``."""
-    try:
-        return parse_prbs(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def octets(text: str) -> int:
-    """A number of octets; the suffixes K and M mean 1024 and 1024 x 1024."""
-    factor = {"K": 1024, "M": 1024 * 1024}.get(text[-1:].upper(), 1)
-    number = _convert(int, text[:-1] if factor > 1 else text, "a number of octets such as 100, 10K or 1M")
-    return factor * int(_at_least(0, number))
-
-
-def seconds(text: str) -> float:
-    """A time in seconds, 0 or more."""
-    return _at_least(0, _convert(float, text, "a number"))
-
-
-def ntp_server(text: str) -> str:
-    """``HOST`` or ``HOST:PORT``."""
-    from twinlink.measure import ntp
-
-    try:
-        ntp.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
-def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
-    try:
-        return kind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}") from None
-
-
-def _at_least(least: int, value: float) -> float:
-    if not least <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{value} is out of range: at least {least} is expected")
-    return value
 
 
 def open_link(given: argparse.Namespace) -> twinlink.Link:

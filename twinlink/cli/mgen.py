@@ -23,7 +23,7 @@ from twinlink.mgen.egress import Egress
 from twinlink.mgen.ingress import Ingress
 from twinlink.mgen.message import Address
 
-from . import linking
+from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink mgen"
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out-udp", metavar="[HOST:]PORT", help="both: MGEN listens there")
     parser.add_argument("--out-tcp", metavar="[HOST:]PORT", help="likewise")
     parser.add_argument(
-        "--idle", type=linking.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
+        "--idle", type=convert.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
     )
     parser.add_argument(
         "--records",
@@ -201,11 +201,12 @@ def _address(text: str, host: str, key: str) -> Address:
 
 
 def _refuse_what_is_idle(given: argparse.Namespace) -> None:
-    """An option that would do nothing was meant to do something."""
+    """Raises ConfigurationError for an option that would do nothing: it was meant to do something."""
     idle = ["tx", "rx"] if given.way == "both" else ["tx", "rx", "out_udp", "out_tcp"]
     for key in idle:
         if getattr(given, key) is not None:
-            raise twinlink.ConfigurationError(f"--{key.replace('_', '-')} says nothing to {given.way}")
+            option = f"--{key.replace('_', '-')}"
+            raise twinlink.ConfigurationError(f"{option} has no effect with `twinlink mgen {given.way}`: leave it out")
     if given.records and len(given.records) > 1:
         raise twinlink.ConfigurationError(f"{given.way} writes one file of --records, not {len(given.records)}")
 

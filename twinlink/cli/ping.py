@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 from twinlink import Ack, AckTimeout, Link
 
-from . import linking
+from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop
 
 NAME = "twinlink ping"
@@ -21,17 +21,17 @@ _ALONE_S = 0.5  # between messages that nobody can answer, when --interval is 0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping")
-    parser.add_argument("--count", type=linking.count, metavar="N", help="messages to send; else until Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="messages to send; else until Ctrl-C")
     parser.add_argument(
         "--interval",
-        type=linking.seconds,
+        type=convert.seconds,
         default=1.0,
         metavar="S",
         help="time between messages in s; 0 sends the next when the last has come back",
     )
-    parser.add_argument("--size", type=linking.octets, default=64, metavar="B", help="payload octets; 64, 10K, 1M")
+    parser.add_argument("--size", type=convert.octets, default=64, metavar="B", help="payload octets; 64, 10K, 1M")
     parser.add_argument(
-        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
+        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
     )
 
 

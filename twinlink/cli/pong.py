@@ -8,7 +8,7 @@ import argparse
 
 from twinlink.message import Message
 
-from . import linking
+from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink pong"
@@ -17,7 +17,7 @@ NAME = "twinlink pong"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
-    parser.add_argument("--count", type=linking.count, metavar="N", help="end after so many messages; else at Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="end after so many messages; else at Ctrl-C")
 
 
 class _Counter:

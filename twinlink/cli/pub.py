@@ -12,7 +12,7 @@ from pathlib import Path
 import twinlink
 from twinlink.wire import MAX_PAYLOAD
 
-from . import linking
+from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink pub"
@@ -23,14 +23,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to send, each as one message")
     linking.add_options(parser, listens=False, flow="data")
-    parser.add_argument("--count", type=linking.count, metavar="N", help="send N generated messages")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="send N generated messages")
     parser.add_argument(
-        "--size", type=linking.octets, default=100, metavar="B", help="octets of a generated message; 100, 10K, 1M"
+        "--size", type=convert.octets, default=100, metavar="B", help="octets of a generated message; 100, 10K, 1M"
     )
-    parser.add_argument("--interval", type=linking.seconds, default=0.0, metavar="S", help="time between messages in s")
+    parser.add_argument("--interval", type=convert.seconds, default=0.0, metavar="S", help="time between messages in s")
     parser.add_argument("--hash", action="store_true", help="print sequence, octets and SHA-256 of every message")
     parser.add_argument(
-        "--timeout", type=linking.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last acks"
+        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last acks"
     )
 
 

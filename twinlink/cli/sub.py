@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twinlink.message import Message
 
-from . import linking
+from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log, writing
 
 NAME = "twinlink sub"
@@ -16,9 +16,9 @@ NAME = "twinlink sub"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="data")
-    parser.add_argument("--count", type=linking.count, metavar="N", help="end after N messages; else at Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; else at Ctrl-C")
     parser.add_argument(
-        "--idle", type=linking.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
+        "--idle", type=convert.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
     )
     parser.add_argument(
         "--print",

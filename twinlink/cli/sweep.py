@@ -18,7 +18,7 @@ from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.mgen import session
 from twinlink.wire import MAX_PAYLOAD
 
-from . import linking
+from . import convert
 from .console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "saturation: search for the highest rate without loss",
     )
     parser.add_argument(
-        "--count", type=linking.count, default=100, metavar="N", help="messages of each cell, over all rounds"
+        "--count", type=convert.count, default=100, metavar="N", help="messages of each cell, over all rounds"
     )
     parser.add_argument(
-        "--rounds", type=linking.count, default=5, metavar="N", help="times that all processes are started anew"
+        "--rounds", type=convert.count, default=5, metavar="N", help="times that all processes are started anew"
     )
     parser.add_argument(
         "--warm-up", type=_whole, default=20, metavar="N", help="messages before each cell in each round, not counted"
@@ -132,7 +132,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ntp",
-        type=linking.ntp_server,
+        type=convert.ntp_server,
         metavar="HOST[:PORT]",
         help="NTP server that both hosts ask how far their clocks are off",
     )
@@ -234,7 +234,7 @@ def _plan(given: argparse.Namespace) -> Plan:
     for subject in subjects:
         find(subject)
     if mgen:
-        for octets in map(linking.octets, _parts(given.payloads)):
+        for octets in map(convert.octets, _parts(given.payloads)):
             script.check(octets)
     options: dict[str, dict[str, Any]] = {}
     for subject, name, value in given.option or []:
@@ -249,7 +249,7 @@ def _plan(given: argparse.Namespace) -> Plan:
             continue  # its cells will be skipped, with the reason
     return Plan(
         subjects=tuple(subjects),
-        payloads=tuple(map(linking.octets, _parts(given.payloads))),
+        payloads=tuple(map(convert.octets, _parts(given.payloads))),
         directions=_parts(given.directions),
         modes=_parts(given.mode or ("open" if mgen else "closed")),
         count=given.count,
@@ -336,17 +336,17 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
-    def convert(text: str) -> str:
+    def chosen(text: str) -> str:
         for name in _parts(text):
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
         return _names(text)
 
-    return convert
+    return chosen
 
 
 def _payloads(text: str) -> str:
-    sizes = list(map(linking.octets, _parts(text)))
+    sizes = list(map(convert.octets, _parts(text)))
     if max(sizes, default=0) > MAX_PAYLOAD:
         raise argparse.ArgumentTypeError(f"a payload of {max(sizes)} octets; a link takes at most {MAX_PAYLOAD}")
     if len(set(sizes)) < len(sizes):  # 1K and 1024 would be one cell, measured twice
@@ -361,7 +361,7 @@ def _whole(text: str) -> int:
 
 
 def _above_0(text: str) -> float:
-    value = linking.seconds(text)
+    value = convert.seconds(text)
     if not value:
         raise argparse.ArgumentTypeError("a number above 0 is expected")
     return value
@@ -381,7 +381,7 @@ def _option(text: str) -> tuple[str, str, Any]:
     subject, dot, rest = text.partition(".")
     if not dot:
         raise argparse.ArgumentTypeError(f"{text!r} is not SUBJECT.NAME=VALUE")
-    return subject, *linking.link_option(rest)
+    return subject, *convert.link_option(rest)
 
 
 def _requirement(text: str) -> tuple[str, float]:
@@ -390,7 +390,7 @@ def _requirement(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(REQUIREMENTS)}")
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MOST, such as {name}=0")
-    most = linking.seconds(value)
+    most = convert.seconds(value)
     if name == "loss" and most > 1:
         raise argparse.ArgumentTypeError(f"{text}: loss is a share of the messages, from 0 to 1")
     return name, most

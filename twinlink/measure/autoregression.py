@@ -47,7 +47,7 @@ def fit(centred: Floats) -> Floats:
 
 
 def standard_error(centred: Floats, phi: Floats) -> float:
-    """Of the mean: sqrt(spectral density of the autoregression, freed from its bias, at frequency 0 / n)."""
+    """That of the mean: sqrt(spectral density of the autoregression, freed from its bias, at frequency 0 / n)."""
     n = len(centred)
     if len(phi):
         phi = _with_persistence(phi, _unbiased(phi, n))
@@ -102,5 +102,5 @@ def _burn_in(phi: Floats) -> int:
 
 
 def _radius(phi: Floats) -> float:
-    """Of the largest pole: by how much a disturbance shrinks from value to value in the end."""
+    """That of the largest pole: by how much a disturbance shrinks from value to value in the end."""
     return float(np.abs(np.roots(np.append(1, -phi))).max(initial=0.0))

@@ -100,13 +100,13 @@ def rate_axis(axis: Axes, rates: list[float]) -> None:
 
 
 def log_ms(axis: Axes, label: str) -> None:
-    """A log axis of times, upright."""
+    """Make the y axis one of times in ms, logarithmic."""
     axis.set(yscale="log", ylabel=label)
     plain(axis.yaxis, axis.get_ylim())
 
 
 def log_ms_x(axis: Axes) -> None:
-    """The same, lying."""
+    """Make the x axis one of times in ms, logarithmic."""
     axis.set_xscale("log")
     plain(axis.xaxis, axis.get_xlim())
 

@@ -327,7 +327,7 @@ def _middle(high: Floats, low: Floats) -> float:
 
 
 def _best(values: Floats, starts: NDArray[np.int_]) -> NDArray[np.int_]:
-    """Of each window the index of the greatest value."""
+    """The index of the greatest value of each window."""
     ends = np.append(starts[1:], len(values))
     return np.array([first + int(values[first:end].argmax()) for first, end in zip(starts, ends, strict=True)])
 

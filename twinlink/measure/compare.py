@@ -193,7 +193,7 @@ def _groups(cells: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]
 
 
 def _mean(every: list[Rounds]) -> Rounds:
-    """Of the rounds that all of them have."""
+    """The mean of each round that all of them have."""
     numbers = [number for number in every[0] if all(number in each for each in every)] if every else []
     return {number: float(np.mean([each[number] for each in every])) for number in numbers}
 

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 from .. import Link, Message, SendTimeout, TwinlinkError
 from .channels import PORTS
-from .stations import END_S, Station
+from .stations import END_S, StationHandle
 
 TOLD, SAID = "sweep", "sweep-answers"
 PORT_OFFSET = 10  # from the pong's own port: cells use the ports from there
@@ -23,7 +23,7 @@ LOOK_S = 0.2
 _NUMBER = 16  # octets in front of a line: the station's number in hexadecimal
 
 
-class RemoteStation(Station):
+class RemoteStation(StationHandle):
     """A station at the peer of a link.
 
     Args:

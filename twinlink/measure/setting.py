@@ -16,7 +16,7 @@ from typing import Self
 
 from ..errors import TwinlinkError
 from .channels import PORTS
-from .stations import LocalStation, Station, Stopped
+from .stations import LocalStation, StationHandle, Stopped
 
 REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
 _FIRST, _LAST = 20000, 32000  # below the range that the system takes for outgoing connections
@@ -56,8 +56,8 @@ class Pair:
         connect: the same as the Real World sees it.
     """
 
-    real_world: Station
-    digital_twin: Station
+    real_world: StationHandle
+    digital_twin: StationHandle
     listen: tuple[str, int]
     connect: tuple[str, int]
     relay: "subprocess.Popen[bytes] | None" = None

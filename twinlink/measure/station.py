@@ -35,7 +35,10 @@ PART_OCTETS = 2 * 1024 * 1024  # of rows in one line, which fits a message of a 
 
 
 class Station:
-    """Does what it is told, one command at a time; sending is done on a thread, so that it can be cancelled."""
+    """Does what it is told, one command at a time; sending is done on a thread, so that it can be cancelled.
+
+    Whoever tells it holds a `stations.StationHandle`.
+    """
 
     def __init__(self, say: Callable[[dict[str, Any]], None], bind: tuple[str, int, int] | None = None) -> None:
         self._say = say

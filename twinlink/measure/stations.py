@@ -1,4 +1,4 @@
-"""A station as the sweep holds it: a process that is told things by line and answers by line, here or far away."""
+"""A station (station.py) as the sweep holds it: told things by line, it answers by line, from here or far away."""
 
 import contextlib
 import json
@@ -40,8 +40,8 @@ class Interrupted(Exception):
     """The end was asked for while a station was busy."""
 
 
-class Station(ABC):
-    """What every station has: questions with numbers, answers that come in their own time.
+class StationHandle(ABC):
+    """What every handle on a station has: questions with numbers, answers that come in their own time.
 
     Attributes:
         name: ``Real World`` or ``Digital Twin``.
@@ -133,7 +133,7 @@ class Station(ABC):
             self._arrived.notify_all()
 
 
-def watching(other: Station, stopped: Stopped) -> Stopped:
+def watching(other: StationHandle, stopped: Stopped) -> Stopped:
     """To be asked while waiting for a station: raises StationLost when the ``other`` one is lost meanwhile."""
 
     def look() -> bool:
@@ -144,7 +144,7 @@ def watching(other: Station, stopped: Stopped) -> Stopped:
     return look
 
 
-class LocalStation(Station):
+class LocalStation(StationHandle):
     """A station on this host.
 
     Args:

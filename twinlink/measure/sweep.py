@@ -13,7 +13,7 @@ from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
-from .stations import START_S, Interrupted, Station, StationFailed, StationLost, Stopped, watching
+from .stations import START_S, Interrupted, StationFailed, StationHandle, StationLost, Stopped, watching
 
 RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
 IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
@@ -87,7 +87,7 @@ class Sweep:
             self._leave_out(number, f"{error}: the rest of the round is left out")
 
     def _leave_out(self, number: int, reason: str) -> None:
-        """What a round has not come to."""
+        """End the cells that a round has not come to, with the reason, and tell it."""
         for cell in self._cells:
             if all(entry["round"] != number for entry in cell["rounds"]):
                 self._end_cell(cell, "peer lost", reason, number)
@@ -175,8 +175,8 @@ class Sweep:
         for error, sides in failed.items():
             self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
-    def _ask_ntp(self, server: str, station: Station) -> dict[str, Any]:
-        """From the station's host; a namespace has no way to a server, but its host's clock."""
+    def _ask_ntp(self, server: str, station: StationHandle) -> dict[str, Any]:
+        """What the server says of the clock of a station's host; a namespace has no way to it, but its host's clock."""
         if self._setting.name == "hosts":
             return dict(station.ask("ntp", self._start_s, server=server)["ntp"])
         from . import ntp
@@ -210,7 +210,7 @@ class Sweep:
         return taken.status == "done"
 
     def _end_cell(self, cell: dict[str, Any], status: str, reason: str | None, number: int) -> None:
-        """The first thing that goes wrong stays a cell's reason."""
+        """Give a cell its status and reason; the first thing that goes wrong stays."""
         if cell["id"] in self._gone_wrong:
             return
         if status == "done":
@@ -220,7 +220,7 @@ class Sweep:
             self._gone_wrong.add(cell["id"])
 
     def _which(self, number: int) -> str:
-        """For people, who count from 1."""
+        """A round's number for people, who count from 1."""
         return f"round {number + 1} of {self._plan.rounds}"
 
     def _tell(self, cell: dict[str, Any], number: int) -> None:
@@ -229,7 +229,7 @@ class Sweep:
         self._step(what, self._done / self._total, self._seconds_left())
 
     def _seconds_left(self) -> float | None:
-        """From what the turns took so far; None before the first one ended."""
+        """An estimate from what the turns took so far; None before the first one ended."""
         if not self._took:
             return None
         every = [seconds for turns in self._took.values() for seconds in turns]

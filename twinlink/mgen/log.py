@@ -157,7 +157,7 @@ class _Clock:
         self._last_ns: int | None = None
 
     def event(self, date: str | None, time: str) -> int:
-        """Of an event."""
+        """Unix time in ns of an event of this date and time; events are read in the order of the log."""
         instant_ns, is_whole = self._read(date, time)
         if not is_whole:
             self.lacked_date = True
@@ -171,7 +171,7 @@ class _Clock:
         return instant_ns
 
     def near(self, text: str, event_ns: int) -> int:
-        """Of a time in an event's fields: at most half a day from it."""
+        """Unix time in ns of a time in an event's fields: where it lacks a date, at most half a day from the event."""
         match = _EVENT.match(text + " X")
         if match is None:
             raise ValueError(text)

@@ -79,7 +79,7 @@ class Transport(ABC):
         """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        """Hand over what nobody is known to wait for: it counts as lost, and goes rather than to make anybody wait."""
+        """Hand over a frame while no peer is known to be there; it counts as lost: drop it rather than wait."""
         self.send(topic, frame)
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
@@ -96,10 +96,10 @@ class Transport(ABC):
     def renew(self, patience: int) -> None:  # noqa: B027  (most transports find out by themselves)
         """Nobody has been up for a while: connect anew, if the old connection may be one in name only.
 
-        One that has just been made has until the next call.  ``patience`` says how many times longer than by default a
-        connection may take to be made.  It is 1 at first and changes until somebody is up: the path may be long.  Then
-        it stays, or becomes less where the path is short, until nobody has been up for a minute.  Called by the
-        thread that receives, while it is not in `receive`.
+        One that was made since the last call has until the next one to prove itself.  ``patience`` says how many times
+        longer than by default a connection may take to be made.  It is 1 at first and changes until somebody is up: the
+        path may be long.  Then it stays, or becomes less where the path is short, until nobody has been up for a
+        minute.  Called by the thread that receives, while it is not in `receive`.
         """
 
     @abstractmethod

@@ -54,12 +54,12 @@ def on_air(values: NDArray[Any], rebuilt: Rebuilt, n_records: int, missing: Any 
 
 
 def detection(heard: Heard, rebuilt: Rebuilt, found: Cells) -> Score:
-    """Of the interferer; a record that never came counts as one in which nothing was found."""
+    """What the twin found of the interferer; a record that never came counts as one in which nothing was found."""
     return score(heard.interferer, on_air(found, rebuilt, len(heard.interferer), False))
 
 
 def occupancy(heard: Heard, rebuilt: Rebuilt) -> Score:
-    """Of any transmission, UE or interferer."""
+    """What the twin saw of any transmission, UE or interferer."""
     return score(heard.ue | heard.interferer, on_air(rebuilt.occupied, rebuilt, len(heard.ue), False))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
-from twinlink.cli import linking, options
+from twinlink.cli import convert, linking, options
 from twinlink.cli.console import DONE, FAILED, guarded
 from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError
@@ -103,20 +103,20 @@ def _make_parser() -> options.Parser:
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
     add_endpoint_arguments(parser)
     carrier = parser.add_argument_group("carrier (E3 does not tell it)")
-    carrier.add_argument("--n-prbs", type=linking.whole(1, N_PRBS_MAX), default=106, help="PRBs of the carrier")
+    carrier.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), default=106, help="PRBs of the carrier")
     carrier.add_argument("--scs-khz", type=int, choices=SPACINGS_KHZ, default=30, help="subcarrier spacing")
     carrier.add_argument("--centre-hz", type=_frequency, default=3.6192e9, help="centre frequency")
     carrier.add_argument(
         "--fft-size",
-        type=linking.whole(1, 4096),
+        type=convert.whole(1, 4096),
         help=f"bins of a symbol (from its length, {', '.join(map(str, FFT_SIZES))}, if not given)",
     )
     guard = parser.add_argument_group("what the twin may ask for")
     guard.add_argument(
-        "--protect-prbs", type=linking.prbs, metavar="0-3,50", help="never block these (SSB, CORESET0, PRACH)"
+        "--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never block these (SSB, CORESET0, PRACH)"
     )
-    guard.add_argument("--max-age-ms", type=linking.whole(1, 3_600_000), default=500, help="of a decision")
-    guard.add_argument("--max-validity-ms", type=linking.whole(1, 3_600_000), default=10_000, help="of a block")
+    guard.add_argument("--max-age-ms", type=convert.whole(1, 3_600_000), default=500, help="of a decision")
+    guard.add_argument("--max-validity-ms", type=convert.whole(1, 3_600_000), default=10_000, help="of a block")
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")

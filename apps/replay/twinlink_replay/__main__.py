@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.cli import linking, options
+from twinlink.cli import convert, linking, options
 from twinlink.cli.console import DONE, NOT_MET, guarded
 from twinlink.cli.journal import Journal
 from twinlink.measure.ledger import Ledger
@@ -28,7 +28,7 @@ LOOK_S = 0.05
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0 done, 1 something was lost, 2 failed, 3 bad given."""
+    """The command; returns the exit code: 0 done, 1 something was lost, 2 failed, 3 bad arguments."""
     return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
 
 
@@ -149,19 +149,19 @@ def _make_parser() -> options.Parser:
     )
     link = parser.add_argument_group("link to the gNB's exporter")
     linking.add_link_options(link, listens=True, other="the exporter", node="twin-1")
-    link.add_argument("--buffer-mb", type=linking.whole(1, 65536), default=256, help="for the flowgraph, in MiB")
+    link.add_argument("--buffer-mb", type=convert.whole(1, 65536), default=256, help="for the flowgraph, in MiB")
     control = parser.add_argument_group("control loop")
     control.add_argument(
         "--no-control", dest="control", action="store_false", help="observe only, propose no PRB block"
     )
     control.add_argument(
-        "--validity-ms", type=linking.whole(100, 3_600_000), default=2000, help="of a block, which is renewed before"
+        "--validity-ms", type=convert.whole(100, 3_600_000), default=2000, help="of a block, which is renewed before"
     )
-    control.add_argument("--protect-prbs", type=linking.prbs, metavar="0-3,50", help="never ask to block these")
+    control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never ask to block these")
     end = parser.add_argument_group("end (without these: on SIGINT or SIGTERM)")
-    end.add_argument("--count", type=linking.whole(1, 2**62), metavar="N", help="after N records")
+    end.add_argument("--count", type=convert.whole(1, 2**62), metavar="N", help="after N records")
     end.add_argument(
-        "--idle", type=linking.seconds, metavar="SECONDS", help="after so long without a record, once one came"
+        "--idle", type=convert.seconds, metavar="SECONDS", help="after so long without a record, once one came"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")

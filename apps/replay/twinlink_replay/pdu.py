@@ -7,10 +7,10 @@ import numpy as np
 
 import twinlink
 
+from .lease import Address, Lease
 from .packet import Packet, PacketQueue, int16_of
 from .radio import gr, keep, pmt, time_tag
 from .sending import Sending
-from .session import Address, Lease
 from .source import BUFFER_OCTETS
 
 VECTORS = ("complex", "s16")
@@ -57,11 +57,8 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         self._queue = PacketQueue(self._payload, BUFFER_OCTETS)
         self._running, self.error = True, None
         try:
-            if self._given is not None:
-                self._given.receiver(self._flow, handler=self._receive)
-            else:
-                self._lease = Lease(self._address, lambda event: None)
-                self._lease.read(self._flow, self._receive)
+            self._lease = Lease(self._address, lambda event: None, self._given)
+            self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             print(f"Twinlink PDU Source: {error}", file=sys.stderr, flush=True)

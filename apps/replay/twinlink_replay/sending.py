@@ -4,7 +4,7 @@ import sys
 
 import twinlink
 
-from .session import Address, Lease
+from .lease import Address, Lease
 
 
 class Sending:
@@ -26,10 +26,8 @@ class Sending:
         """Open the link, or say why not."""
         self.error = None
         try:
-            if self._given is None:
-                self._lease = Lease(self._address, lambda event: None)
-            link = self._given or self._lease.link  # type: ignore[union-attr]
-            self._sender = link.sender(self._flow)
+            self._lease = Lease(self._address, lambda event: None, self._given)
+            self._sender = self._lease.link.sender(self._flow)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.refuse(error)
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import twinlink
 
+from .lease import Address, Lease
 from .packet import Packet, PacketQueue
 from .radio import gr, keep, pmt, time_tag, wake
-from .session import Address, Lease
 
 BUFFER_OCTETS = 64 * 1024 * 1024
 OUTPUT_SAMPLES = 128 * 1024  # so that a backlog moves on in batches: 40 symbols of 273 PRBs
@@ -91,11 +91,8 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._ended, self.error = False, None
         self._running = True
         try:
-            if self._given is not None:
-                self._given.receiver(self._flow, handler=self._receive)
-            else:
-                self._lease = Lease(self._address, self._publish)
-                self._lease.read(self._flow, self._receive)
+            self._lease = Lease(self._address, self._publish, self._given)
+            self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             self._ended = True

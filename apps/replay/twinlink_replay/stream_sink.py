@@ -7,10 +7,10 @@ import numpy as np
 import twinlink
 
 from .assembler import PacketAssembler
+from .lease import Address
 from .packet import int16_of
 from .radio import gr, keep
 from .sending import Sending
-from .session import Address
 
 
 class StreamSink(gr.sync_block):  # type: ignore[misc]

@@ -87,7 +87,7 @@ class World:
         return count > 0 and count + bool(elsewhere.any()) + self._tone > 1
 
     def _share(self, where: NDArray[np.bool_]) -> float:
-        """Of rough stays among those on some PRBs; 0 where these are few."""
+        """The share of rough stays among those on some PRBs; 0 where these are few."""
         # An interferer is rough on some PRBs, rough UEs are so everywhere: only the less rough half of them counts.
         rough, both = self._rough[where], (self._rough + self._smooth)[where]
         half = np.argsort(rough / (both + 1))[: (len(both) + 1) // 2]

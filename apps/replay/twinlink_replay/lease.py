@@ -39,11 +39,19 @@ class Lease:
         on_event: called for each of the link's events, on the thread that receives.
     """
 
-    def __init__(self, address: Address, on_event: Callable[[twinlink.Event], None]) -> None:
-        """Open the link, or join it.  Raises what `twinlink.open` raises."""
+    def __init__(
+        self, address: Address, on_event: Callable[[twinlink.Event], None], given: twinlink.Link | None = None
+    ) -> None:
+        """Open the link, or join it.  Raises what `twinlink.open` raises.
+
+        A link that is ``given`` takes the place of all that: it is its owner's, who closes it and has its events.
+        """
         self._address = address
         self.on_event = on_event
         self._reads: str | None = None
+        if given is not None:
+            self.link = given
+            return
         with _lock:
             shared = _links.get(address)
             fresh = shared is None
@@ -63,7 +71,9 @@ class Lease:
         Raises ConfigurationError when another block takes them: a link hands each message to one reader.
         """
         with _lock:
-            if any(lease._reads == flow for lease in _links[self._address].leases):
+            shared = _links.get(self._address)
+            leases = shared.leases if shared is not None and self in shared.leases else ()
+            if any(lease._reads == flow for lease in leases):
                 raise twinlink.ConfigurationError(
                     f"another block of this process reads flow {flow!r} of {self.link.endpoint} already: connect both "
                     "to one source, or give this one another node name, and an endpoint of its own if it listens"
@@ -72,7 +82,7 @@ class Lease:
         self.link.receiver(flow, handler=handler)
 
     def release(self) -> None:
-        """Give the share back; the last one closes the link.  A second call does nothing."""
+        """Give the share back; the last one closes the link, unless it was given.  A second call does nothing."""
         with _lock:
             shared = _links.get(self._address)
             if shared is None or self not in shared.leases:
