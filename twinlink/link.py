@@ -172,7 +172,8 @@ class Link:
         sender = Sender(self, self._transport, core, priority)
         if priority == "high":
             self._transport.prefer(f"traffic/{flow}".encode())
-        self.reception.add_sender(sender)
+        self._company.add_sender(sender)
+        self.reception.feedback.add_sender(sender)
         self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
         return sender
 

@@ -1,32 +1,32 @@
 """What happens to a frame that has arrived: the receiving half of a link, called by the thread that leads.
 
-data -> order checked -> queue -> ack sent -> handler;  ack -> sender's core -> ``on_ack``;  hello, bye -> peers;
-a gap -> ask -> the sender's core;  gone -> gap reported.
+data -> order checked -> queue -> ack sent -> handler;  a gap -> ask sent;  gone -> gap reported;
+ack, ask, progress -> `Feedback`;  hello, bye -> `Company`.
 """
 
 import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from . import events as ev
 from .acks import Acks
 from .calls import Calls
 from .company import Company
 from .events import Event
+from .feedback import Feedback
 from .freshness import Freshness
 from .incoming import Incoming, Stream
-from .message import Ack, Message
+from .message import Message
 from .parts import Parts
 from .repair import Repair
-from .sender import URGENT_FLOW, Sender
+from .sender import URGENT_FLOW
 from .sequence import Arrival
 from .transports import Transport
 from .transports.base import Frame
 from .window import MAX_IN_FLIGHT
 from .wire import (
-    ACK_ONE,
     ACK_WORD,
     AGAIN_WORD,
     BUNDLE_WORD,
@@ -41,20 +41,16 @@ from .wire import (
     Kind,
     Malformed,
     check,
-    parse_ack,
-    parse_ask,
     parse_bundle,
     parse_gone,
-    parse_progress,
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
 MESSAGE_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
-ACK_ONE_OCTETS = ACK_ONE.size
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 _new = tuple.__new__  # a named tuple's own constructor takes three times as long
-_unpack_header, _unpack_ack_one = HEADER.unpack_from, ACK_ONE.unpack
+_unpack_header = HEADER.unpack_from
 
 logger = logging.getLogger("twinlink")
 
@@ -69,6 +65,7 @@ class Reception:
         company: who is at the other end.
         acks: those that this side sends.
         calls: those of the application's handlers.
+        feedback: for what peers say about what this side has sent.
     """
 
     def __init__(
@@ -81,7 +78,7 @@ class Reception:
         report: Callable[[Event], None],
     ) -> None:
         self.company = Company(transport, node, epoch, max_payload, report, self._give_up)
-        self._heard, self._hears_us = self.company.peers.heard, self.company.peers.hears_us
+        self._heard = self.company.peers.heard
         self._freshness = Freshness(report)
         self._repair = Repair(transport, epoch, report, self._deliver)
         self.acks = Acks(transport, epoch)
@@ -95,8 +92,9 @@ class Reception:
         self._held_limit = min(max(window - max_payload, window // 8), MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8)
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
-        self._on_ack: dict[bytes, Sender] = {}
         self.calls = Calls(report)
+        self.feedback = Feedback(epoch, self.company, self.calls)
+        self._ack = self.feedback.ack  # on the path of every message
 
     # The path of a message
 
@@ -121,13 +119,13 @@ class Reception:
             else:
                 kind = check(frame)
                 if kind is Kind.ASK:
-                    self._ask(topic, frame, epoch, sent_ns, mono_ns)
+                    self.feedback.ask(topic, frame, epoch, sent_ns, mono_ns)
                 elif kind is Kind.GONE:
                     self._gone(topic, frame, epoch, sequence)
                 elif kind is Kind.PART:
                     self._part(topic, frame, epoch, sent_ns, mono_ns, at_once)
                 elif kind is Kind.PROGRESS:
-                    self._progress(topic, frame, epoch, mono_ns)
+                    self.feedback.progress(topic, frame, epoch, mono_ns)
                 elif topic == HELLO_TOPIC:
                     self._greeting(kind, frame, epoch, sequence, mono_ns)
                 else:
@@ -241,34 +239,6 @@ class Reception:
                 self.calls.call_each(handler, messages, flow)
         return True
 
-    def _ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
-        t4_ns = _time_ns()
-        records: Sequence[Sequence[int]]
-        if len(frame) == ACK_ONE_OCTETS:
-            _, _, _, _, _, acked_epoch, consumed, sequence, t1_ns, t2_ns = _unpack_ack_one(frame)
-            records = ((sequence, t1_ns, t2_ns),)
-        else:
-            acked_epoch, consumed, records = parse_ack(frame)
-        if acked_epoch != self._epoch:
-            return  # for another node: a listener's acks reach all its connectors
-        if records and epoch in self._hears_us:  # what is only consumed may have come long ago
-            self._hears_us[epoch] = mono_ns
-        sender = self._on_ack.get(topic)
-        if sender is None:
-            raise Malformed("topic")
-        acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
-        if sender.on_ack is not None:
-            self._call_on_ack(sender, sender.on_ack, acks)
-        if sender.has_losses:
-            self.company.report_losses()
-
-    def _call_on_ack(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
-        self.calls.call_each(on_ack, acks, sender.flow)
-        if self.calls.due:
-            self.calls.later(sender.on_ack_done, None, sender.flow)
-        else:
-            sender.on_ack_due = False
-
     # Off the path: what else arrives
 
     def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
@@ -289,30 +259,6 @@ class Reception:
             self.handle(topic, there, mono_ns, at_once)
         elif known:
             self.acks.progress(ack_topic, epoch, sent_ns, there)
-
-    def _progress(self, topic: bytes, frame: Frame, epoch: int, mono_ns: int) -> None:
-        to_epoch, sent_ns, octets = parse_progress(frame)
-        if (sender := self._sender_for(topic, to_epoch)) is None:
-            return
-        if epoch in self._hears_us:
-            self._hears_us[epoch] = mono_ns
-        sender.progressed(epoch, sent_ns, octets)
-
-    def _sender_for(self, topic: bytes, epoch: int) -> Sender | None:
-        """Our sender of this topic; None when another node's is meant: a listener's acks reach all its connectors."""
-        if epoch != self._epoch:
-            return None
-        if topic not in self._on_ack:
-            raise Malformed("topic")
-        return self._on_ack[topic]
-
-    def _ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
-        asked_epoch, known, missing = parse_ask(frame)
-        if (sender := self._sender_for(topic, asked_epoch)) is None:
-            return
-        acks = sender.asked(epoch, known, missing, t3_ns, _time_ns(), mono_ns)
-        if sender.on_ack is not None:
-            self._call_on_ack(sender, sender.on_ack, acks)
 
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)
@@ -375,11 +321,6 @@ class Reception:
         elif arrival is Arrival.DUPLICATE:
             self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
         return arrival is not Arrival.DUPLICATE
-
-    def add_sender(self, sender: Sender) -> None:
-        """Route a flow's acks to its sender."""
-        self.company.add_sender(sender)
-        self._on_ack[f"ack/{sender.flow}".encode()] = sender
 
     def flow(self, name: str) -> Incoming:
         """The receiving side of a flow, made when it is first named here or by a peer."""

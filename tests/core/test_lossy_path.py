@@ -117,7 +117,8 @@ class LossyPath(RuleBasedStateMachine):
             wake_courier=lambda: None,
         )
         self.sender = Sender(link, fork, self.core, "normal")
-        self.acks.add_sender(self.sender)
+        self.acks.company.add_sender(self.sender)
+        self.acks.feedback.add_sender(self.sender)
         assert self.core.backlog.up == set(TWINS)
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
