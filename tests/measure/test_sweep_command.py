@@ -260,7 +260,7 @@ def test_the_table_is_printed_where_there_is_no_room_for_the_figures(tmp_path: P
     run = finish(Run([*arguments, "--count", "4", "--rounds", "1"], preexec_fn=limit), 2)
     assert f"{folder}: File too large; make room there" in run.err
     assert f"`twinlink report {folder}` makes the report" in run.err
-    table = run.out[run.out.index("Closed loop, RW→DT: mean RTT in ms, ± half its CI95") :]
+    table = run.out[run.out.index("Closed loop, RW→DT: mean RTT in ms, ± how far its CI95 reaches") :]
     assert [line.split()[:2] for line in table[1:3]] == [["100", "B"], ["raw", "TCP"]]
     assert not list((folder / "figures").iterdir())  # none that breaks off in its midst
     finish(Run(["report", str(folder)]))

@@ -49,7 +49,7 @@ def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> N
     parts = {part.splitlines()[0]: part.splitlines()[1:] for part in text.split("\n\n")}
     for direction in ("RW→DT", "DT→RW"):
         for short, what in (("RTT", "mean RTT"), ("latency", "mean one-way delay")):
-            part = parts[f"Closed loop, {direction}: {what} in ms, ± half its CI95"]
+            part = parts[f"Closed loop, {direction}: {what} in ms, ± how far its CI95 reaches"]
             assert [line.split("  ")[1].split()[0] for line in part[1:]] == ["Zenoh", "ZeroMQ", "raw"]
             (zenoh,) = (line for line in part if line.lstrip().startswith("Zenoh"))
             expected = [row[head.index(f"Zenoh {short}")] for row in rows if row[0] == direction]
@@ -94,6 +94,11 @@ def test_a_delay_stands_with_its_bound_or_not_at_all() -> None:
     good = statistics(12.57e6, 200e3, usable=True)
     assert (table.latency(good), table.bound(good), table.rtt(good)) == ("12.6 ±0.3", "±200 µs", "25.1 ±0.5")
     assert table.throughput(good) == "83.4 ±1.7"
+    lopsided = {**good["rtt_ns"], "mean": 2.4e6, "ci95": [0.38e6, 7.58e6]}
+    assert table.with_interval(lopsided) == "2.40 -2.02 +5.18"
+    assert table.with_interval(lopsided, short=True) == "2.40 ±5.18"
+    good["one_way_delay_ns"]["ci95"] = [0.2 * 12.57e6, 3 * 12.57e6]
+    assert table.throughput(good) == "83.4 -55.6 +333.7"
     bad = statistics(0.89e6, 200e3, usable=False)
     assert (table.latency(bad), table.bound(bad)) == ("RTT only", "±200 µs")
     assert table.throughput(bad) == "-"

@@ -115,8 +115,9 @@ def _how_to_read(results: dict[str, Any]) -> str:
     return (
         "RW is the Real World, DT the Digital Twin. Latency is the mean one-way delay, "
         "RTT the mean round-trip time, throughput the paper's: payload / mean "
-        "latency, not a rate that was sustained. ± is half a CI95; <i>clock</i> is how far the clocks may be wrong on "
-        "top of it; <i>paper</i> is what Table I has, from another setting. On a schedule, delay counts from when a "
+        "latency, not a rate that was sustained. ± is how far the CI95 reaches, - and + where that is not alike; "
+        "<i>clock</i> is how far the clocks may be wrong on top of it; <i>paper</i> is what Table I has, from "
+        "another setting. On a schedule, delay counts from when a "
         f"message should have been sent.{f' {table.SEARCHED}' if searched else ''}"
     )
 
@@ -175,8 +176,8 @@ def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
 
 
 def _td(text: str, *below: str) -> str:
-    value, sign, interval = text.partition(" ±")
-    small = f" <small>±{escape(interval)}</small>" if sign else ""
+    value, interval = text.split(" ", 1) if " ±" in text or " -" in text else (text, "")
+    small = f" <small>{escape(interval)}</small>" if interval else ""
     lines = "".join(f"<small class=below>{escape(line)}</small>" for line in below if line)
     return f"<td>{escape(value)}{small}{lines}</td>"
 

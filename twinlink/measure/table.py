@@ -14,6 +14,7 @@ from . import labels, published
 from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
+LOPSIDED = 1.5  # one side of an interval by the other: from there on a single figure for both would mislead
 SEARCHED = (
     "The highest rate is the median of what each round found (of two in the middle the lower); goodput, loss and delay "
     "beside it are of the trial that carried it."
@@ -60,12 +61,12 @@ def blocks(results: dict[str, Any]) -> list[Block]:
     return found
 
 
-def latency(statistics: dict[str, Any]) -> str:
+def latency(statistics: dict[str, Any], short: bool = False) -> str:
     """Mean one-way delay in ms with its CI95, or `RTT_ONLY` where the clocks do not allow it."""
     figures = statistics["one_way_delay_ns"]
     if not figures:
         return "-"
-    return with_interval(figures) if figures["usable"] else RTT_ONLY
+    return with_interval(figures, short) if figures["usable"] else RTT_ONLY
 
 
 def bound(statistics: dict[str, Any]) -> str:
@@ -74,9 +75,9 @@ def bound(statistics: dict[str, Any]) -> str:
     return f"±{labels.time(figures['bound_ns'])}" if figures and figures["bound_ns"] is not None else "-"
 
 
-def rtt(statistics: dict[str, Any]) -> str:
+def rtt(statistics: dict[str, Any], short: bool = False) -> str:
     """Mean RTT in ms with its CI95."""
-    return with_interval(statistics["rtt_ns"]) if statistics["rtt_ns"] else "-"
+    return with_interval(statistics["rtt_ns"], short) if statistics["rtt_ns"] else "-"
 
 
 def throughput(statistics: dict[str, Any]) -> str:
@@ -84,7 +85,7 @@ def throughput(statistics: dict[str, Any]) -> str:
     figures, value = statistics["one_way_delay_ns"], statistics["paper_throughput_mb_s"]
     if not figures or not figures["usable"] or not value or not figures["mean"]:
         return "-"
-    return _plus_minus(labels.decimal(value), *_throughput_interval(statistics))
+    return _around(value, *_throughput_interval(statistics))
 
 
 def _throughput_interval(statistics: dict[str, Any]) -> tuple[float, float]:
@@ -93,16 +94,21 @@ def _throughput_interval(statistics: dict[str, Any]) -> tuple[float, float]:
     return value * figures["mean"] / high, value * figures["mean"] / low if low > 0 else value
 
 
-def with_interval(figures: dict[str, Any]) -> str:
-    """A mean in ms and half its CI95, with as many digits."""
+def with_interval(figures: dict[str, Any], short: bool = False) -> str:
+    """A mean in ms and how far its CI95 reaches to either side; `short` tells only the farther one of two."""
     if not figures["ci95"]:
         return labels.ms(figures["mean"])
-    return _plus_minus(labels.ms(figures["mean"]), *(end / 1e6 for end in figures["ci95"]))
+    low, high = figures["ci95"]
+    return _around(figures["mean"] / 1e6, low / 1e6, high / 1e6, short)
 
 
-def _plus_minus(value: str, low: float, high: float) -> str:
-    digits = len(value.partition(".")[2])
-    return f"{value} ±{(high - low) / 2:.{digits}f}"
+def _around(value: float, low: float, high: float, short: bool = False) -> str:
+    shown = labels.decimal(value)
+    digits = len(shown.partition(".")[2])
+    below, above = max(0.0, value - low), max(0.0, high - value)
+    if short or max(below, above) <= LOPSIDED * min(below, above):
+        return f"{shown} ±{max(below, above):.{digits}f}"
+    return f"{shown} -{below:.{digits}f} +{above:.{digits}f}"
 
 
 def missing(cell: dict[str, Any] | None) -> str:
@@ -136,9 +142,10 @@ def markdown(results: dict[str, Any]) -> str:
         lines += ["## MGEN's delay and the link's, medians in ms", "", *_grid_of(head, *lines_of_cells, words=1), ""]
     lines += [
         f"{where[0].upper()}{where[1:]}, {labels.date(results['started_ns'])}. Latency: mean one-way delay; RTT: mean, "
-        "residence time at the receiver included; both in ms, ± half the CI95 (moving-block bootstrap; n, limits and "
-        "percentiles stand in results.json). Clock: to within what the two clocks agree; it adds to the "
-        f"interval. “{RTT_ONLY}”: that is more than 20 % of the median delay, a clock was set, or a delay is negative. "
+        "residence time at the receiver included; both in ms, ± how far the CI95 reaches, - and + where that is "
+        "not alike (moving-block bootstrap; n, limits and percentiles stand in results.json). Clock: to within what "
+        f"the two clocks agree; it adds to the interval. “{RTT_ONLY}”: that is more than 20 % of the median delay, a "
+        "clock was set, or a delay is negative. "
         "Throughput: payload / mean latency in MB/s (MB = 10^6 octets), as the paper has it: not a rate that was "
         "sustained; that is the goodput. K = 1024.",
         *_on_a_schedule(results),
@@ -175,12 +182,14 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
         for what, shown in (("mean RTT", rtt), ("mean one-way delay", latency)):
             rows = []
             for name in block.subjects:
-                cells = (block.cells.get((name, *place)) for place in places)
-                rows.append([
-                    labels.subject(name).short,
-                    *(shown(cell["statistics"]) if cell and cell["statistics"] else missing(cell) for cell in cells),
-                ])  # fmt: skip
-            yield f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± half its CI95", head, rows, 1
+                cells = [block.cells.get((name, *place)) for place in places]
+                figures = [cell and cell["statistics"] for cell in cells]
+                texts = [
+                    shown(one, short=True) if one else missing(cell) for one, cell in zip(figures, cells, strict=True)
+                ]
+                rows.append([labels.subject(name).short, *texts])
+            title = f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± how far its CI95 reaches"
+            yield title, head, rows, 1
 
 
 def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str]:
