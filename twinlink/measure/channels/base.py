@@ -135,6 +135,7 @@ class RawChannel(Channel):
         self._epoch = secrets.randbits(64)
         self._frame = bytearray(HEADER_OCTETS)
         self._octets = 0
+        self._answers = 0
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
 
@@ -220,25 +221,30 @@ class RawChannel(Channel):
         self._begin(self._reflect_bulk if bulk else self._reflect)
 
     def _reflect(self) -> None:
-        received, get, put, ending = self.received, self.get, self.put, self._ending
-        number = 0
+        get, ending = self.get, self._ending
         while not ending.is_set():
             frame = get()
-            if frame is None:
-                continue
-            received_ns = _time_ns()
-            if len(frame) < HEADER_OCTETS:
-                continue
-            word, length, epoch, sequence, sent_ns = _unpack(frame)
-            if word != DATA_WORD or length != len(frame) - HEADER_OCTETS:
-                continue
-            answer = _pack_ack(
+            if frame is not None:
+                self.answer(frame)
+
+    def answer(self, frame: Any) -> None:
+        """Acknowledge what arrived, if it is a message, and count it."""
+        received_ns = _time_ns()
+        if len(frame) < HEADER_OCTETS:
+            return
+        word, length, epoch, sequence, sent_ns = _unpack(frame)
+        if word != DATA_WORD or length != len(frame) - HEADER_OCTETS:
+            return
+        number = self._answers
+        self._answers = number + 1
+        self.put(
+            ACK,
+            _pack_ack(
                 ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, _time_ns(),
                 epoch, sequence + 1, sequence, sent_ns, received_ns,
-            )  # fmt: skip
-            put(ACK, answer)
-            number += 1
-            received.arrived(sequence, length, sent_ns, received_ns)
+            ),
+        )  # fmt: skip
+        self.received.arrived(sequence, length, sent_ns, received_ns)
 
     def _reflect_bulk(self) -> None:
         """One answer for all that is here, as a link does when messages come in bulk."""
