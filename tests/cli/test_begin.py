@@ -26,10 +26,10 @@ sys.exit({name}())
 """
 
 
-def run(command: str, **kwargs: object) -> "subprocess.CompletedProcess[str]":
+def run(command: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
     module, name = SCRIPTS[command].split(":")
     path = os.pathsep.join([str(ROOT / "apps" / "command"), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(module=module, name=name), "--help"],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
@@ -37,6 +37,7 @@ def run(command: str, **kwargs: object) -> "subprocess.CompletedProcess[str]":
         check=False,
         **kwargs,  # type: ignore[call-overload]
     )
+    return done
 
 
 @pytest.mark.parametrize("command", SCRIPTS)
