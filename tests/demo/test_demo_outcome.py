@@ -1,5 +1,6 @@
 """When the loop counts as closed, and what the verdict is."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,6 +121,16 @@ def test_a_part_that_died_is_worse_than_what_is_missing_by_it() -> None:
     assert summary["failed"][0] == "zeromq: the replay ended (killed by SIGKILL) while it was needed"
     assert summary["transports"]["zeromq"]["lost"] is None
     assert "-" in outcome.text(summary)
+
+
+def test_what_an_emulator_took_with_it_is_not_blamed_on_the_recording() -> None:
+    failure = {"part": "emulator", "reason": "ended (killed by SIGKILL) while it was needed", "last_lines": []}
+    found = replace(evidence(truth := heard(), rebuilt(truth)), heard=None)
+    assert verdict(found, failure)["failed"] == [
+        "zeromq: the emulator ended (killed by SIGKILL) while it was needed",
+        "zeromq: the rebuilt samples could not be compared: the emulator left no record of what it played",
+        "zeromq: it is not known whether the loop closed: the emulator left no record of what it played",
+    ]
 
 
 def test_an_interrupted_run_is_not_passed() -> None:

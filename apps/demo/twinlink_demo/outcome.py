@@ -149,7 +149,8 @@ def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
             failed.append(f"{found[what]} of {found['sent'] or found['played']} messages {what}")
     samples = found["samples"]
     if samples["bit_identical"] is None:
-        failed.append("the rebuilt samples could not be compared: there are none")
+        without = "the emulator left no record of what it played" if found["played"] is None else "there are none"
+        failed.append(f"the rebuilt samples could not be compared: {without}")
     elif not samples["bit_identical"]:
         text = f"{samples['different']} of {samples['compared']} rebuilt samples differ from what the gNB heard"
         if samples["records_not_played"]:
@@ -159,11 +160,13 @@ def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
     if decisions["unanswered"]:
         failed.append(f"{decisions['unanswered']} of {decisions['proposed']} decisions were not answered")
     if not found["loop_closed"]:
-        failed.append(_open(episodes))
+        failed.append(_open(found, episodes))
     return failed
 
 
-def _open(episodes: list[loop.Episode]) -> str:
+def _open(found: dict[str, Any], episodes: list[loop.Episode]) -> str:
+    if found["played"] is None:
+        return "it is not known whether the loop closed: the emulator left no record of what it played"
     if not episodes:
         return "the loop did not close: no interferer was played; are its annotations labelled 'interferer'?"
     for each in episodes:
