@@ -84,6 +84,12 @@ def test_what_is_wrong_is_said() -> None:
     ]
 
 
+def test_what_was_lost_on_e3_is_a_part_of_what_was_played() -> None:
+    truth = heard()
+    found = replace(evidence(truth, rebuilt(truth, [*range(N - 100)])), exporter={"spectrum": {"sent": N - 100}})
+    assert verdict(found)["failed"][0] == "zeromq: 100 of 400 messages lost"
+
+
 def test_a_decision_that_nobody_answered_is_said() -> None:
     truth = heard()
     found = evidence(truth, rebuilt(truth))
