@@ -99,12 +99,14 @@ class Incoming:
 
     def put(self, message: Message) -> None:
         """Queue a message for the application."""
-        self.queued_octets += len(message.payload)
+        size = len(message.payload)  # a call between reading and writing the counter would let `take` in between
+        self.queued_octets += size
         self.queue.append(message)
 
     def put_all(self, messages: Sequence[Message]) -> None:
         """Queue messages for the application."""
-        self.queued_octets += sum([len(message.payload) for message in messages])
+        size = sum([len(message.payload) for message in messages])
+        self.queued_octets += size
         self.queue += messages
 
     def limit_age(self, max_age_ns: int) -> None:

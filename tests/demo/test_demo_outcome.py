@@ -1,5 +1,6 @@
 """When the loop counts as closed, and what the verdict is."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,6 +84,12 @@ def test_what_is_wrong_is_said() -> None:
     ]
 
 
+def test_what_was_lost_on_e3_is_a_part_of_what_was_played() -> None:
+    truth = heard()
+    found = replace(evidence(truth, rebuilt(truth, [*range(N - 100)])), exporter={"spectrum": {"sent": N - 100}})
+    assert verdict(found)["failed"][0] == "zeromq: 100 of 400 messages lost"
+
+
 def test_a_decision_that_nobody_answered_is_said() -> None:
     truth = heard()
     found = evidence(truth, rebuilt(truth))
@@ -120,6 +127,16 @@ def test_a_part_that_died_is_worse_than_what_is_missing_by_it() -> None:
     assert summary["failed"][0] == "zeromq: the replay ended (killed by SIGKILL) while it was needed"
     assert summary["transports"]["zeromq"]["lost"] is None
     assert "-" in outcome.text(summary)
+
+
+def test_what_an_emulator_took_with_it_is_not_blamed_on_the_recording() -> None:
+    failure = {"part": "emulator", "reason": "ended (killed by SIGKILL) while it was needed", "last_lines": []}
+    found = replace(evidence(truth := heard(), rebuilt(truth)), heard=None)
+    assert verdict(found, failure)["failed"] == [
+        "zeromq: the emulator ended (killed by SIGKILL) while it was needed",
+        "zeromq: the rebuilt samples could not be compared: the emulator left no record of what it played",
+        "zeromq: it is not known whether the loop closed: the emulator left no record of what it played",
+    ]
 
 
 def test_an_interrupted_run_is_not_passed() -> None:

@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import twinlink_ran_emulator.recording
 from twinlink_ran_emulator.recording import Recording
 
 import twinlink
+from twinlink.cli.arrays import write_arrays
 from twinlink.measure import system
 from twinlink.measure.run import Run
 from twinlink.transports import transport_class
@@ -75,7 +75,7 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
     for cell in flows.cells(settings.transports):
         run.add_cell(cell)
     facts = run.content["demo"]
-    np.savez_compressed(folder.truth, ue=recording.ue)
+    write_arrays(folder.truth, {"ue": recording.ue})
     for name in settings.transports:
         plan = Plan(name, recording, loops)
         session = Session(plan, folder.transport(name), stop, progress)

@@ -142,14 +142,17 @@ def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
     for part, code in found["parts"]["exit_codes"].items():
         if code and not (failure and failure["part"] == part) and (part, code) not in expected:
             failed.append(f"the {part} did not end cleanly: {how_it_ended(code)}")
+    ends = ("played", "sent", "received")  # what got lost on E3 was played and never sent
+    messages = max(found[end] or 0 for end in ends)
     for what in ("lost", "duplicated"):
         if found[what] is None:
             failed.append(f"it is not known how many messages were {what}: a part left no record")
         elif found[what]:
-            failed.append(f"{found[what]} of {found['sent'] or found['played']} messages {what}")
+            failed.append(f"{found[what]} of {messages} messages {what}")
     samples = found["samples"]
     if samples["bit_identical"] is None:
-        failed.append("the rebuilt samples could not be compared: there are none")
+        without = "the emulator left no record of what it played" if found["played"] is None else "there are none"
+        failed.append(f"the rebuilt samples could not be compared: {without}")
     elif not samples["bit_identical"]:
         text = f"{samples['different']} of {samples['compared']} rebuilt samples differ from what the gNB heard"
         if samples["records_not_played"]:
@@ -159,11 +162,13 @@ def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
     if decisions["unanswered"]:
         failed.append(f"{decisions['unanswered']} of {decisions['proposed']} decisions were not answered")
     if not found["loop_closed"]:
-        failed.append(_open(episodes))
+        failed.append(_open(found, episodes))
     return failed
 
 
-def _open(episodes: list[loop.Episode]) -> str:
+def _open(found: dict[str, Any], episodes: list[loop.Episode]) -> str:
+    if found["played"] is None:
+        return "it is not known whether the loop closed: the emulator left no record of what it played"
     if not episodes:
         return "the loop did not close: no interferer was played; are its annotations labelled 'interferer'?"
     for each in episodes:

@@ -14,7 +14,7 @@ from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints
 
 import twinlink
 from twinlink.cli import convert, linking, options
-from twinlink.cli.console import DONE, FAILED, guarded
+from twinlink.cli.console import DONE, FAILED, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
@@ -84,13 +84,15 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
         )
         exporter.run()
     if ledger:  # now: closing the link waits for acks
-        ledger.write(given.records)
+        with writing(given.records):
+            ledger.write(given.records)
     summary = exporter.summary()
     shown = ("indications", "exported", "without_twin", "undecodable")
     text = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in shown)
     journal.event("summary", f"{text}, {summary['spectrum']['lost']} lost on the way", **summary)
     if given.summary:
-        given.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        with writing(given.summary):
+            given.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return DONE
 
 

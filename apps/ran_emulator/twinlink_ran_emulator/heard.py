@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.cli.arrays import write_arrays
 from twinlink.cli.console import writing
 
 from . import metadata
@@ -55,7 +56,9 @@ class Heard:
         source = self._recording
         records = np.array(self._records, np.int64)
         blocked = np.array(self._blocked, np.bool_).reshape(len(records), source.grid.n_prbs)
-        np.savez(self._directory / "heard.npz", played_ns=np.array(self._played_ns, np.int64), blocked=blocked)
+        played_ns = np.array(self._played_ns, np.int64)
+        arrays = {"played_ns": played_ns, "blocked": blocked}
+        write_arrays(self._directory / "heard.npz", arrays, compressed=False)
         grid = Grid(len(records), source.grid.n_prbs, source.grid.scs_hz, source.grid.centre_hz)
         areas = areas_of("ue", source.ue[records] & ~blocked) + areas_of("interferer", source.interferer[records] > 0)
         capture = {}

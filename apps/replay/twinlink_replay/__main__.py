@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import twinlink
 from twinlink.cli import convert, linking, options
-from twinlink.cli.console import DONE, NOT_MET, guarded
+from twinlink.cli.console import DONE, NOT_MET, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.measure.ledger import Ledger
 
@@ -85,7 +85,8 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         counted = flowgraph.source.stats()
     twin.finish()
     if ledger:  # now: closing the link waits for acks
-        ledger.write(given.records)
+        with writing(given.records):
+            ledger.write(given.records)
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     _summarise(journal, twin, why, freshness, counted)

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.cli.arrays import write_arrays
+from twinlink.cli.console import writing
+
 from .detector import Settled
 from .observer import Record
 from .power import SUBCARRIERS_PER_PRB, to_dbfs
@@ -44,7 +47,8 @@ class Recording:
         """Records with their PRB powers (LSB^2) and prompt answers, both ``(records, n_prbs)``."""
         self._first = self._first or records[0]
         for record in records:
-            self._data.write(record.samples.astype("<i2", copy=False).tobytes())
+            with writing(self._folder):
+                self._data.write(record.samples.astype("<i2", copy=False).tobytes())
             for name in ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp"):
                 self._numbers[name].append(getattr(record, name))
             self._numbers["analysed_ns"].append(analysed_ns)
@@ -57,19 +61,21 @@ class Recording:
 
     def close(self) -> None:
         """Write everything that is still open."""
-        self._data.close()
-        (self._folder / "rebuilt.sigmf-meta").write_text(json.dumps(self._meta(), indent=2) + "\n", encoding="utf-8")
+        with writing(self._folder):
+            self._data.close()
+            text = json.dumps(self._meta(), indent=2) + "\n"
+            (self._folder / "rebuilt.sigmf-meta").write_text(text, encoding="utf-8")
         none = np.zeros((0, self._first.n_prbs if self._first else 0))
-        np.savez_compressed(
-            self._folder / "observations.npz",
-            sequence=np.array(self._numbers["sequence"], np.int64),
-            epoch=np.array(self._numbers["epoch"], np.uint64),
+        arrays = {
+            "sequence": np.array(self._numbers["sequence"], np.int64),
+            "epoch": np.array(self._numbers["epoch"], np.uint64),
             **{name: np.array(self._numbers[name], np.int64) for name in _TIMES},
-            power_dbfs=np.concatenate([none.astype(np.float32), *self._power]),
-            occupied=np.concatenate([none.astype(bool), *(answer.occupied for answer in self._settled)]),
-            interfered=np.concatenate([none.astype(bool), *(answer.interfered for answer in self._settled)]),
-            interfered_prompt=np.concatenate([none.astype(bool), *self._prompt]),
-        )
+            "power_dbfs": np.concatenate([none.astype(np.float32), *self._power]),
+            "occupied": np.concatenate([none.astype(bool), *(answer.occupied for answer in self._settled)]),
+            "interfered": np.concatenate([none.astype(bool), *(answer.interfered for answer in self._settled)]),
+            "interfered_prompt": np.concatenate([none.astype(bool), *self._prompt]),
+        }
+        write_arrays(self._folder / "observations.npz", arrays)
 
     def _meta(self) -> dict[str, Any]:
         described: dict[str, Any] = {

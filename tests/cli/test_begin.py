@@ -1,0 +1,54 @@
+"""Ctrl-C while a command is being loaded."""
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+# Like the script that pip makes, but the first import of the library's link is met by a signal.
+SCRIPT = """
+import os, signal, sys
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "twinlink.link":
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt)
+from {module} import {name}
+sys.exit({name}())
+"""
+
+
+def run(command: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    module, name = SCRIPTS[command].split(":")
+    path = os.pathsep.join([str(ROOT / "apps" / "command"), os.environ.get("PYTHONPATH", "")])
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(module=module, name=name), "--help"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        **kwargs,  # type: ignore[call-overload]
+    )
+    return done
+
+
+@pytest.mark.parametrize("command", SCRIPTS)
+def test_is_no_traceback(command: str) -> None:
+    done = run(command)
+    assert done.stderr == ""
+    assert done.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize("command", SCRIPTS)
+def test_stays_ignored_where_it_was(command: str) -> None:
+    done = run(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout
