@@ -31,7 +31,7 @@ class Lead:
 
     Attributes:
         closed: whether `close` was called; nobody begins to wait any more.
-        followers: how many threads wait while another one leads.
+        followers: how many threads wait while another one leads; they look whenever something may have arrived.
     """
 
     def __init__(self, name: str, pump: Callable[[float], None], give_back: Callable[[], None]) -> None:
@@ -162,6 +162,8 @@ class Lead:
             if left <= 0:
                 return
             self._pump(left if left < IDLE_S else IDLE_S)
+            if self.followers:
+                self.notify()
             if done():
                 return
             if self._acting and self._waiting:

@@ -23,16 +23,13 @@ from .lead import Lead
 from .link_options import check_choice
 from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
-from .peers import LOOK_NS, SEARCH_NS
+from .pump import Pump
 from .reception import MAX_FLOWS, Reception
 from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
-from .transports.base import Frame
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
-BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
-DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
@@ -40,8 +37,6 @@ EXIT_S = 3.0  # at the end of the process, what is being given back in the backg
 MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
-
-SEARCH_S = SEARCH_NS / 1e9
 
 logger = logging.getLogger("twinlink")
 _numbers = itertools.count(1)  # of links in this process, for their default names
@@ -83,16 +78,13 @@ class Link:
         self._window = window
         self._retention = retention
         self._transport = transport
-        self.lead = Lead(f"twinlink-{self.node}", self._pump, self._give_back)
-        self.wait = self.lead.wait
         self._event_stream = EventStream(self)
         self.reception = Reception(transport, self.node, self.epoch, window, max_payload, self._event_stream.put)
         self._company = self.reception.company
+        self.lead = Lead(f"twinlink-{self.node}", Pump(transport, self.reception).turn, self._give_back)
+        self.wait = self.lead.wait
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
-        self._last_frame_ns = 0
-        self._next_look_ns = 0
-        self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
         transport.open()
         try:
@@ -345,48 +337,6 @@ class Link:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _pump(self, timeout_s: float) -> None:
-        """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
-        received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
-        now = _monotonic_ns()
-        if received is None:
-            self._emptied_ns = now
-        else:
-            if now - self._last_frame_ns > BUSY_NS:
-                self.reception.handle(received[0], received[1], now, True)
-            else:
-                now = self._drain(received, now)
-            self._last_frame_ns = now
-            if self.lead.followers:
-                self.lead.notify()
-        if now >= self._next_look_ns:
-            self._keep_time(now)
-
-    def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
-        """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
-        reception, receive = self.reception, self._transport.receive
-        until = now + DRAIN_NS
-        while received is not None:
-            reception.handle(received[0], received[1], now, False)
-            if now > until:
-                break
-            received = receive(0)
-            now = _monotonic_ns()
-        else:
-            self._emptied_ns = now
-        reception.acks.send_batch()
-        return now
-
-    def _keep_time(self, now: int) -> None:
-        if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
-            received, now = self._transport.receive(0), _monotonic_ns()
-            if received is None:
-                self._emptied_ns = now
-            else:
-                self.reception.handle(received[0], received[1], now, True)
-        self.reception.keep_time(now, self._emptied_ns)
-        self._next_look_ns = now + LOOK_NS
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()

@@ -1,0 +1,66 @@
+"""What the thread that leads does over and over: read what has arrived, have it handled, keep the time."""
+
+import time
+
+from .peers import LOOK_NS, SEARCH_NS
+from .reception import Reception
+from .transports import Transport
+from .transports.base import Frame
+
+BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
+DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
+SEARCH_S = SEARCH_NS / 1e9
+
+_monotonic_ns = time.monotonic_ns
+
+
+class Pump:
+    """Between the transport and the reception of one link; for the thread that leads."""
+
+    def __init__(self, transport: Transport, reception: Reception) -> None:
+        self._transport = transport
+        self._reception = reception
+        self._company = reception.company
+        self._last_frame_ns = 0
+        self._next_look_ns = 0
+        self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
+
+    def turn(self, timeout_s: float) -> None:
+        """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
+        received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
+        now = _monotonic_ns()
+        if received is None:
+            self._emptied_ns = now
+        else:
+            if now - self._last_frame_ns > BUSY_NS:
+                self._reception.handle(received[0], received[1], now, True)
+            else:
+                now = self._drain(received, now)
+            self._last_frame_ns = now
+        if now >= self._next_look_ns:
+            self._keep_time(now)
+
+    def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
+        """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
+        reception, receive = self._reception, self._transport.receive
+        until = now + DRAIN_NS
+        while received is not None:
+            reception.handle(received[0], received[1], now, False)
+            if now > until:
+                break
+            received = receive(0)
+            now = _monotonic_ns()
+        else:
+            self._emptied_ns = now
+        reception.acks.send_batch()
+        return now
+
+    def _keep_time(self, now: int) -> None:
+        if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
+            received, now = self._transport.receive(0), _monotonic_ns()
+            if received is None:
+                self._emptied_ns = now
+            else:
+                self._reception.handle(received[0], received[1], now, True)
+        self._reception.keep_time(now, self._emptied_ns)
+        self._next_look_ns = now + LOOK_NS
