@@ -73,11 +73,11 @@ class Backlog:
         if (
             not self.waits
             and self.up
-            and not self.in_bulk(now_mono_ns)
+            and (len(self._kept.entries) < BULK_MESSAGES or not self.in_bulk(now_mono_ns))
             and octets <= self._transit.direct_room
             and self._window.admit(end, 1, size)
         ):
-            self._transit.add({sequence: octets}, octets)
+            self._transit.add(sequence, octets)
             self.unsent = end
             return True
         self.waits = True
@@ -220,7 +220,7 @@ class Backlog:
             self._sent_again.add(sequence)
             taken.append(entry[2])
             del self._again[sequence]
-        self._transit.add(messages, sum(messages.values()))
+        self._transit.add_all(messages, sum(messages.values()))
         return taken
 
     def _take_unsent(self, room: int, alone: bool) -> list[bytes]:
@@ -255,7 +255,7 @@ class Backlog:
             return []
         if not self._window.admit(sequence, len(taken), octets - FRAMING_OCTETS * len(taken)):
             return []
-        self._transit.add(messages, octets)
+        self._transit.add_all(messages, octets)
         self.unsent = sequence
         return taken
 
@@ -266,7 +266,7 @@ class Backlog:
 
     def _begin(self, sequence: int, frame: bytes, again: bool = False) -> None:
         self._cut = Cut(sequence, frame, again)
-        self._transit.add({sequence: FRAMING_OCTETS}, FRAMING_OCTETS)
+        self._transit.add(sequence, FRAMING_OCTETS)
 
     @property
     def _leaving(self) -> Cut | None:

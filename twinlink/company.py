@@ -213,7 +213,7 @@ class Company:
     def report_losses(self) -> None:
         """Report, as events, what the senders have lost since the last time."""
         for sender in list(self.senders.values()):
-            if sender.has_losses:
+            if sender.losses.unreported:
                 for reason, lost in sender.take_losses().items():
                     for first, end in lost:
                         self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))

@@ -52,7 +52,7 @@ class Feedback:
         acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
         if sender.on_ack is not None:
             self._call_on_ack(sender, sender.on_ack, acks)
-        if sender.has_losses:
+        if sender.losses.unreported:
             self._company.report_losses()
 
     def ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:

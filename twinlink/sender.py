@@ -40,6 +40,7 @@ class Sender:
         on_ack: called with each `Ack`, or None.
         max_payload: octets of the longest payload that this link sends and every peer takes that is up or may return.
         transit: what of the flow is on its way; for the link's keeper, which divides among the flows.
+        losses: what of it is lost; for the company, which reports.
     """
 
     def __init__(self, link: "Link", transport: Transport, core: Outgoing, priority: Priority) -> None:
@@ -53,6 +54,7 @@ class Sender:
         self._core = core
         self._backlog = core.backlog
         self.transit = core.transit
+        self.losses = core.losses
         self._topic = f"traffic/{core.flow}".encode()
         self._unclog_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
         self._next_at_look = 0  # number of the next message, when the keeper last looked
@@ -181,7 +183,7 @@ class Sender:
             self.on_ack_due = self.on_ack is not None
             acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
             core.consume(epoch, consumed)
-        if self._backlog.may_go:
+        if self._backlog.waits and self._backlog.may_go:
             self._link.wake_courier()
         return acks
 
@@ -325,11 +327,6 @@ class Sender:
         """A peer that had fallen silent will not come back."""
         with self._state:
             self._core.forget(epoch, reason, successor)
-
-    @property
-    def has_losses(self) -> bool:
-        """Whether something was lost that has not been reported as an event."""
-        return bool(self._core.losses.unreported)
 
     def take_losses(self) -> dict[str, RangeSet]:
         """What was lost since the last call, by reason."""

@@ -69,7 +69,14 @@ class Transit:
         begun = self._of.get(sequence, 0) > FRAMING_OCTETS
         return self.room >= self.budget.part if begun else self.budget.room > 0
 
-    def add(self, messages: Mapping[int, int], octets: int) -> None:
+    def add(self, sequence: int, octets: int) -> None:
+        """This message was handed over, or begins to be, in parts; framing included."""
+        self._of[sequence] = octets
+        self._octets += octets
+        self._handed_over += octets
+        self.budget.spend(octets)
+
+    def add_all(self, messages: Mapping[int, int], octets: int) -> None:
         """These were handed over: sequence -> octets; and ``octets`` of all of them, framing included."""
         self._of.update(messages)
         self._octets += octets

@@ -178,6 +178,6 @@ def test_who_can_ask_is_waited_for() -> None:
 def test_whether_a_part_goes_may_be_asked_while_its_message_is_given_up() -> None:
     """Who takes in an ack asks it without a lock, beside a thread that sends and drops the oldest."""
     transit = Transit(Budget(LIMIT), single=False)
-    transit.add({0: FRAMING_OCTETS}, FRAMING_OCTETS)
+    transit.add(0, FRAMING_OCTETS)
     transit.remove([0])
     assert transit.takes_part(0)
