@@ -34,6 +34,7 @@ LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
+EXIT_LOOK_S = 0.1
 MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
@@ -355,11 +356,13 @@ class Link:
 def _close_all() -> None:
     for link in list(_open_links):
         link.close()
-    # A thread of ours that is still in a driver when the interpreter ends would abort the process.
-    deadline = time.monotonic() + EXIT_S
+    # A thread of ours that is still in a driver when the interpreter ends would abort the process.  Looks are counted,
+    # as a deadline may pass while the machine stands still, and then the thread needs a moment.
+    looks = round(EXIT_S / EXIT_LOOK_S)
     for thread in threading.enumerate():
-        if thread.name.startswith("twinlink-"):
-            thread.join(max(0.0, deadline - time.monotonic()))
+        while thread.name.startswith("twinlink-") and thread.is_alive() and looks:
+            thread.join(EXIT_LOOK_S)
+            looks -= 1
 
 
 def _check_callable(name: str, value: object) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
+from twinlink.link import EXIT_S
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import Stopwatch
 
@@ -197,6 +198,34 @@ def test_a_machine_that_stands_still_does_not_keep_close_from_giving_back() -> N
         time.sleep(0.5)  # longer than close waits
         closes.send_signal(signal.SIGCONT)
         assert closes.wait(patience()) == 0
+
+
+ENDS_WHILE_IT_STANDS_STILL = """
+import os, signal, sys, time, twinlink
+link = twinlink.open("zenoh", connect=sys.argv[1])
+driver = link._transport
+leave = driver._leave
+
+def stand_still():
+    time.sleep(0.5)  # until nothing but the end of the process waits for this thread
+    os.kill(os.getpid(), signal.SIGSTOP)
+    leave()
+    driver._open_session()  # a driver that takes a moment
+    driver._session.close()
+
+driver._leave = stand_still
+"""
+
+
+def test_a_machine_that_stands_still_at_the_end_of_a_process_does_not_abort_it() -> None:
+    script = [sys.executable, "-c", ENDS_WHILE_IT_STANDS_STILL, free_endpoint()]
+    with subprocess.Popen(script, stderr=subprocess.PIPE, text=True) as ends:
+        stat = Path(f"/proc/{ends.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(") ")[2][0] == "T")
+        time.sleep(EXIT_S)  # no more of the end's patience is left on the clock
+        ends.send_signal(signal.SIGCONT)
+        _, errors = ends.communicate(timeout=patience())
+        assert ends.returncode == 0, errors
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
