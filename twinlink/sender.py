@@ -144,8 +144,11 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core = self._core
-        if self._backlog.waits:
-            self._hand_over_bundle()
+        if self._backlog.waits and self._order.acquire(False):
+            try:
+                self._hand_over_bundle()
+            finally:
+                self._order.release()
         if core.kept.entries or self.on_ack_due:
             self._link.wait(self._is_flushed, timeout)
         if not core.kept.entries and not core.losses.unflushed:
@@ -228,7 +231,7 @@ class Sender:
         return False
 
     def _hand_over_bundle(self) -> None:
-        """For threads that send; does nothing while the courier is handing over: that will do."""
+        """For who holds `_order`; does nothing while the courier is handing over: that will do."""
         if self._backlog.bundles and self._handing.acquire(False):
             try:
                 self._hand_over_some(patient=False)
@@ -241,6 +244,10 @@ class Sender:
             taken = self._backlog.take(patient)
         if taken is None:
             return False
+        if patient and taken[0] is Kind.GONE:
+            # It is to be behind all that was sent: who sends past the backlog gets through first, and none begins.
+            with self._order:
+                pass
         self._transport.send(self._topic, self._as_frame(*taken))
         return True
 

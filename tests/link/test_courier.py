@@ -1,6 +1,9 @@
 """Nobody who sends waits for a transport that makes others wait, or for what nobody is known to hear."""
 
 import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,6 +58,43 @@ def test_a_long_message_leaves_room_for_others() -> None:
         assert message is not None
         assert bytes(message.payload) == payload
         wait_until(lambda: bulk.stats()["acknowledged"] == 1, patience())
+
+
+def test_what_is_missing_is_asked_behind_all_that_was_sent() -> None:
+    """Also behind what a thread that sends is still handing over: else it would be sent again, and come twice."""
+    endpoint = free_endpoint()
+    with (
+        twinlink.open("memory", listen=endpoint) as listener,
+        twinlink.open("memory", connect=endpoint) as connector,
+        ThreadPoolExecutor() as threads,
+    ):
+        connector.wait_ready(patience())
+        sender, inbox = connector.sender("flow"), listener.receiver("flow")
+        left: list[Kind] = []
+        held, goes_on, hand_over = threading.Event(), threading.Event(), connector._transport.send
+
+        def send(topic: bytes, frame: bytes) -> None:
+            kind = check(frame)
+            if kind is Kind.DATA:
+                held.set()
+                assert goes_on.wait(patience())
+            if topic == b"traffic/flow":
+                left.append(kind)
+            hand_over(topic, frame)
+
+        connector._transport.send = send  # type: ignore[method-assign]
+        sending = threads.submit(sender.send, b"x")
+        assert held.wait(patience())
+        sender.ask()
+        time.sleep(0.3)  # what must not happen gets time to
+        goes_on.set()
+        sending.result()
+        assert inbox.receive(timeout=patience()) is not None
+        wait_until(lambda: Kind.GONE in left, patience())
+        sender.flush(patience())
+        assert left[0] is Kind.DATA
+        assert Kind.AGAIN not in left
+        assert listener.stats()["received"]["flow"]["duplicates"] == 0
 
 
 def test_what_nobody_is_known_to_hear_is_only_offered() -> None:
