@@ -6,10 +6,10 @@ enough for TCP's handshake, the transport's own and the hellos.  What worked is 
 that less will do.  But a path can become a longer one: who has been alone for LOST_NS takes turns again.
 """
 
-TIMES = (1, 4, 10)  # as patient as by default, in turn
+TIMES = (1, 4, 10, 30)  # as patient as by default, in turn; the last one for satellites, round trips up to 0.9 s
 TURN_NS = 1_000_000_000  # times the patience
 ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
-LOST_NS = 60_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
+LOST_NS = 120_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
 SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
 
 

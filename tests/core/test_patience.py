@@ -39,7 +39,14 @@ def test_who_has_met_nobody_is_patient_in_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trip_ns", "kept"), [(SHORT_TRIP_NS, 1), (SHORT_TRIP_NS + 1, 4), (4 * SHORT_TRIP_NS, 4), (20 * SHORT_TRIP_NS, 10)]
+    ("trip_ns", "kept"),
+    [
+        (SHORT_TRIP_NS, 1),
+        (SHORT_TRIP_NS + 1, 4),
+        (4 * SHORT_TRIP_NS, 4),
+        (10 * SHORT_TRIP_NS, 10),
+        (20 * SHORT_TRIP_NS, 30),
+    ],
 )
 def test_what_worked_is_kept_or_less_where_the_path_is_short(trip_ns: int, kept: int) -> None:
     one = Connector()

@@ -98,8 +98,8 @@ class Transport(ABC):
 
         One that was made since the last call has until the next one to prove itself.  ``patience`` says how many times
         longer than by default a connection may take to be made.  It is 1 at first and changes until somebody is up: the
-        path may be long.  Then it stays, or becomes less where the path is short, until nobody has been up for a
-        minute.  Called by the thread that receives, while it is not in `receive`.
+        path may be long.  Then it stays, or becomes less where the path is short, until nobody has been up for two
+        minutes.  Called by the thread that receives, while it is not in `receive`.
         """
 
     @abstractmethod

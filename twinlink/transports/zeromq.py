@@ -21,6 +21,7 @@ ACK_INITIAL = ord("a")
 SNDMORE, NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)  # members of an enumeration take their time
 TOPICS = (b"ack/", b"traffic/")  # in this order: who hears our traffic must hear our acks
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
+ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 FAREWELL_MS = 100  # what is unsent at close gets this long
 
@@ -169,10 +170,12 @@ class ZeromqTransport(Transport):
         if self.listening or patience == self._patience:
             return
         self._patience = patience
+        least_ms = self.options.connect_timeout_ms
+        limit_ms = max(least_ms, min(least_ms * (2 * patience - 1), ATTEMPT_MS))
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 made.disconnect(self._address(port))
-                made.setsockopt(zmq.CONNECT_TIMEOUT, self.options.connect_timeout_ms * (2 * patience - 1))
+                made.setsockopt(zmq.CONNECT_TIMEOUT, limit_ms)
                 made.connect(self._address(port))
 
     def close(self) -> None:
