@@ -1,6 +1,7 @@
-"""What has been freed goes back to the system: when a link is closed, and after connections over Zenoh."""
+"""What has been freed is used again; it goes back to the system when a link is closed, and after connections (Zenoh)."""
 
 import ctypes
+import resource
 import subprocess
 import sys
 
@@ -48,6 +49,23 @@ peer = twinlink.open("zenoh", connect=endpoint)
 wait_until(lambda: resident() - before < 20 * 2**20)
 """
 
+SENDS_LONG_MESSAGES = """
+import resource
+link = twinlink.open("memory", listen="tcp/127.0.0.1:7447")
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def send_and_free():
+    frames = [b"x" * 2**20 for _ in range(8)]
+
+send_and_free()
+before = faults()
+for _ in range(20):
+    send_and_free()
+print((faults() - before) // (20 * 8))
+"""
+
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps memory like this")
 class TestWhatIsFreeBelowSmallPiecesInUse:
@@ -59,6 +77,10 @@ class TestWhatIsFreeBelowSmallPiecesInUse:
     def test_goes_back_over_zenoh_after_a_connection_came(self) -> None:
         (free,) = run(KEEPS_AND_MEETS)
         assert free > 40 * MIB
+
+    def test_is_used_again_by_the_next_long_messages(self) -> None:
+        (faults,) = run(SENDS_LONG_MESSAGES)
+        assert faults < 2**20 / resource.getpagesize() / 8
 
 
 def run(program: str) -> list[int]:
