@@ -1,4 +1,4 @@
-"""What has been freed is used again; it goes back to the system when a link is closed, and after connections (Zenoh)."""
+"""What has been freed is used again; it goes back when a link is closed, and over Zenoh after a connection came."""
 
 import ctypes
 import resource
