@@ -95,7 +95,7 @@ class Goodput(Measurement):
 
     def run(self, bench: Bench) -> None:
         """Octets a second of each contestant, round after round."""
-        self._measure(bench, "loopback", Loopback(), bench.scaled(150, 20))
+        self._measure(bench, "loopback", Loopback(), bench.scaled(600, 20))
         if not is_root():
             bench.missing("G5", f"at 1 Gb/s: {NEEDS_ROOT}")
             return
