@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from twinlink.events import Event
 from twinlink.inbox import Receiver
 from twinlink.message import Message
+from twinlink.patience import TIMES
 from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
@@ -386,9 +387,7 @@ def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(rece
     assert [(message.epoch, message.sequence) for message in received] == [(old, 0), (old, 1), (new, 0)]
 
 
-def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
-    reception: Reception, transport: Kept
-) -> None:
+def test_a_transport_connects_anew_as_patience_says(reception: Reception, transport: Kept) -> None:
     start = time.monotonic_ns()
 
     def alone(since_ns: int, seconds: float) -> list[int]:
@@ -398,17 +397,13 @@ def test_a_transport_gets_more_patience_in_turns_until_somebody_has_been_up(
         return list(transport.renewed)
 
     assert alone(start, 0.9) == []
-    assert alone(start + 10**9, 0.9) == [4]
-    assert alone(start + 2 * 10**9, 33) == [10, 1, 4, 10, 1, 4]
-    met = start + 35 * 10**9
+    assert alone(start + 10**9, 0.9) == [TIMES[1]]
+    met = start + 2 * 10**9
     meet(reception, met, trip_ns=100_000_000)
-    assert set(alone(met, 60)) == {4}  # what was in force when somebody came
-    assert list(dict.fromkeys(alone(met + 60 * 10**9, 30))) == [4, 10, 1]  # the path may have become another one
-    assert alone(met + 90 * 10**9, 10)[-1] == 4
-    assert set(alone(met + 100 * 10**9, 30)) == {4}  # and again as long as at first
-    met += 200 * 10**9
+    assert set(alone(met, 60)) == {TIMES[1]}  # what was in force when somebody came
+    met += 61 * 10**9
     meet(reception, met, trip_ns=10_000_000)
-    assert set(alone(met, 60)) == {1}  # as much as the path needs: a try that takes long finds late who is back
+    assert set(alone(met, 60)) == {TIMES[0]}  # as much as the path needs: a try that takes long finds late who is back
 
 
 def meet(reception: Reception, now: int, trip_ns: int) -> None:

@@ -142,8 +142,9 @@ def test_what_is_no_message_of_a_bridge(build: Build, listen: Listen) -> None:
     sender.send(b"\2" + packet(1))
     sender.send(b"\1" + packet(2))
     listener.wait_for(1)
+    wait_until(lambda: bridge.out.stats()["forwarded"] == 1)  # it counts what has gone
     stats = bridge.out.stats()
-    assert (stats["malformed"], stats["unwanted"], stats["forwarded"]) == (5, 1, 1)
+    assert (stats["malformed"], stats["unwanted"]) == (5, 1)
     assert listener.log().of("RERR") == []
 
 
