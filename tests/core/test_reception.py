@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twinlink.events import Event
 from twinlink.inbox import Receiver
 from twinlink.message import Message
-from twinlink.patience import TIMES
+from twinlink.patience import TIMES, TURN_NS
 from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
@@ -396,9 +396,9 @@ def test_a_transport_connects_anew_as_patience_says(reception: Reception, transp
             reception.keep_time(now, now)
         return list(transport.renewed)
 
-    assert alone(start, 0.9) == []
-    assert alone(start + 10**9, 0.9) == [TIMES[1]]
-    met = start + 2 * 10**9
+    assert alone(start, 0.9 * TURN_NS / 1e9) == []
+    met = start + 2 * TURN_NS
+    assert alone(start + TURN_NS, TURN_NS / 1e9) == [TIMES[1]]
     meet(reception, met, trip_ns=100_000_000)
     assert set(alone(met, 60)) == {TIMES[1]}  # what was in force when somebody came
     met += 61 * 10**9
