@@ -7,7 +7,7 @@ that less will do.  But a path can become a longer one: who has been alone for L
 """
 
 TIMES = (1, 4, 10, 30)  # as patient as by default, in turn; the last one for satellites, round trips up to 0.9 s
-TURN_NS = 400_000_000  # times the patience: six of SHORT_TRIP_NS for the handshakes and hellos, the rest for the machine
+TURN_NS = 400_000_000  # times the patience: six of SHORT_TRIP_NS for handshakes and hellos, the rest for the machine
 ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
 LOST_NS = 120_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
 SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
