@@ -359,11 +359,11 @@ def _close_all() -> None:
         link.close()
     # A thread of ours that is still in a driver when the interpreter ends would abort the process.  Looks are counted,
     # as a deadline may pass while the machine stands still, and then the thread needs a moment.
-    looks = round(EXIT_S / EXIT_LOOK_S)
-    for thread in threading.enumerate():
-        while thread.name.startswith("twinlink-") and thread.is_alive() and looks:
-            thread.join(EXIT_LOOK_S)
-            looks -= 1
+    for _ in range(round(EXIT_S / EXIT_LOOK_S)):
+        thread = next((one for one in threading.enumerate() if one.name.startswith("twinlink-")), None)
+        if thread is None:  # one that ends may have begun another
+            return
+        thread.join(EXIT_LOOK_S)
 
 
 def _check_callable(name: str, value: object) -> None:

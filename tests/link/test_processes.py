@@ -215,10 +215,21 @@ def stand_still():
 
 driver._leave = stand_still
 """
+THE_LEADER_IS_LATE = """
+receive = driver.receive
+
+def late(timeout_s):
+    time.sleep(0.6)  # close does not wait for so long: this thread gives back
+    return receive(timeout_s)
+
+driver.receive = late
+time.sleep(0.2)  # until it is used
+"""
 
 
-def test_a_machine_that_stands_still_at_the_end_of_a_process_does_not_abort_it() -> None:
-    script = [sys.executable, "-c", ENDS_WHILE_IT_STANDS_STILL, free_endpoint()]
+@pytest.mark.parametrize("besides", ["", THE_LEADER_IS_LATE])
+def test_a_machine_that_stands_still_at_the_end_of_a_process_does_not_abort_it(besides: str) -> None:
+    script = [sys.executable, "-c", ENDS_WHILE_IT_STANDS_STILL + besides, free_endpoint()]
     with subprocess.Popen(script, stderr=subprocess.PIPE, text=True) as ends:
         stat = Path(f"/proc/{ends.pid}/stat")
         wait_until(lambda: stat.read_text().rpartition(") ")[2][0] == "T")

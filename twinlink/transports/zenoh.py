@@ -170,6 +170,9 @@ class ZenohTransport(Transport):
             "connect/timeout_ms": -1,
             "connect/exit_on_failure": False,
             "connect/retry": retry,
+            # Else open, and with it renew, would last half a second while nobody is there.
+            "open/return_conditions/connect_scouted": False,
+            "open/return_conditions/declares": False,
             "listen/timeout_ms": 0,
             "listen/exit_on_failure": True,
             "scouting/multicast/enabled": False,
