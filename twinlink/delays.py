@@ -1,7 +1,7 @@
 """Delays out of the latest acks of each peer, for people."""
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
 
@@ -56,24 +56,21 @@ def _stats(acks: list[Ack]) -> dict[str, Any]:
         return {"rtt_ns": None, "one_way_ns": None, "clock_offset_ns": None}
     offset_ns, bound_ns = estimate
     return {
-        "rtt_ns": _percentiles([ack.rtt_ns for ack in acks]),
+        "rtt_ns": percentiles([ack.rtt_ns for ack in acks]),
         "one_way_ns": {
-            **_percentiles([ack.peer_received_ns - ack.sent_ns - offset_ns for ack in acks]),
+            **percentiles([ack.peer_received_ns - ack.sent_ns - offset_ns for ack in acks]),
             "bound": bound_ns,
         },
         "clock_offset_ns": {"offset": offset_ns, "bound": bound_ns},
     }
 
 
-def _percentiles(values: list[int]) -> dict[str, int]:
-    """Nearest-rank percentiles of at least one value."""
-    values.sort()
-    last = len(values) - 1
-    return {
-        "n": len(values),
-        "min": values[0],
-        "p50": values[round(0.50 * last)],
-        "p95": values[round(0.95 * last)],
-        "p99": values[round(0.99 * last)],
-        "max": values[last],
-    }
+def percentiles(values: Iterable[int]) -> dict[str, int]:
+    """Number, minimum, percentiles and maximum of at least one value.
+
+    By nearest rank: the least of the values that 50, 95, 99 % of them do not exceed.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    points = {f"p{percent}": ordered[-(-percent * n // 100) - 1] for percent in (50, 95, 99)}
+    return {"n": n, "min": ordered[0], **points, "max": ordered[-1]}

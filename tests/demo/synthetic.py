@@ -35,7 +35,6 @@ def rebuilt(truth: Heard, rows: list[int] | None = None) -> Rebuilt:
         sent_ns=at_ns + MS,
         received_ns=at_ns + MS + MS // 2,
         analysed_ns=at_ns + 2 * MS,
-        power_dbfs=np.zeros((len(record), PRBS), np.float32),
         occupied=(truth.ue | truth.interferer)[record],
         interfered=truth.interferer[record].copy(),
         prompt=truth.interferer[record].copy(),

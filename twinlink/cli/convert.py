@@ -24,12 +24,13 @@ def count(text: str) -> int:
     return int(_at_least(1, _convert(int, text, "a whole number")))
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
     """A whole number within these bounds."""
+    bounds = f"from {least}" if most is None else f"from {least} to {most}"
 
     def chosen(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"a whole number from {least} to {most} is expected, not {text!r}")
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            raise argparse.ArgumentTypeError(f"a whole number {bounds} is expected, not {text!r}")
         return int(text)
 
     return chosen
@@ -41,6 +42,19 @@ def prbs(text: str) -> frozenset[int]:
         return parse_prbs(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def names(text: str) -> str:
+    """A list such as ``a,b``, each once, without spaces; it stays text, as a default is."""
+    found = parts(text)
+    if not found or len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"a list such as a,b is expected, each once, not {text!r}")
+    return ",".join(found)
+
+
+def parts(text: str) -> tuple[str, ...]:
+    """What stands between the commas."""
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def octets(text: str) -> int:

@@ -7,6 +7,7 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
+from . import convert
 from .console import Output, Stop, log, wrapped, writing
 
 NAME = "twinlink demo"
@@ -17,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="where the results go")
     parser.add_argument(
-        "--transports", type=_transports, default="zeromq,zenoh", metavar="NAME[,NAME]", help="one after the other"
+        "--transports", type=convert.names, default="zeromq,zenoh", metavar="NAME[,NAME]", help="one after the other"
     )
     parser.add_argument(
         "--seconds",
@@ -43,13 +44,6 @@ def run(given: argparse.Namespace) -> int:
     Output(given.json).emit(summary, wrapped(outcome.text(summary)))
     log(NAME, f"report: {given.out / 'report.html'}")
     return int(summary["exit_code"])
-
-
-def _transports(text: str) -> str:
-    names = list(filter(None, (name.strip() for name in text.split(","))))
-    if not names or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"transports such as zeromq,zenoh are expected, each once, not {text!r}")
-    return ",".join(names)
 
 
 def _seconds(text: str) -> float:

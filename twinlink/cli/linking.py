@@ -4,7 +4,6 @@ import argparse
 import re
 import socket
 import time
-from collections.abc import Sequence
 from queue import SimpleQueue
 
 import twinlink
@@ -159,18 +158,3 @@ def _text(event: Event) -> str | None:
         case HandlerError(flow=flow, error=error):
             return f"a handler of flow {flow} failed: {error}"
     return None  # counted in stats(); nothing that a person has to act on
-
-
-def spread(values: Sequence[int]) -> dict[str, int] | None:
-    """Number, minimum, nearest-rank percentiles and maximum; None without values."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    last = len(ordered) - 1
-    return {
-        "n": len(ordered),
-        "min": ordered[0],
-        "p50": ordered[round(0.50 * last)],
-        "p99": ordered[round(0.99 * last)],
-        "max": ordered[last],
-    }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import twinlink
+from twinlink.delays import percentiles
 from twinlink.mgen import joined, records
 from twinlink.mgen import log as mgen_log
 from twinlink.mgen.egress import Egress
@@ -273,13 +274,17 @@ def _join(given: argparse.Namespace) -> int:
         for journey in found.journeys:
             output.emit({"type": "message", **journey._asdict()})
     figures = {
-        name: linking.spread([value for journey in found.journeys if (value := getattr(journey, name)) is not None])
+        name: percentiles(values) if (values := _known(found, name)) else None
         for name in ("mgen_delay_ns", "before_link_ns", "link_delay_ns", "behind_link_ns", "rtt_ns")
     }
     counts = {key: value for key, value in found._asdict().items() if key != "journeys"}
     output.emit(counts | figures, "\n".join(_report(found, figures)))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
+
+
+def _known(found: joined.Joined, name: str) -> list[int]:
+    return [value for journey in found.journeys if (value := getattr(journey, name)) is not None]
 
 
 def _log(path: Path | None) -> mgen_log.Log | None:

@@ -10,6 +10,7 @@ import time
 from queue import SimpleQueue
 
 from twinlink import Ack, AckTimeout, Link
+from twinlink.delays import percentiles
 
 from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop
@@ -120,7 +121,7 @@ class _Pinger:
         self._drain()
         acknowledged = self._sender.stats()["acknowledged"]
         lost = self._sent - acknowledged
-        rtt, net_rtt = linking.spread(self._rtt_ns), linking.spread(self._net_rtt_ns)
+        rtt, net_rtt = (percentiles(values) if values else None for values in (self._rtt_ns, self._net_rtt_ns))
         text = (
             f"\n{linking.endpoint(self._given)}, flow {self._given.flow}: "
             f"{self._sent} sent, {acknowledged} answered, {lost} lost ({lost / max(1, self._sent):.1%})"

@@ -35,7 +35,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     _add_what(parser)
     _add_where(parser)
-    parser.add_argument("--seed", type=_whole, default=1, metavar="N", help="of the order in which things are measured")
+    parser.add_argument(
+        "--seed", type=convert.whole(0), default=1, metavar="N", help="of the order in which things are measured"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go; sweep-DATE-TIME if not given")
     parser.add_argument(
         "--require",
@@ -51,7 +53,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     """What is measured, and how often."""
     parser.add_argument(
         "--transports",
-        type=_names,
+        type=convert.names,
         default="zeromq,zenoh",
         metavar="NAME[,NAME]",
         help="transports of twinlink that are measured",
@@ -64,7 +66,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--subjects",
-        type=_names,
+        type=convert.names,
         metavar="NAME[,NAME]",
         help="exactly these instead: zeromq, zenoh, mqtt-qos0, mqtt-qos1, mqtt-qos2, raw-tcp, raw-zeromq, raw-zenoh, "
         "raw-zenoh-default, raw-mqtt",
@@ -97,7 +99,11 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=convert.count, default=5, metavar="N", help="times that all processes are started anew"
     )
     parser.add_argument(
-        "--warm-up", type=_whole, default=20, metavar="N", help="messages before each cell in each round, not counted"
+        "--warm-up",
+        type=convert.whole(0),
+        default=20,
+        metavar="N",
+        help="messages before each cell in each round, not counted",
     )
     parser.add_argument(
         "--rate", type=_above_0, metavar="HZ", help="messages per second in an open loop; 100, and 20 with mgen"
@@ -222,7 +228,7 @@ def _plan(given: argparse.Namespace) -> Plan:
     from twinlink.measure.channels import SUBJECTS, check, find
     from twinlink.mgen import script
 
-    subjects = list(_parts(given.subjects or given.transports))
+    subjects = list(convert.parts(given.subjects or given.transports))
     mgen = given.source == "mgen"
     if mgen and (given.mode not in (None, "open") or any(name.startswith("raw-") for name in subjects)):
         raise ConfigurationError(
@@ -234,7 +240,7 @@ def _plan(given: argparse.Namespace) -> Plan:
     for subject in subjects:
         find(subject)
     if mgen:
-        for octets in map(convert.octets, _parts(given.payloads)):
+        for octets in map(convert.octets, convert.parts(given.payloads)):
             script.check(octets)
     options: dict[str, dict[str, Any]] = {}
     for subject, name, value in given.option or []:
@@ -249,9 +255,9 @@ def _plan(given: argparse.Namespace) -> Plan:
             continue  # its cells will be skipped, with the reason
     return Plan(
         subjects=tuple(subjects),
-        payloads=tuple(map(convert.octets, _parts(given.payloads))),
-        directions=_parts(given.directions),
-        modes=_parts(given.mode or ("open" if mgen else "closed")),
+        payloads=tuple(map(convert.octets, convert.parts(given.payloads))),
+        directions=convert.parts(given.directions),
+        modes=convert.parts(given.mode or ("open" if mgen else "closed")),
         count=given.count,
         rounds=min(given.rounds, given.count),
         warm_up=given.warm_up,
@@ -273,7 +279,7 @@ def _check_programs(plan: Plan) -> None:
 
 
 def _demanded(given: argparse.Namespace) -> set[str]:
-    return set(_parts(given.subjects or given.transports))
+    return set(convert.parts(given.subjects or given.transports))
 
 
 def _setting(given: argparse.Namespace) -> "Setting":
@@ -323,41 +329,23 @@ def _content(given: argparse.Namespace, plan: Plan, setting: "Setting") -> dict[
     }
 
 
-def _names(text: str) -> str:
-    """A list that stays text, as its default is."""
-    names = _parts(text)
-    if not names or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"a list such as a,b is expected, each once, not {text!r}")
-    return ",".join(names)
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (name.strip() for name in text.split(","))))
-
-
 def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
     def chosen(text: str) -> str:
-        for name in _parts(text):
+        for name in convert.parts(text):
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
-        return _names(text)
+        return convert.names(text)
 
     return chosen
 
 
 def _payloads(text: str) -> str:
-    sizes = list(map(convert.octets, _parts(text)))
+    sizes = list(map(convert.octets, convert.parts(text)))
     if max(sizes, default=0) > MAX_PAYLOAD:
         raise argparse.ArgumentTypeError(f"a payload of {max(sizes)} octets; a link takes at most {MAX_PAYLOAD}")
     if len(set(sizes)) < len(sizes):  # 1K and 1024 would be one cell, measured twice
         raise argparse.ArgumentTypeError(f"each payload once, not {text!r}")
-    return _names(text)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number from 0 is expected, not {text!r}")
-    return int(text)
+    return convert.names(text)
 
 
 def _above_0(text: str) -> float:

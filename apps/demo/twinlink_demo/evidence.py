@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.schema import RecordingError
+from twinlink_replay.power import subcarrier_power
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -50,7 +51,6 @@ class Rebuilt:
         record: index of the record as played (E3 timestamp - 1), -1 where the RAN gave none.
         sequence, epoch: of the message.
         sent_ns, received_ns, analysed_ns: Unix time.
-        power_dbfs: float32, ``(messages, n_prbs)``.
         occupied, interfered, prompt: bool, ``(messages, n_prbs)``: somebody transmits; an interferer does, settled
             with hindsight, and as decided at the time.
     """
@@ -62,7 +62,6 @@ class Rebuilt:
     sent_ns: Times
     received_ns: Times
     analysed_ns: Times
-    power_dbfs: NDArray[np.float32]
     occupied: Cells
     interfered: Cells
     prompt: Cells
@@ -133,7 +132,7 @@ def _rebuilt(folder: Path, n_prbs: int) -> Rebuilt | None:
             samples=np.frombuffer(data[:whole], "<i2").reshape(-1, n_prbs * SUBCARRIERS_PER_PRB, 2),
             record=np.where(found["e3_timestamp"] > 0, found["e3_timestamp"] - 1, -1),
             **{name: found[name] for name in ("sequence", "epoch", "sent_ns", "received_ns", "analysed_ns")},
-            **{name: found[name] for name in ("power_dbfs", "occupied", "interfered")},
+            **{name: found[name] for name in ("occupied", "interfered")},
             prompt=found["interfered_prompt"],
         )
     except (OSError, ValueError, KeyError):
@@ -144,6 +143,6 @@ def prb_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
     """Mean ``|x|^2`` of each PRB of each record in LSB^2, ``(records, n_prbs)``; a piece at a time, to save memory."""
     pieces = [np.zeros((0, samples.shape[1] // SUBCARRIERS_PER_PRB), np.float32)]
     for start in range(0, len(samples), PIECE):
-        values = np.square(samples[start : start + PIECE].astype(np.float32)).sum(axis=-1)
+        values = subcarrier_power(samples[start : start + PIECE])
         pieces.append(values.reshape(len(values), -1, SUBCARRIERS_PER_PRB).mean(axis=-1))
     return np.concatenate(pieces)

@@ -4,19 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.delays import percentiles
+
 from .evidence import Heard, Rebuilt, Times
 
 
 def spread(values: Times) -> dict[str, int] | None:
-    """Number, minimum, nearest-rank percentiles and maximum; None without values."""
-    if not len(values):
-        return None
-    ordered = np.sort(values)
-    last = len(ordered) - 1
-    rank = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-    return {"n": len(ordered), "min": int(ordered[0])} | {
-        name: int(ordered[round(share * last)]) for name, share in rank.items()
-    } | {"max": int(ordered[-1])}  # fmt: skip
+    """`percentiles`; None without values."""
+    return percentiles(values.tolist()) if len(values) else None
 
 
 def one_way_ns(rebuilt: Rebuilt) -> Times:

@@ -12,12 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from numpy.typing import NDArray
 from twinlink_ran_emulator.truth import areas_of
+from twinlink_replay.power import to_dbfs
 
 from .evidence import Cells, Heard, Rebuilt, Times, prb_power
 from .score import on_air
 
-FULL_SCALE = 32768.0**2  # 0 dBFS: a complex sample of magnitude 32768
-QUANTISATION = 1 / 6  # LSB^2, of rounding I and Q
 ROWS = 900  # of a picture; more records are averaged
 WIDTH = 7.2
 SPECTRUM = "magma"
@@ -29,7 +28,7 @@ Image = NDArray[np.float32]
 
 def spectrogram(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
     """Two waterfalls on one colour scale: heard and rebuilt."""
-    left, right = _dbfs(heard.samples), _rebuilt_dbfs(heard, rebuilt)
+    left, right = to_dbfs(prb_power(heard.samples)), _rebuilt_dbfs(heard, rebuilt)
     low, high = np.nanpercentile(left, [2, 99.8])
     figure, axes = plt.subplots(1, 2, sharey=True, figsize=(WIDTH, 6.6))
     shown = ScalarMappable()
@@ -174,15 +173,10 @@ def _seconds_at(heard: Heard, episode: dict[str, Any]) -> float:
     return float((episode["on_ns"] - heard.played_ns[0]) / 1e9)
 
 
-def _dbfs(samples: NDArray[np.int16]) -> Image:
-    power = prb_power(samples)
-    return np.asarray(10 * np.log10(np.maximum(power, QUANTISATION) / FULL_SCALE), np.float32)
-
-
 def _rebuilt_dbfs(heard: Heard, rebuilt: Rebuilt) -> Image:
     """Records where they were played; NaN where one never came."""
     power = np.full((len(rebuilt.record), heard.ue.shape[1]), np.nan, np.float32)
-    power[: len(rebuilt.samples)] = _dbfs(rebuilt.samples)[: len(rebuilt.record)]
+    power[: len(rebuilt.samples)] = to_dbfs(prb_power(rebuilt.samples))[: len(rebuilt.record)]
     return on_air(power, rebuilt, len(heard.ue), np.nan)
 
 

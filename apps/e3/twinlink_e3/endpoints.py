@@ -31,7 +31,7 @@ ENDPOINTS = {
 def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--e3``, ``--setup``, ``--to-dapp`` and ``--from-dapp``; read them with `endpoints_of`."""
     group = parser.add_argument_group("E3 sockets")
-    group.add_argument("--e3", choices=sorted(ENDPOINTS), default="ipc", help="set of endpoints")
+    group.add_argument("--e3", choices=sorted(ENDPOINTS), default="ipc", help="set of endpoints; below, those of ipc")
     group.add_argument("--setup", metavar="ENDPOINT", help=f"setup channel, if not {ENDPOINTS['ipc'].setup}")
     group.add_argument("--to-dapp", metavar="ENDPOINT", help=f"RAN to dApp, if not {ENDPOINTS['ipc'].to_dapp}")
     group.add_argument("--from-dapp", metavar="ENDPOINT", help=f"dApp to RAN, if not {ENDPOINTS['ipc'].from_dapp}")

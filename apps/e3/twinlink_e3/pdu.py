@@ -65,7 +65,7 @@ class SubscriptionRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDelete:
-    """DApp -> RAN."""
+    """dApp -> RAN: end this subscription."""
 
     message_id: int
     dapp_identifier: int
@@ -108,7 +108,7 @@ class DAppReport:
 
 @dataclass(frozen=True, slots=True)
 class XAppControlAction:
-    """XApp -> RAN -> dApp."""
+    """xApp -> RAN -> dApp; ``xapp_control_data`` belongs to the service model."""
 
     message_id: int
     dapp_identifier: int

@@ -86,18 +86,11 @@ class Refused:
 Event = SetUp | Subscribed | Unsubscribed | Blocked | Reported | Released | Refused
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Subscription:
-    identifier: int
     telemetry: bool
     starts_ns: int
     ends_ns: int | None
-
-
-@dataclass(slots=True)
-class _DApp:
-    name: str
-    subscription: _Subscription | None = None
 
 
 @dataclass(slots=True)
@@ -113,9 +106,8 @@ class Agent:
     n_prbs: int
     block: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
-    _dapps: dict[int, _DApp] = field(default_factory=dict)
+    _dapps: dict[int, _Subscription | None] = field(default_factory=dict)  # by identifier
     _events: list[Event] = field(default_factory=list)
-    _random: random.Random = field(default_factory=random.Random)
 
     def setup(self, octets: bytes) -> bytes:
         """Answer what came in on the setup channel; there is always an answer, since REQ waits for one."""
@@ -135,11 +127,11 @@ class Agent:
         if not free:
             self._refuse(f"setup of {request.dapp_name!r}: all {MAX_DAPPS} dApp identifiers are taken")
             return self._setup_refused(request.message_id)
-        self._dapps[free[0]] = _DApp(request.dapp_name)
+        self._dapps[free[0]] = None
         self._events.append(SetUp(free[0], request.dapp_name, request.vendor))
         return e3.encode(
             e3.SetupResponse(
-                message_id=self._message_id(),
+                message_id=_message_id(),
                 request_id=request.message_id,
                 response_code="positive",
                 ran_identifier=RAN_IDENTIFIER,
@@ -174,30 +166,27 @@ class Agent:
                 problem = f"{type(pdu).__name__} is not for the RAN to receive here"
         if problem:
             self._refuse(problem)
-        ack = e3.MessageAck(self._message_id(), pdu.message_id, "negative" if problem else "positive")
+        ack = e3.MessageAck(_message_id(), pdu.message_id, "negative" if problem else "positive")
         return [e3.encode(ack)]
 
     def indications(self, iq_data: bytes, now_ns: int) -> list[bytes]:
         """One indication for each dApp whose subscription to the I/Q has begun; ``iq_data`` is the protocolData."""
         pdus = []
-        for identifier, dapp in list(self._dapps.items()):
-            subscription = dapp.subscription
+        for identifier, subscription in list(self._dapps.items()):
             if subscription is None or not subscription.telemetry or now_ns < subscription.starts_ns:
                 continue
             if subscription.ends_ns is not None and now_ns >= subscription.ends_ns:
                 self._end_subscription(identifier, "expired")
                 continue
-            pdus.append(
-                e3.encode_indication(e3.IndicationMessage(self._message_id(), identifier, e3.RAN_FUNCTION, iq_data))
-            )
+            pdus.append(e3.encode_indication(e3.IndicationMessage(_message_id(), identifier, e3.RAN_FUNCTION, iq_data)))
         self.counters["indications"] += len(pdus)
         return pdus
 
     def subscribers(self, now_ns: int) -> int:
         """How many dApps would get an indication now."""
         return sum(
-            dapp.subscription is not None and dapp.subscription.telemetry and now_ns >= dapp.subscription.starts_ns
-            for dapp in self._dapps.values()
+            subscription is not None and subscription.telemetry and now_ns >= subscription.starts_ns
+            for subscription in self._dapps.values()
         )
 
     def events(self) -> list[Event]:
@@ -207,9 +196,8 @@ class Agent:
 
     def _subscribe(self, request: e3.SubscriptionRequest, now_ns: int) -> e3.SubscriptionResponse:
         identifier = request.dapp_identifier
-        dapp = self._dapps.get(identifier)
         problem = None
-        if dapp is None:
+        if identifier not in self._dapps:
             problem = f"dApp {identifier} is not set up"
         elif request.ran_function_identifier != e3.RAN_FUNCTION:
             problem = f"RAN function {request.ran_function_identifier} does not exist here"
@@ -217,16 +205,16 @@ class Agent:
             problem = f"telemetry {request.telemetry_identifier_list} of RAN function 1 does not exist"
         elif set(request.control_identifier_list) - {e3.CONTROL_PRB_BLOCK}:
             problem = f"control {request.control_identifier_list} of RAN function 1 does not exist"
-        if dapp is None or problem:
+        if problem:
             self._refuse(f"subscription of dApp {identifier}: {problem}")
-            return e3.SubscriptionResponse(self._message_id(), request.message_id, identifier, "negative")
-        # One subscription a dApp, with the dApp's number: a second request replaces the first.
+            return e3.SubscriptionResponse(_message_id(), request.message_id, identifier, "negative")
+        # One subscription a dApp, under the dApp's identifier: a second request replaces the first.
         ends_ns = now_ns + request.subscription_time * 1_000_000_000 if request.subscription_time else None
         telemetry = bool(request.telemetry_identifier_list)
-        dapp.subscription = _Subscription(identifier, telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns)
+        self._dapps[identifier] = _Subscription(telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns)
         self._events.append(Subscribed(identifier, identifier, telemetry))
         return e3.SubscriptionResponse(
-            message_id=self._message_id(),
+            message_id=_message_id(),
             request_id=request.message_id,
             dapp_identifier=identifier,
             response_code="positive",
@@ -236,8 +224,7 @@ class Agent:
         )
 
     def _unsubscribe(self, identifier: int, subscription: int) -> str | None:
-        dapp = self._dapps.get(identifier)
-        if dapp is None or dapp.subscription is None or dapp.subscription.identifier != subscription:
+        if self._dapps.get(identifier) is None or identifier != subscription:
             return f"dApp {identifier} has no subscription {subscription}"
         self._end_subscription(identifier, "deleted")
         return None
@@ -279,13 +266,12 @@ class Agent:
         return None
 
     def _end_subscription(self, identifier: int, reason: str) -> None:
-        subscription = self._dapps[identifier].subscription
-        if subscription is not None:
-            self._dapps[identifier].subscription = None
-            self._events.append(Unsubscribed(identifier, subscription.identifier, reason))
+        if self._dapps[identifier] is not None:
+            self._dapps[identifier] = None
+            self._events.append(Unsubscribed(identifier, identifier, reason))
 
     def _setup_refused(self, request_id: int) -> bytes:
-        return e3.encode(e3.SetupResponse(self._message_id(), request_id, "negative", RAN_IDENTIFIER))
+        return e3.encode(e3.SetupResponse(_message_id(), request_id, "negative", RAN_IDENTIFIER))
 
     def _count_malformed(self, where: str, error: Exception) -> None:
         self.counters["malformed"] += 1
@@ -295,8 +281,9 @@ class Agent:
         self.counters["refused"] += 1
         self._events.append(Refused(reason))
 
-    def _message_id(self) -> int:
-        return self._random.randint(1, 1000)
+
+def _message_id() -> int:
+    return random.randint(1, 1000)  # as libe3 does: it says nothing about order
 
 
 def _spectrum_function() -> e3.RanFunctionDefinition:

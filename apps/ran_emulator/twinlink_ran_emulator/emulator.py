@@ -102,11 +102,6 @@ class Emulator:
         """Cells (a PRB of a record) for which the recording does not show what lies under its UEs (`PrbBlocker`)."""
         return self._blocker.synthetic
 
-    @property
-    def played(self) -> int:
-        """Records played so far."""
-        return self._played
-
     def run(self, stop: threading.Event) -> None:
         """Wait for dApps, play, stay; returns when all is done or soon after `stop` is set."""
         while not stop.is_set() and self._agent.subscribers(time.monotonic_ns()) < self._options.wait_subscribers:
