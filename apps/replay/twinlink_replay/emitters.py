@@ -252,8 +252,9 @@ def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
 
 def _smooth(says: Array) -> Array:
     """Log-odds of on against off, given all records, from those of each; shape ``(records, emitters)``."""
-    prior = np.float32(np.log(COMES / GOES))
-    return np.asarray(_before(says, prior) + says + _before(says[::-1], prior)[::-1] - prior, np.float32)
+    prior, emitters = np.float32(np.log(COMES / GOES)), says.shape[1]
+    before = _before(np.concatenate((says, says[::-1]), axis=1), prior)  # and after, in one go
+    return np.asarray(before[:, :emitters] + says + before[::-1, emitters:] - prior, np.float32)
 
 
 def _before(says: Array, odds: Array | np.float32) -> Array:
@@ -261,7 +262,6 @@ def _before(says: Array, odds: Array | np.float32) -> Array:
     before = np.empty_like(says)
     for k in range(len(says)):
         before[k] = odds
-        on = 1 / (1 + np.exp(-np.clip(odds + says[k], -30, 30)))
-        on = on * (1 - GOES) + (1 - on) * COMES
-        odds = np.log(on / (1 - on))
+        on = np.exp(np.minimum(np.maximum(odds + says[k], -30), 30))  # to 1 for off
+        odds = np.log((on * (1 - GOES) + COMES) / (on * GOES + (1 - COMES)))
     return before
