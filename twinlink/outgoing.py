@@ -306,7 +306,6 @@ class Outgoing:
             self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
         self._absent[epoch] = consumed
         self._peers_changed()
-        self.transit.clog()
         entries = self.kept.entries
         self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & self.backlog.up])
         if self.window.consumed:

@@ -58,7 +58,7 @@ class Transport(ABC):
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
     added_octets: ClassVar[int] = 0  # by `join`, behind header and payload
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
-    gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it, beyond `direct_octets`
+    gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
@@ -79,7 +79,10 @@ class Transport(ABC):
         """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        """Hand over a frame while no peer is known to be there; it counts as lost: drop it rather than wait."""
+        """Hand over a frame, but whoever has no room for it does not get it: drop it there rather than wait.
+
+        For what nobody is known to hear, and while a peer that fell silent may hold up the others.
+        """
         self.send(topic, frame)
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
