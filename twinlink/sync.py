@@ -63,7 +63,7 @@ class Sync:
         self._seconds: deque[tuple[int, int, int]] = deque()  # monotonic s, arrived, missing
 
     def arrived(self, sequence: int, sent_ns: int, received_ns: int, mono_ns: int, epoch: int = 0) -> None:
-        """A message of a sender's session is here.  What is newer its number says: that clock may have been set back."""
+        """A message of a sender's session is here.  What is newer its number says: a clock may be set back."""
         self._count(mono_ns, 1, 0)
         if self._began_mono_ns is None:
             self._began_mono_ns = mono_ns
