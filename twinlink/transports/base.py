@@ -1,12 +1,13 @@
 """What a transport is: small hooks, filled by each backend."""
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, TransportError
 
 _ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
@@ -108,6 +109,25 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back sockets and threads within half a second, sending what can be sent in that time."""
+
+
+def check_descriptors(count: int) -> None:
+    """Raise TransportError where this process can open fewer files than a driver needs.
+
+    For drivers that do not say so: without them libzmq ends the process, and Zenoh's threads end without a word.
+    """
+    opened = []
+    try:
+        for _ in range(count):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise TransportError(
+            f"this process can open {len(opened)} more files, and a link takes up to {count}: {error.strerror}; "
+            "close what is not needed, or raise the limit (`ulimit -n`)"
+        ) from error
+    finally:
+        for one in opened:
+            os.close(one)
 
 
 def advice(reason: str) -> str:

@@ -22,7 +22,7 @@ import zenoh
 from ..errors import TransportError
 from ..heap import trim
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
-from .base import Frame, Options, Transport, advice
+from .base import Frame, Options, Transport, advice, check_descriptors
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's own choice on two cores.  More
 # to connect and accept, because they may wait (see LINGER).  A ZENOH_RUNTIME in the environment wins.
@@ -45,6 +45,7 @@ SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
+DESCRIPTORS = 16  # of files and sockets, with one peer
 FORKED = (
     "zenoh cannot be used here: this process was forked from one that has used it, and lacks the threads that Zenoh "
     "started there; fork before the first link is opened, or start a new interpreter: "
@@ -88,6 +89,7 @@ class ZenohTransport(Transport):
         ZenohTransport._process = ZenohTransport._process or os.getpid()
         if ZenohTransport._process != os.getpid():
             raise TransportError(FORKED)
+        check_descriptors(DESCRIPTORS)
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._publishers_lock = threading.Lock()
         self._preferred: set[bytes] = set()
