@@ -6,7 +6,7 @@ from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, nu
 from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
-from twinlink.outgoing import Outgoing, Overflow
+from twinlink.outgoing import LOST_LOOKS, Outgoing, Overflow
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT
 from twinlink.wire import HEADER_OCTETS, REFUSED, Kind, Why, frame
@@ -122,6 +122,26 @@ def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None
     core.consume(2, 3)
     assert numbers(core.outstanding()) == set()
     assert numbers(core.losses.all) == {0}
+
+
+def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
+    core = Outgoing("flow", WINDOW, 2**26, Budget(2**21), repair=False)
+    core.peer_up(1, repairs=True)
+
+    def looked() -> list[int | tuple[Why, list[tuple[int, int]]]]:
+        for _ in range(LOST_LOOKS + 2):
+            core.look()
+        return taken(core)
+
+    for _ in range(3):
+        assert send(core, 10)
+    acknowledge(core, 1, [0, 1])
+    core.consume(1, 2)
+    assert looked() == [(Why.EVICTED, [])]
+    assert looked() == [(Why.EVICTED, [])]  # the answer may be lost as well
+    core.consume(1, 3)
+    assert numbers(core.losses.all) == {2}
+    assert looked() == []
 
 
 def test_who_returns_is_asked_what_it_misses_and_gets_the_rest_in_order(core: Outgoing) -> None:
