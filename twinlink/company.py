@@ -136,6 +136,9 @@ class Company:
                 self._patience.met(peer.trip_ns)
             elif reason in MAY_RETURN:
                 self._absent[peer.epoch] = (self._kept_mono_ns, peer)
+                if self._transport.gives_up_ns:
+                    for budget in self.budgets.values():
+                        budget.clog(self._transport.direct_octets, _monotonic_ns() + self._transport.gives_up_ns)
             else:
                 self._lose_track(peer.epoch, change.successor is not None)
             with self._lock:

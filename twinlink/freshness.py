@@ -27,7 +27,7 @@ class Freshness:
                 sync.missed(1, _monotonic_ns())
             return False
         if sync is not None:
-            sync.arrived(message.sent_ns, now, _monotonic_ns(), stream.epoch)
+            sync.arrived(message.sequence, message.sent_ns, now, _monotonic_ns(), stream.epoch)
             if sync.state is not State.IN_SYNC:
                 self.look(incoming)
         return True

@@ -51,7 +51,7 @@ class Keeper:
             sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
             octets = LEAST_OCTETS + pace.path_octets(path_ns) if beside_urgent else pace.octets(direct, path_ns)
             divides = beside_urgent or sharing > 1 or pace.is_slow(whole)
-            budget.divide(octets, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing))
+            budget.divide(octets, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing), now)
 
     def _run(self) -> None:
         company, look_ns = self._company, 0

@@ -68,6 +68,8 @@ class Outgoing:
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared
         self._looks = 0  # since which the same has been the oldest on its way
+        self._stood_at = (0, 0)  # at the last look: next, and what all have consumed
+        self._stood = 0  # looks since which that has been so
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self._joined: dict[int, int] = {}  # peer epoch -> next when it came
@@ -306,7 +308,6 @@ class Outgoing:
             self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
         self._absent[epoch] = consumed
         self._peers_changed()
-        self.transit.clog()
         entries = self.kept.entries
         self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & self.backlog.up])
         if self.window.consumed:
@@ -386,11 +387,26 @@ class Outgoing:
         self._looks = self._looks + 1 if self._waited_for[:1] == before[:1] else 0
         if self._looks >= LOST_LOOKS:
             self._make_way()
+        if not self.repair:
+            self._look_for_the_end(slowest)
         if in_parts:
             self._waited_for = ()
         elif self._repairing and any(
             now is not None and now == then for now, then in zip(self._waited_for, before, strict=False)
         ):
+            backlog.ask()
+
+    def _look_for_the_end(self, slowest: int) -> None:
+        """Ask now and then while the flow is at rest and not all of it is consumed: the end of it may be lost.
+
+        Where nothing is sent again, a gap shows when something later arrives; behind the last message nothing does.
+        """
+        backlog = self.backlog
+        standing = slowest < backlog.unsent == backlog.next and (backlog.next, slowest) == self._stood_at
+        self._stood = self._stood + 1 if standing else 0
+        self._stood_at = (backlog.next, slowest)
+        if self._stood >= LOST_LOOKS and backlog.up and not self._plain:
+            self._stood = 0
             backlog.ask()
 
     def ask(self) -> None:

@@ -270,9 +270,12 @@ class Reception:
             if self.company.peers.get(epoch) is None:
                 return
             stream = self._join(incoming, epoch, unsent)
-        if not stream.repairs:
-            return
-        self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
+        if stream.repairs:
+            self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
+        elif not ranges and 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
+            first = stream.tracker.next
+            stream.tracker.pass_over(first, unsent)
+            self._missed(incoming, stream, first, unsent)
         if not ranges:
             self.acks.send_batch()
             incoming.pass_gaps(stream)
@@ -313,14 +316,18 @@ class Reception:
         flow, expected = incoming.flow, stream.tracker.next
         arrival = stream.tracker.arrive(sequence)
         if arrival is Arrival.AFTER_GAP:
-            if incoming.sync is not None:
-                incoming.sync.missed(sequence - expected, _monotonic_ns())
-            self._report(ev.Gap(_time_ns(), flow, stream.epoch, expected, sequence))
+            self._missed(incoming, stream, expected, sequence)
         elif arrival is Arrival.LATE:
             self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
         elif arrival is Arrival.DUPLICATE:
             self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
         return arrival is not Arrival.DUPLICATE
+
+    def _missed(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
+        """Report a gap."""
+        if incoming.sync is not None:
+            incoming.sync.missed(end - first, _monotonic_ns())
+        self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
 
     def flow(self, name: str) -> Incoming:
         """The receiving side of a flow, made when it is first named here or by a peer."""

@@ -56,7 +56,6 @@ class Sender:
         self.transit = core.transit
         self.losses = core.losses
         self._topic = f"traffic/{core.flow}".encode()
-        self._unclog_ns = 0  # monotonic: from then on the transport is not clogged by who fell silent
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
         self.on_ack_due = False  # on_ack is going to be called: flush waits for that too
@@ -248,7 +247,11 @@ class Sender:
             # It is to be behind all that was sent: who sends past the backlog gets through first, and none begins.
             with self._order:
                 pass
-        self._transport.send(self._topic, self._as_frame(*taken))
+        frame = self._as_frame(*taken)
+        if self.transit.budget.clogged:  # the others get it, and whoever fell silent asks for it, should it return
+            self._transport.offer(self._topic, frame)
+        else:
+            self._transport.send(self._topic, frame)
         return True
 
     def _as_frame(self, kind: Kind, what: Any) -> bytes:
@@ -286,8 +289,6 @@ class Sender:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core = self._core
         with self._state:
-            if _monotonic_ns() > self._unclog_ns:
-                self.transit.unclog()
             core.look()
             self._next_at_look = self._backlog.next
         if self._backlog.waits:
@@ -327,7 +328,6 @@ class Sender:
     def peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
         """A peer went; ``may_return``: for it messages are kept; ``successor``: the session that takes its place."""
         with self._state:
-            self._unclog_ns = _monotonic_ns() + self._transport.gives_up_ns
             self._core.peer_down(epoch, reason, may_return, successor)
 
     def forget(self, epoch: int, reason: str, successor: int | None) -> None:

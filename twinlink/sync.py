@@ -6,6 +6,9 @@
 | IN_SYNC     | the newest message is at most ``stale_after`` old, and ``completeness`` is as it should be  |
 | STALE       | it is older                                                                                 |
 | OUT_OF_SYNC | it is older than ``out_after``, or too much of the last ten seconds is missing              |
+
+Where the sender's clock is ahead of ours, the age says too little, down to hours below 0.  A message is no younger than
+the time since it arrived, so the state goes by that where it is more.
 """
 
 import time
@@ -51,7 +54,7 @@ class Sync:
         self.thresholds = thresholds
         self.state = State.BOUND
         self.peak_age_ns: int | None = None
-        self._sent_ns = 0  # of the newest message
+        self._sequence = 0  # of the newest message
         self._epoch = 0  # of its sender
         self._age_ns = 0  # when it arrived
         self._at_mono_ns = 0
@@ -59,19 +62,19 @@ class Sync:
         self._area = 0  # under the curve of the age, ns * ns
         self._seconds: deque[tuple[int, int, int]] = deque()  # monotonic s, arrived, missing
 
-    def arrived(self, sent_ns: int, received_ns: int, mono_ns: int, epoch: int = 0) -> None:
-        """A message of a sender's session is here; a new session may have another clock."""
+    def arrived(self, sequence: int, sent_ns: int, received_ns: int, mono_ns: int, epoch: int = 0) -> None:
+        """A message of a sender's session is here.  What is newer its number says: a clock may be set back."""
         self._count(mono_ns, 1, 0)
         if self._began_mono_ns is None:
             self._began_mono_ns = mono_ns
-        elif sent_ns <= self._sent_ns and epoch == self._epoch:
+        elif sequence <= self._sequence and epoch == self._epoch:
             return  # older than what is here: nothing became fresher
         else:
             passed, peak = mono_ns - self._at_mono_ns, self._age_ns + mono_ns - self._at_mono_ns
             self._area += (self._age_ns + peak) * passed // 2
             self.peak_age_ns = max(self.peak_age_ns or 0, peak)
-        self._sent_ns, self._age_ns, self._at_mono_ns = sent_ns, received_ns - sent_ns, mono_ns
-        self._epoch = epoch
+        self._sequence, self._epoch = sequence, epoch
+        self._age_ns, self._at_mono_ns = received_ns - sent_ns, mono_ns
 
     def missed(self, count: int, mono_ns: int) -> None:
         """So many messages will not come."""
@@ -81,6 +84,8 @@ class Sync:
         """The new state, if it has changed."""
         age_ns = self.age_ns(mono_ns)
         completeness = self.completeness(mono_ns)
+        if age_ns is not None:
+            age_ns = max(age_ns, mono_ns - self._at_mono_ns)
         if age_ns is None:
             state = State.BOUND
         elif age_ns > self.thresholds.out_after * 1e9 or (

@@ -1,6 +1,5 @@
 """What of a flow is on its way: handed to the transport, and not acknowledged by those who are up."""
 
-import sys
 from collections.abc import Iterable, Mapping
 
 from .budget import Budget
@@ -22,7 +21,6 @@ class Transit:
         self.unsure = False
         self._single = single
         self._handed_over = 0  # octets so far, framing included
-        self._direct_end = sys.maxsize  # of them: so many may go without having to wait, see `clog`
         self._octets = 0  # framing included
         self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of handing over
 
@@ -44,16 +42,7 @@ class Transit:
         if self.unsure or (of and self._single):
             return 0
         left, own = budget.direct - budget.under_way, budget.direct_share - self._octets if of else budget.whole
-        room, unclogged = left if left < own else own, self._direct_end - self._handed_over
-        return room if room < unclogged else unclogged
-
-    def clog(self) -> None:
-        """Somebody fell silent: until `unclog`, the transport may still have all that is on its way now or follows."""
-        self._direct_end = min(self._direct_end, self.through + self.budget.direct_share)
-
-    def unclog(self) -> None:
-        """The transport has given up on who fell silent, and with that on what it had for them."""
-        self._direct_end = sys.maxsize
+        return left if left < own else own
 
     @property
     def through(self) -> int:

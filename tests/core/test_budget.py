@@ -32,7 +32,7 @@ class Path:
 
     def __init__(self, sharing: int) -> None:
         self.budget = Budget(LIMIT)
-        self.budget.divide(LIMIT, LIMIT // 2, BUNDLE_OCTETS, sharing)
+        self.budget.divide(LIMIT, LIMIT // 2, BUNDLE_OCTETS, sharing, 0)
         self.budget.roomy = self.wake
         self.flows = [Outgoing(f"flow-{n}", PLENTY, PLENTY, self.budget) for n in range(FLOWS)]
         self.parts = [Parts(PLENTY) for _ in self.flows]

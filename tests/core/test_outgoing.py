@@ -6,7 +6,7 @@ from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, nu
 from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
-from twinlink.outgoing import Outgoing, Overflow
+from twinlink.outgoing import LOST_LOOKS, Outgoing, Overflow
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT
 from twinlink.wire import HEADER_OCTETS, REFUSED, Kind, Why, frame
@@ -86,16 +86,19 @@ def test_the_slowest_peer_holds_up_what_is_handed_over_until_it_goes(core: Outgo
 
 
 def test_who_fell_silent_may_clog_the_transport_for_a_while(core: Outgoing) -> None:
+    budget = core.transit.budget
     core.peer_up(2, repairs=True)
-    assert send(core, FULL // 2)
-    acknowledge(core, 1, [0])
+    budget.clog(FULL // 2, until_mono_ns=10)
     core.peer_down(2, "silent", may_return=True)
-    assert send(core, FULL // 4)
-    acknowledge(core, 1, [1])
-    assert not send(core, FULL // 2)  # with what went before it may be more than the transport takes at once
-    assert taken(core) == [2]
-    acknowledge(core, 1, [2])
-    core.transit.unclog()
+    for now in (5, 9):  # who sends must not wait, and the others get no more at once than the transport takes
+        assert not send(core, FULL // 3)
+        assert not send(core, FULL // 3)
+        assert len(taken(core)) == 1
+        acknowledge(core, 1, list(range(core.backlog.unsent)))
+        assert len(taken(core)) == 1
+        acknowledge(core, 1, list(range(core.backlog.unsent)))
+        budget.divide(TRANSIT, FULL // 2, TRANSIT, 1, now)
+    budget.divide(TRANSIT, TRANSIT, TRANSIT, 1, 10)
     assert send(core, FULL)
 
 
@@ -119,6 +122,26 @@ def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None
     core.consume(2, 3)
     assert numbers(core.outstanding()) == set()
     assert numbers(core.losses.all) == {0}
+
+
+def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
+    core = Outgoing("flow", WINDOW, 2**26, Budget(2**21), repair=False)
+    core.peer_up(1, repairs=True)
+
+    def looked() -> list[int | tuple[Why, list[tuple[int, int]]]]:
+        for _ in range(LOST_LOOKS + 2):
+            core.look()
+        return taken(core)
+
+    for _ in range(3):
+        assert send(core, 10)
+    acknowledge(core, 1, [0, 1])
+    core.consume(1, 2)
+    assert looked() == [(Why.EVICTED, [])]
+    assert looked() == [(Why.EVICTED, [])]  # the answer may be lost as well
+    core.consume(1, 3)
+    assert numbers(core.losses.all) == {2}
+    assert looked() == []
 
 
 def test_who_returns_is_asked_what_it_misses_and_gets_the_rest_in_order(core: Outgoing) -> None:
@@ -316,7 +339,7 @@ def test_round_trip_and_offset(core: Outgoing) -> None:
 
 def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgoing) -> None:
     """On a long way more may be under way than the transport takes at once; that is for the courier to wait for."""
-    core.transit.budget.divide(10_000, 1000, 10_000, 1)
+    core.transit.budget.divide(10_000, 1000, 10_000, 1, 0)
     while core.backlog.unsent == core.backlog.next:
         send(core, 100)
     assert 1000 - 2 * (100 + FRAMING_OCTETS) < sum(100 + FRAMING_OCTETS for _ in core.transit.sequences()) <= 1000

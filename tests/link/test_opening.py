@@ -1,9 +1,12 @@
 """A link that cannot be opened leaves nothing behind."""
 
+import subprocess
+import sys
+
 import pytest
 
 import twinlink
-from twinlink.testing import free_endpoint
+from twinlink.testing import free_endpoint, patience
 
 
 def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,3 +19,25 @@ def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytes
         with pytest.raises(twinlink.TransportError, match="no more"):
             twinlink.open("memory", listen=endpoint)
     twinlink.open("memory", listen=endpoint).close()
+
+
+FEW = """
+import os, resource, sys, twinlink
+role, transport, endpoint = sys.argv[1:]
+in_use = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 8, in_use + 8))
+try:
+    twinlink.open(transport, **{role: endpoint})
+except twinlink.TransportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+@pytest.mark.parametrize("role", ["listen", "connect"])
+def test_a_process_without_descriptors_is_told_so(transport: str, role: str) -> None:
+    """The drivers would abort it, or find no peer."""
+    command = [sys.executable, "-c", FEW, role, transport, free_endpoint()]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+    assert "ulimit -n" in ended.stdout, ended.stderr
+    assert ended.returncode == 0

@@ -117,3 +117,25 @@ def test_a_closed_session_leaves_nothing_in_the_heap() -> None:
     printed = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=True).stdout
     before, after = map(int, printed.split())
     assert (after - before) / SESSIONS < 5_000
+
+
+FORKS = """
+import os, sys, twinlink
+link = twinlink.open("zenoh", listen=sys.argv[1])
+if os.fork() == 0:
+    try:
+        twinlink.open("zenoh", connect=sys.argv[1])
+    except twinlink.TransportError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+link.close()
+"""
+
+
+def test_a_fork_of_a_process_that_used_zenoh_is_told_so() -> None:
+    """It would wait for ever for a peer: threads do not go along with a fork, and Zenoh does not notice."""
+    command = [sys.executable, "-c", FORKS, free_endpoint()]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(60)).stdout
+    assert "forked" in said
+    assert "spawn" in said

@@ -1,12 +1,13 @@
 """What a transport is: small hooks, filled by each backend."""
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, TransportError
 
 _ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
@@ -58,7 +59,7 @@ class Transport(ABC):
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
     added_octets: ClassVar[int] = 0  # by `join`, behind header and payload
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
-    gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it, beyond `direct_octets`
+    gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
@@ -79,7 +80,10 @@ class Transport(ABC):
         """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        """Hand over a frame while no peer is known to be there; it counts as lost: drop it rather than wait."""
+        """Hand over a frame, but whoever has no room for it does not get it: drop it there rather than wait.
+
+        For what nobody is known to hear, and while a peer that fell silent may hold up the others.
+        """
         self.send(topic, frame)
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
@@ -105,6 +109,25 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back sockets and threads within half a second, sending what can be sent in that time."""
+
+
+def check_descriptors(count: int) -> None:
+    """Raise TransportError where this process can open fewer files than a driver needs.
+
+    For drivers that do not say so: without them libzmq ends the process, and Zenoh's threads end without a word.
+    """
+    opened = []
+    try:
+        for _ in range(count):
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise TransportError(
+            f"this process can open {len(opened)} more files, and a link takes up to {count}: {error.strerror}; "
+            "close what is not needed, or raise the limit (`ulimit -n`)"
+        ) from error
+    finally:
+        for one in opened:
+            os.close(one)
 
 
 def advice(reason: str) -> str:

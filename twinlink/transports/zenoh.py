@@ -15,13 +15,14 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import zenoh
 
 from ..errors import TransportError
 from ..heap import trim
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
-from .base import Frame, Options, Transport, advice
+from .base import Frame, Options, Transport, advice, check_descriptors
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's own choice on two cores.  More
 # to connect and accept, because they may wait (see LINGER).  A ZENOH_RUNTIME in the environment wins.
@@ -44,6 +45,12 @@ SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
+DESCRIPTORS = 16  # of files and sockets, with one peer
+FORKED = (
+    "zenoh cannot be used here: this process was forked from one that has used it, and lacks the threads that Zenoh "
+    "started there; fork before the first link is opened, or start a new interpreter: "
+    'multiprocessing.get_context("spawn")'
+)
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
@@ -70,6 +77,7 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
+    _process: ClassVar[int | None] = None  # which first used Zenoh: a fork of it would connect to nobody
     _patience = 1  # see renew
     added_octets = SEAL_OCTETS
     # What its data queue holds while a batch, of 48 or 64 KiB, is being written.  A message that waits in it for
@@ -78,6 +86,10 @@ class ZenohTransport(Transport):
     whole_octets = 17 * 64 * 1024
 
     def open(self) -> None:
+        ZenohTransport._process = ZenohTransport._process or os.getpid()
+        if ZenohTransport._process != os.getpid():
+            raise TransportError(FORKED)
+        check_descriptors(DESCRIPTORS)
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._publishers_lock = threading.Lock()
         self._preferred: set[bytes] = set()

@@ -15,7 +15,7 @@ import zmq
 
 from ..errors import TransportError
 from ..wire import HELLO_TOPIC, MAGIC
-from .base import Frame, Options, Transport, advice
+from .base import Frame, Options, Transport, advice, check_descriptors
 
 ACK_INITIAL = ord("a")
 SNDMORE, NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)  # members of an enumeration take their time
@@ -23,6 +23,7 @@ TOPICS = (b"ack/", b"traffic/")  # in this order: who hears our traffic must hea
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
 ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
+DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
 FAREWELL_MS = 100  # what is unsent at close gets this long
 
 
@@ -55,6 +56,7 @@ class ZeromqTransport(Transport):
     ports = 2
 
     def open(self) -> None:
+        check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
         self._context = zmq.Context(io_threads=self.options.io_threads)
         self._closed = False
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
