@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..errors import TwinlinkError
 from .channels import PORTS
@@ -61,6 +61,25 @@ class Pair:
     listen: tuple[str, int]
     connect: tuple[str, int]
     relay: "subprocess.Popen[bytes] | None" = None
+
+    def open(
+        self, subject: str, options: dict[str, Any] | None, drop_every: int, within_s: float, stopped: Stopped
+    ) -> dict[str, Any]:
+        """Open a subject at both sides, first where it listens; returns its options as used.
+
+        Raises:
+            StationLost, StationFailed, Interrupted: one side could not, or not within ``within_s``.
+        """
+        sides = (
+            (self.digital_twin, True, self.listen, "digital-twin"),
+            (self.real_world, False, self.connect, "real-world"),
+        )
+        for station, listening, (host, port), node in sides:
+            said = station.ask(
+                "open", within_s, stopped, subject=subject, listening=listening, host=host, port=port, node=node,
+                options=options, drop_every=drop_every,
+            )  # fmt: skip
+        return dict(said["options"])
 
     def end(self) -> None:
         """End both."""
