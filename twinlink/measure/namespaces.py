@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from .channels import PORTS
-from .setting import Pair, Setting, SettingError, Truth
+from .setting import Pair, Setting, SettingError
 
 # 198.18.0.0/15 is for measurements of this kind (RFC 2544, RFC 6890); nothing else is there.
 ADDRESSES = ("198.18.0.1", "198.18.0.2")  # Real World, Digital Twin
@@ -39,8 +39,8 @@ class Namespaces(Setting):
     name = "netns"
     counts_wire = True
 
-    def __init__(self, rate_limit: str | None = None, truth: Truth | None = None) -> None:
-        super().__init__(truth)
+    def __init__(self, rate_limit: str | None = None) -> None:
+        super().__init__()
         self._rate_limit = rate_limit
         self._holders: list[subprocess.Popen[bytes]] = []
         self._port = FIRST_PORT
