@@ -54,6 +54,7 @@ class Pair:
         real_world, digital_twin: the two sides.
         listen: host and port where the Digital Twin listens, as it sees it.
         connect: the same as the Real World sees it.
+        relay: between them, where there is one.
     """
 
     real_world: StationHandle
@@ -130,12 +131,7 @@ class Setting(ABC):
         if truth.forward_delay_ns or truth.back_delay_ns:
             near = free_ports(PORTS)
             given = (near, *listen, PORTS, truth.forward_delay_ns, truth.back_delay_ns)
-            pair.relay = subprocess.Popen(
-                [*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
-            assert pair.relay.stdout is not None
-            pair.relay.stdout.readline()
+            pair.relay = start_relay([*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)])
             pair.connect = ("127.0.0.1", near)
         return pair
 
@@ -150,6 +146,14 @@ class Loopback(Setting):
         port = free_ports(PORTS)
         at = ("127.0.0.1", port)
         return self._local(at, (), ())
+
+
+def start_relay(command: Any) -> "subprocess.Popen[bytes]":
+    """Run `twinlink.measure.relay` by a command as `subprocess.Popen` takes it; it listens when this returns."""
+    relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert relay.stdout is not None
+    relay.stdout.readline()
+    return relay
 
 
 def free_ports(count: int) -> int:
