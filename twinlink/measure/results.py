@@ -106,8 +106,8 @@ def _require(path: Path, where: str, content: Any, fields: dict[str, type | tupl
 def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Table]:
     """The raw records of a cell, empty where it has none.  Raises DamagedRun."""
     tables = []
-    for name, dtype in (("sent", records.SENT), ("received", records.RECEIVED)):
-        path = folder / RECORDS / f"{cell['id']}.{name}.csv.gz"
+    for name, dtype in records.TABLES.items():
+        path = records.file(folder / RECORDS, cell["id"], name)
         expected = sum(each["sent"] for each in cell["rounds"])
         if not path.exists():
             if cell["status"] == "done" and expected and name == "sent":
@@ -129,7 +129,7 @@ def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Tab
 
 def _compare(folder: Path, cell: dict[str, Any], sent: records.Table) -> None:
     """The record against what run.json has counted of it."""
-    path = folder / RECORDS / f"{cell['id']}.sent.csv.gz"
+    path = records.file(folder / RECORDS, cell["id"], "sent")
     wrong = sent["octets"] > cell["octets"] if "flow" in cell else sent["octets"] != cell["octets"]
     strange = np.flatnonzero(wrong)
     if len(strange):
