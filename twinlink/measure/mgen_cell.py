@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..mgen import log
+from ..mgen import log, session
 from ..mgen.records import Row, parse
 from .measuring import SEND_S, Measuring, Taken, cell_entry
 from .records import RECEIVED, SENT, Table
 from .stations import Stopped, watching
-
-QUIET_S = 1.5  # without a message at the listening mgen: what is not there is not coming any more
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class MgenCell(Measuring):
             "mgen-send", 2 * count / rate_hz + plan.timeout_s + SEND_S, watching(reflector, stopped),
             octets=octets, count=count, rate_hz=rate_hz, timeout_s=plan.timeout_s,
         )  # fmt: skip
-        heard = reflector.ask("mgen-finish", SEND_S, expected=said["counted"]["sent"], quiet_s=QUIET_S)
+        heard = reflector.ask("mgen-finish", SEND_S, expected=said["counted"]["sent"], quiet_s=session.QUIET_S)
         taken = self._taken(said, heard)
         return taken if said["problem"] is None else replace(taken, status="failed", reason=said["problem"])
 
