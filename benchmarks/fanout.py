@@ -7,12 +7,11 @@ from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import DIGITAL_TWIN, free_ports
 from twinlink.measure.stations import Interrupted, LocalStation
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S
 from .sender import SenderProcess
 from .verdict import Part, ratio
 
-TRANSPORTS = ("zeromq", "zenoh")
 MANY = 16
 OCTETS = 10 * 1024
 

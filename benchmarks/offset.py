@@ -7,11 +7,10 @@ from twinlink.measure.cells import DIRECTIONS
 from twinlink.measure.measuring import Taken
 from twinlink.measure.setting import Loopback
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import plain
 from .verdict import Part
 
-TRANSPORTS = ("zeromq", "zenoh")
 RUNS = 20
 OCTETS = (100, 1024)
 

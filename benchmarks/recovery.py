@@ -9,13 +9,12 @@ from twinlink.measure.run import received_table
 from twinlink.measure.setting import Loopback, Pair, Truth, start_relay
 from twinlink.measure.stations import watching
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S, TIMEOUT_S, plain
 from .verdict import Part, over_rounds
 
 MESSAGES, OCTETS = 10_000, 100
 CUT_S = 1.0  # shorter than the silence after which a peer is down
-TRANSPORTS = ("zeromq", "zenoh")
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import DIGITAL_TWIN, free_ports
 from twinlink.measure.stations import Interrupted, LocalStation
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S
 from .sender import MB, SenderProcess
 from .verdict import Part
-
-TRANSPORTS = ("zeromq", "zenoh")
 
 
 class Stall(Measurement):
