@@ -12,23 +12,23 @@ import pytest
 from tests.measure.sweeping import measure, table
 from twinlink.measure import metrics
 from twinlink.measure.cells import Plan
+from twinlink.measure.clock import Estimate
 from twinlink.measure.records import Table
 from twinlink.measure.setting import Loopback, Truth
 
 MS = 1_000_000
 
 
-def swept(folder: Path, plan: Plan, truth: Truth) -> tuple[metrics.RunClock, list[tuple[Any, Table, Table, Any]]]:
-    """The run's clock, and of each cell its entry, what was sent and received, and its metrics."""
+def swept(folder: Path, plan: Plan, truth: Truth) -> tuple[Estimate, list[tuple[Any, Table, Table, Any]]]:
+    """The twin's clock as the Real World sees it; of each cell its entry, what was sent, what came, and its metrics."""
     run = measure(folder, plan, Loopback(truth))
     tables = [(cell, table(folder, cell, "sent"), table(folder, cell, "received")) for cell in run["cells"]]
-    clock = metrics.run_clock([(cell, sent) for cell, sent, _ in tables])
-    assert clock is not None
+    clocks = metrics.run_clocks([(cell, sent) for cell, sent, _ in tables])
     found = []
     for cell, sent, received in tables:
-        seen = clock.seen_from(cell["direction"])
+        seen = clocks[cell["direction"]]
         found.append((cell, sent, received, metrics.cell(sent, received, cell["rounds"], "loopback", clock=seen)))
-    return clock, found
+    return clocks["rw-dt"], found
 
 
 @pytest.mark.parametrize("offset_ns", [250 * MS, -2 * 3_600_000 * MS])
@@ -38,8 +38,8 @@ def test_a_clock_that_is_off(offset_ns: int, forward_delay_ns: int, tmp_path: Pa
     plan = Plan(("zeromq", "raw-tcp"), (100,), count=20, rounds=1, warm_up=3)
     truth = Truth(twin_clock=(offset_ns, 0.0), forward_delay_ns=forward_delay_ns)
     clock, cells = swept(tmp_path, plan, truth)
-    assert abs(clock.estimate.offset_ns - offset_ns) <= clock.estimate.bound_ns
-    assert not clock.estimate.stepped
+    assert abs(clock.offset_ns - offset_ns) <= clock.bound_ns
+    assert not clock.stepped
     for cell, sent, received, found in cells:
         truth_ns = offset_ns if cell["direction"] == "rw-dt" else -offset_ns
         # Every stamp of the twin is shifted: no delay is negative, so each exchange encloses the offset.
@@ -67,10 +67,9 @@ def test_a_clock_that_drifts(tmp_path: Path) -> None:
     drifted_ns = (last - first) * drift_ppm * 1e-6
     seen_ns = np.diff(ends["peer_received_ns"] - ends["sent_ns"])[0]
     assert abs(seen_ns - drifted_ns) <= ends["rtt_ns"].sum()
-    estimate = clock.estimate
-    moved_ns = np.diff(estimate.offset_at([first, last]))[0]
-    assert abs(moved_ns - drifted_ns) <= estimate.bound_at([first, last]).sum()
-    assert not estimate.stepped
+    moved_ns = np.diff(clock.offset_at([first, last]))[0]
+    assert abs(moved_ns - drifted_ns) <= clock.bound_at([first, last]).sum()
+    assert not clock.stepped
 
 
 @pytest.mark.parametrize("way", ["forward", "back"])
