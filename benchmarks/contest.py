@@ -18,7 +18,7 @@ from twinlink.measure.setting import Pair, Setting
 from twinlink.measure.stations import Interrupted, StationFailed, StationLost, Stopped
 
 OPEN_S = 30.0
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0  # for the peer, and for an answer: it may have the machine to share
 WARM_UP = 50  # messages before each block
 STARTED_AT_ONCE = 2
 
