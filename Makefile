@@ -2,7 +2,7 @@
 # Options of the command behind a target go into ARGS: make demo ARGS="--transports zenoh", make test ARGS="-k e3 -x"
 
 BIN := .venv/bin
-SOURCES := $(wildcard twinlink apps tests examples benchmarks)
+SOURCES := twinlink apps tests examples benchmarks
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -30,7 +30,7 @@ faults: setup ## schedules of faults against both transports, judged from ledger
 lint: setup ## style and types: ruff and mypy, changing nothing
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
-	@$(BIN)/mypy $(foreach dir,$(SOURCES),$(if $(shell find $(dir) -name '*.py' -print -quit),$(dir)))
+	@$(BIN)/mypy $(SOURCES)
 
 clean: ## remove .venv/, caches and what the demo left
 	@rm -rf .venv demo-out bench-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,6 +10,7 @@ from twinlink.measure.setting import Setting
 from .contest import Contestant, Round
 from .verdict import Part
 
+TRANSPORTS = ("zeromq", "zenoh")  # of twinlink, those that are measured
 NEEDS_ROOT = "needs root, for network namespaces"
 
 

@@ -18,7 +18,7 @@ from twinlink.measure.setting import Pair, Setting
 from twinlink.measure.stations import Interrupted, StationFailed, StationLost, Stopped
 
 OPEN_S = 30.0
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0  # for the peer, and for an answer: it may have the machine to share
 WARM_UP = 50  # messages before each block
 STARTED_AT_ONCE = 2
 
@@ -39,19 +39,6 @@ def plain(*subjects: str) -> list[Contestant]:
     return [Contestant(subject, subject) for subject in subjects]
 
 
-class Block(Measuring):
-    """A piece of work for one contestant."""
-
-    def take(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
-        """Warm up, then send ``count`` messages."""
-        self._reflector.ask("reflect", octets=self._cell["octets"], count=self._plan.warm_up)
-        self._sender.ask(
-            "warm", TIMEOUT_S * 4, stopped,
-            octets=self._cell["octets"], count=self._plan.warm_up, timeout_s=self._plan.timeout_s,
-        )  # fmt: skip
-        return self._trial(count, rate_hz, stopped)
-
-
 class Round:
     """All contestants with processes of their own; a context manager.
 
@@ -60,7 +47,7 @@ class Round:
         lost: why the others, or those that failed later, are out of this round.
     """
 
-    def __init__(self, contestants: Sequence[Contestant], setting: Setting, stopped: Stopped, seed: int = 0) -> None:
+    def __init__(self, contestants: Sequence[Contestant], setting: Setting, stopped: Stopped, seed: int) -> None:
         self._contestants = contestants
         self._setting = setting
         self._stopped = stopped
@@ -97,16 +84,8 @@ class Round:
         self.pairs.clear()
 
     def _open(self, contestant: Contestant) -> None:
-        pair = self.pairs[contestant.name]
-        truth = self._setting.truth
-        for station, listening, (host, port), node in (
-            (pair.digital_twin, True, pair.listen, "digital-twin"),
-            (pair.real_world, False, pair.connect, "real-world"),
-        ):
-            station.ask(
-                "open", OPEN_S, self._stopped, subject=contestant.subject, listening=listening, host=host, port=port,
-                node=node, options=contestant.options, drop_every=truth.drop_every,
-            )  # fmt: skip
+        drop_every = self._setting.truth.drop_every
+        self.pairs[contestant.name].open(contestant.subject, contestant.options, drop_every, OPEN_S, self._stopped)
 
     def fail(self, name: str, error: Exception | str) -> None:
         """This contestant is out of this round."""
@@ -138,9 +117,9 @@ class Round:
         cell = {"octets": octets, "mode": "closed" if closed else "saturation", "direction": direction, "search": None}
         plan = Plan((name,), (octets,), warm_up=WARM_UP, timeout_s=TIMEOUT_S)
         try:
-            taken = Block(plan, self.pairs[name], cell, 0, self._setting.counts_wire).take(
-                count, rate_hz, self._stopped
-            )
+            block = Measuring(plan, self.pairs[name], cell, 0, self._setting.counts_wire)
+            block.warm_up(self._stopped)
+            taken = block.trial(count, rate_hz, self._stopped)
         except FAILURES as error:
             self.fail(name, error)
             return None

@@ -3,15 +3,15 @@
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 
+from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import DIGITAL_TWIN, free_ports
 from twinlink.measure.stations import Interrupted, LocalStation
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S
 from .sender import SenderProcess
 from .verdict import Part, ratio
 
-TRANSPORTS = ("zeromq", "zenoh")
 MANY = 16
 OCTETS = 10 * 1024
 
@@ -20,7 +20,7 @@ class Fan:
     """A sender and its receivers, each a process."""
 
     def __init__(self, transport: str, count: int) -> None:
-        port = free_ports(2)
+        port = free_ports(PORTS)
         self._sender = SenderProcess("fan-out", transport, f"tcp/127.0.0.1:{port}", str(count))
         self._receivers = [LocalStation(DIGITAL_TWIN) for _ in range(count)]
         try:

@@ -9,16 +9,16 @@ from collections.abc import Callable
 import numpy as np
 
 from twinlink.measure.measuring import Taken
-from twinlink.measure.namespaces import Namespaces, command_prefix
+from twinlink.measure.namespaces import ADDRESSES, Namespaces
 from twinlink.measure.setting import Loopback, free_ports
 from twinlink.measure.stations import Interrupted
 
-from .bench import NEEDS_ROOT, Bench, Measurement, is_root
+from .bench import NEEDS_ROOT, TRANSPORTS, Bench, Measurement, is_root
 from .contest import FAILURES, Contestant, plain
 from .round_trips import MB, per_message
 from .verdict import Part, ratio
 
-WITHOUT_REPAIR = [Contestant(f"{name}-detect", name, {"reliability": "detect"}) for name in ("zeromq", "zenoh")]
+WITHOUT_REPAIR = [Contestant(f"{name}-detect", name, {"reliability": "detect"}) for name in TRANSPORTS]
 COUNT = 20_000  # messages of a flood
 GIGABIT_PORT = 5201
 IPERF_S = 1
@@ -43,7 +43,7 @@ class SmallFloods(Measurement):
 
     def run(self, bench: Bench) -> None:
         """Three floods of each contestant in a round."""
-        contestants = plain("zeromq", "zenoh")
+        contestants = plain(*TRANSPORTS)
         if bench.wanted & {"G7", "G9"}:
             contestants += plain("raw-zeromq", "raw-zenoh")
         if "G10" in bench.wanted:
@@ -66,7 +66,7 @@ class SmallFloods(Measurement):
     def parts(self, bench: Bench) -> list[Part | None]:
         """Rates and processor time."""
         found: list[Part | None] = []
-        for name in ("zeromq", "zenoh"):
+        for name in TRANSPORTS:
             raw = f"raw-{name}"
             for goal, other, least in (("G7", raw, 0.90), ("G10", f"{name}-detect", 0.97)):
                 pairs = self._pairs(name, other, lambda blocks: float(np.median([arrivals_per_s(b) for b in blocks])))
@@ -106,7 +106,7 @@ class Goodput(Measurement):
             bench.missing("G5", f"at 1 Gb/s: {error}")
 
     def _measure(self, bench: Bench, where: str, setting: Loopback | Namespaces, count: int) -> None:
-        contestants = plain("zeromq", "zenoh", "raw-tcp")
+        contestants = plain(*TRANSPORTS, "raw-tcp")
         for each in bench.rounds_of(f"1 MB, {where}", contestants, setting, min(bench.rounds, 6)):
             taken: dict[str, list[float]] = {}
             for _ in range(bench.scaled(2, 1)):
@@ -128,7 +128,7 @@ class Goodput(Measurement):
         found = []
         for where, least in (("loopback", 0.85), ("1 Gb/s", 0.98)):
             rounds = [each for each in self._rounds[where] if "raw-tcp" in each]
-            for name in ("zeromq", "zenoh"):
+            for name in TRANSPORTS:
                 pairs = [(each[name], max(each["raw-tcp"], each.get("iperf3", 0.0))) for each in rounds if name in each]
                 best = "max(raw-tcp, iperf3)" if any("iperf3" in each for each in rounds) else "raw-tcp"
                 found.append(ratio("G5", f"{name} / {best}, {where}", pairs, least=least, scale=8e-9, unit=" Gb/s"))
@@ -140,12 +140,11 @@ def iperf3_octets_per_s(setting: Loopback | Namespaces) -> float | None:
     if shutil.which("iperf3") is None:
         return None
     if isinstance(setting, Namespaces):
-        prefixes = [list(command_prefix(setting, side)) for side in (0, 1)]
-        host, port = str(setting.describe()["addresses"]["digital_twin"]), GIGABIT_PORT  # type: ignore[index]
+        near, far, host, port = setting.prefix(0), setting.prefix(1), ADDRESSES[1], GIGABIT_PORT
     else:
-        prefixes, host, port = [[], []], "127.0.0.1", free_ports(1)
+        near, far, host, port = [], [], "127.0.0.1", free_ports(1)
     server = subprocess.Popen(
-        [*prefixes[1], "iperf3", "--server", "--one-off", "--port", str(port), "--forceflush"],
+        [*far, "iperf3", "--server", "--one-off", "--port", str(port), "--forceflush"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
@@ -154,7 +153,7 @@ def iperf3_octets_per_s(setting: Loopback | Namespaces) -> float | None:
             if not line:
                 raise OSError("iperf3 does not listen")
         client = ["iperf3", "--client", host, "--port", str(port), "--time", str(IPERF_S), "--json"]
-        told = subprocess.run([*prefixes[0], *client], capture_output=True, text=True, timeout=20, check=False).stdout
+        told = subprocess.run([*near, *client], capture_output=True, text=True, timeout=20, check=False).stdout
         return float(json.loads(told)["end"]["sum_received"]["bits_per_second"]) / 8
     except subprocess.TimeoutExpired as error:
         raise OSError("iperf3 does not end") from error

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from twinlink.cli import convert
 from twinlink.cli.console import Stop, guarded, log
 from twinlink.measure import system
 from twinlink.measure.progress import Progress, duration
@@ -48,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog=NAME, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", type=_goals, default=tuple(GOALS), metavar="G1,G2", help="these goals; default all")
-    parser.add_argument("--rounds", type=_rounds, default=None, help=f"of fresh processes; default {ROUNDS}, quick 1")
+    parser.add_argument("--rounds", type=convert.whole(1), help=f"of fresh processes; default {ROUNDS}, quick 1")
     parser.add_argument("--quick", action="store_true", help="only to see that it works: the figures say nothing")
-    parser.add_argument("--stall", type=float, default=None, metavar="S", help=f"of G11; default {STALL_S:g}, quick 2")
+    parser.add_argument("--stall", type=convert.seconds, metavar="S", help=f"of G11; default {STALL_S:g}, quick 2")
     parser.add_argument("--out", type=Path, default=Path("bench-out"), metavar="DIR")
     parser.add_argument("--require", action="store_true", help="exit code 1 when a goal is missed, too")
     given = parser.parse_args(arguments)
@@ -139,17 +140,11 @@ def _write(given: argparse.Namespace, rows: Sequence[Row], started: float, inter
 
 
 def _goals(given: str) -> tuple[str, ...]:
-    names = tuple(filter(None, (name.strip().upper() for name in given.split(","))))
+    names = convert.parts(given.upper())
     unknown = [name for name in names if name not in GOALS]
     if unknown or not names:
         raise argparse.ArgumentTypeError(f"{given!r}: goals are G1 to G{len(GOALS)}, such as G1,G2")
     return tuple(name for name in GOALS if name in names)
-
-
-def _rounds(given: str) -> int:
-    if not given.isdecimal() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 is expected, not {given!r}")
-    return int(given)
 
 
 if __name__ == "__main__":

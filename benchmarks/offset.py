@@ -7,11 +7,10 @@ from twinlink.measure.cells import DIRECTIONS
 from twinlink.measure.measuring import Taken
 from twinlink.measure.setting import Loopback
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import plain
 from .verdict import Part
 
-TRANSPORTS = ("zeromq", "zenoh")
 RUNS = 20
 OCTETS = (100, 1024)
 
@@ -63,5 +62,5 @@ class Offsets(Measurement):
 
 
 def _errors(cells: list[tuple[dict[str, str], Taken]]) -> list[tuple[float, float]]:
-    clock = metrics.run_clock([(cell, taken.sent) for cell, taken in cells])
-    return [] if clock is None else [(abs(clock.estimate.offset_ns), clock.estimate.bound_ns)]
+    clock = metrics.run_clocks([(cell, taken.sent) for cell, taken in cells]).get(DIRECTIONS[0])
+    return [] if clock is None else [(abs(clock.offset_ns), clock.bound_ns)]

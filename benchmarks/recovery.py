@@ -1,22 +1,20 @@
 """A connection that is cut while 10^4 messages are sent, and comes back: a part of G10."""
 
-import subprocess
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from twinlink.measure.run import received_table
-from twinlink.measure.setting import Loopback, Pair, Truth
+from twinlink.measure.setting import Loopback, Pair, Truth, start_relay
 from twinlink.measure.stations import watching
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S, TIMEOUT_S, plain
 from .verdict import Part, over_rounds
 
 MESSAGES, OCTETS = 10_000, 100
 CUT_S = 1.0  # shorter than the silence after which a peer is down
-TRANSPORTS = ("zeromq", "zenoh")
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,7 @@ def cut(pair: Pair, bench: Bench) -> Recovery:
     relay.communicate()
     question = sender.begin("send", mode="saturation", octets=OCTETS, count=MESSAGES, timeout_s=TIMEOUT_S)
     time.sleep(CUT_S)
-    pair.relay = relay = subprocess.Popen(
-        relay.args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )
-    assert relay.stdout is not None
-    relay.stdout.readline()
+    pair.relay = start_relay(relay.args)
     healed_ns = time.time_ns()
     said = sender.answer(question, OPEN_S + TIMEOUT_S, watching(reflector, bench.stopped))
     heard = reflector.ask("finish", OPEN_S, first=said["first"], expected=said["answered"])

@@ -5,15 +5,14 @@ import signal
 import time
 from typing import Any
 
-from twinlink.measure.setting import Loopback
-from twinlink.measure.stations import Interrupted
+from twinlink.measure.channels import PORTS
+from twinlink.measure.setting import DIGITAL_TWIN, free_ports
+from twinlink.measure.stations import Interrupted, LocalStation
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S
 from .sender import MB, SenderProcess
 from .verdict import Part
-
-TRANSPORTS = ("zeromq", "zenoh")
 
 
 class Stall(Measurement):
@@ -36,12 +35,10 @@ class Stall(Measurement):
 
     @staticmethod
     def _stall(transport: str, bench: Bench) -> dict[str, Any]:
-        pair = Loopback().start()
+        host, port = "127.0.0.1", free_ports(PORTS)
+        receiver = LocalStation(DIGITAL_TWIN)
         sender = None
         try:
-            pair.real_world.end()
-            host, port = pair.listen
-            receiver = pair.digital_twin
             receiver.ask("open", OPEN_S, subject=transport, listening=True, host=host, port=port, node="receiver")
             receiver.ask("reflect", octets=MB, count=0)
             sender = SenderProcess("stalled", transport, f"tcp/{host}:{port}")
@@ -64,7 +61,7 @@ class Stall(Measurement):
         finally:
             if sender is not None:
                 sender.end()
-            pair.end()
+            receiver.end()
 
     def parts(self, bench: Bench) -> list[Part | None]:
         """Growth, and messages of which nobody knows what became."""

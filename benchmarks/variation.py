@@ -6,12 +6,11 @@ from twinlink.measure import metrics
 from twinlink.measure.measuring import Taken
 from twinlink.measure.setting import Loopback
 
-from .bench import Bench, Measurement
+from .bench import TRANSPORTS, Bench, Measurement
 from .contest import plain
 from .floods import arrivals_per_s
 from .verdict import Part, ratio
 
-TRANSPORTS = ("zeromq", "zenoh")
 OCTETS = 100
 LOAD = 0.5  # of what a flood of the same transport brought in the same round
 

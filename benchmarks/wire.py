@@ -5,7 +5,7 @@ from twinlink.wire import HEADER_OCTETS
 
 from .bench import NEEDS_ROOT, Bench, Measurement, is_root
 from .contest import FAILURES, plain
-from .verdict import Part, over_rounds
+from .verdict import Part
 
 SUBJECTS = ("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-tcp")
 OCTETS = 100
@@ -18,7 +18,7 @@ class WireOctets(Measurement):
     seconds = 12.0
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[tuple[float, float]]] = {}
+        self._seen: dict[str, tuple[float, float]] = {}
 
     def run(self, bench: Bench) -> None:
         """Ping-pong and a flood of each subject, once: octets do not vary like time."""
@@ -34,7 +34,7 @@ class WireOctets(Measurement):
                             block = each.take(name, OCTETS, count, closed=closed) if name in each.pairs else None
                             if block is not None and block.entry["wire_octets"]:
                                 sent, wire = block.entry["sent"], block.entry["wire_octets"]
-                                self._seen[f"{name} {how}"] = [(wire["forward"] / sent, wire["back"] / sent)]
+                                self._seen[f"{name} {how}"] = wire["forward"] / sent, wire["back"] / sent
                     bench.missing_for(self.goals, each.lost)
         except FAILURES as error:
             bench.missing("G13", f"octets on the wire: {error}")
@@ -43,6 +43,6 @@ class WireOctets(Measurement):
         """The header, and each subject there and back."""
         found: list[Part | None] = [Part("G13", "header", HEADER_OCTETS, most=32, unit=" B")]
         for name, seen in self._seen.items():
-            for index, way in enumerate(("there", "back")):
-                found.append(over_rounds("G13", f"{name}, {way}", [both[index] for both in seen], unit=" B"))
+            for octets, way in zip(seen, ("there", "back"), strict=True):
+                found.append(Part("G13", f"{name}, {way}", octets, unit=" B", values=(octets,)))
         return found

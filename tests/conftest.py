@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("twinlink.testing")
 
-from tests.cli.running import Run, Start  # noqa: E402  (it imports what is to be rewritten)
+from tests.cli.running import Start, runs_ended_by  # noqa: E402  (it imports what is to be rewritten)
+from twinlink.testing import free_endpoint  # noqa: E402
 
 # How long an example takes is up to the machine.
 settings.register_profile("whatever the machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -17,17 +18,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
+def endpoint() -> str:
+    """A free port on loopback; the one behind it is free too, for transports that take two."""
+    return free_endpoint()
+
+
+@pytest.fixture
 def start() -> Iterator[Start]:
     """Starts the command with these arguments; what still runs at the end is killed."""
-    runs: list[Run] = []
-
-    def _start(*arguments: str, **kwargs: object) -> Run:
-        run = Run(list(arguments), **kwargs)
-        runs.append(run)
-        return run
-
-    yield _start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.code()
+    with runs_ended_by(signal.SIGKILL) as start:
+        yield start

@@ -1,5 +1,6 @@
 """The real command, as a user starts it: in a process of its own, over real transports on free ports."""
 
+import contextlib
 import json
 import os
 import resource
@@ -7,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,22 @@ class Run:
 
 
 Start = Callable[..., Run]
+
+
+@contextlib.contextmanager
+def runs_ended_by(number: signal.Signals) -> Iterator[Start]:
+    """Gives what starts the command; what still runs at the end gets this signal, and is waited for."""
+    runs: list[Run] = []
+
+    def start(*arguments: str, **kwargs: Any) -> Run:
+        runs.append(Run(list(arguments), **kwargs))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.send_signal(number)
+        run.code()
 
 
 def no_more_than_1000_octets() -> None:

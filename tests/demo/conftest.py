@@ -6,24 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import Run, Start
+from tests.cli.running import Start, runs_ended_by
 
 
 @pytest.fixture(scope="session")
 def start() -> Iterator[Start]:
     """Starts the command with these arguments; what still runs at the end is interrupted, so that its parts end too."""
-    runs: list[Run] = []
-
-    def _start(*arguments: str, **kwargs: Any) -> Run:
-        run = Run(list(arguments), **kwargs)
-        runs.append(run)
-        return run
-
-    yield _start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.send_signal(signal.SIGINT)
-            run.code()
+    with runs_ended_by(signal.SIGINT) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -46,11 +46,9 @@ class Fault(ABC):
     """Base of all faults.
 
     Attributes:
-        cuts: whether traffic stands still meanwhile, so that its resumption can be timed.
         needs_proxy: whether it acts on the proxy.
     """
 
-    cuts: ClassVar[bool] = False
     needs_proxy: ClassVar[bool] = False
 
     @abstractmethod
@@ -104,8 +102,6 @@ class Drop(Filter):
 class Partition(Filter):
     """Nothing passes, and nobody is told."""
 
-    cuts = True
-
     def rules(self) -> tuple[str, str]:
         return "drop", "drop"
 
@@ -115,7 +111,6 @@ class OneWay(Filter):
     """Nothing passes in one direction: to the Digital Twin ("rw-dt") or from it ("dt-rw")."""
 
     direction: str
-    cuts = True
 
     def rules(self) -> tuple[str, str]:
         return ("", "drop") if self.direction == "rw-dt" else ("drop", "")
@@ -125,8 +120,6 @@ class OneWay(Filter):
 class Reset(Filter):
     """A firewall that answers everything with a TCP reset: connections break, and new ones are refused."""
 
-    cuts = True
-
     def rules(self) -> tuple[str, str]:
         rule = "meta l4proto tcp reject with tcp reset"
         return rule, rule
@@ -135,8 +128,6 @@ class Reset(Filter):
 @dataclass(frozen=True)
 class PmtuHole(Filter):
     """Long packets vanish, short ones pass: hellos alone do not show it."""
-
-    cuts = True
 
     def rules(self) -> tuple[str, str]:
         rule = f"meta length > {HIDDEN_OCTETS} drop"
@@ -178,7 +169,6 @@ class Stop(Fault):
     """SIGSTOP: the process is there, its kernel answers for it, and it does nothing."""
 
     side: str
-    cuts = True
 
     def begin(self, place: Place) -> None:
         place.signal(self.side, signal.SIGSTOP)
@@ -192,7 +182,6 @@ class Kill(Fault):
     """SIGKILL, and a restart after the duration."""
 
     side: str
-    cuts = True
 
     def begin(self, place: Place) -> None:
         place.kill(self.side)
@@ -221,7 +210,6 @@ class Stall(Fault):
     """The proxy keeps its connections and passes nothing on."""
 
     needs_proxy = True
-    cuts = True
 
     def begin(self, place: Place) -> None:
         place.tell_proxy("stall")

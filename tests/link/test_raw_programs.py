@@ -9,7 +9,7 @@ import zenoh
 import zmq
 
 import twinlink
-from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.testing import patience, wait_until
 from twinlink.transports import Endpoint
 from twinlink.transports.zeromq import ZeromqOptions, ZeromqTransport
 from twinlink.wire import Kind, frame
@@ -47,11 +47,6 @@ def open_pair(transport: str, endpoint: str) -> Pair:
     for link in (listener, connector):
         link.wait_ready(patience())
     return listener, connector
-
-
-@pytest.fixture
-def endpoint() -> str:
-    return free_endpoint()
 
 
 @pytest.fixture

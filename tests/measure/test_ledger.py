@@ -24,7 +24,7 @@ def test_what_both_ends_noted_is_one_story(tmp_path: Path) -> None:
     ours.write(tmp_path)
     theirs.write(tmp_path)
 
-    sent, received = (records.read(ledger.path(tmp_path, "up", side)) for side in ("sent", "received"))
+    sent, received = (records.read(records.file(tmp_path, "up", side)) for side in ("sent", "received"))
     assert sent["octets"].tolist() == [5, 0, 700, 9]
     assert sent["sequence"].tolist() == [0, 1, 2, 3]
     assert sent["acknowledged"].tolist() == [True, True, True, False]
@@ -39,7 +39,7 @@ def test_what_both_ends_noted_is_one_story(tmp_path: Path) -> None:
     assert not received["round"].any()
 
     for side in ("sent", "received"):  # that nothing was sent is known, too
-        assert len(records.read(ledger.path(tmp_path, "quiet", side))) == 0
+        assert len(records.read(records.file(tmp_path, "quiet", side))) == 0
 
 
 def test_the_sessions_of_a_sender_are_rounds(tmp_path: Path) -> None:
@@ -47,5 +47,5 @@ def test_the_sessions_of_a_sender_are_rounds(tmp_path: Path) -> None:
     for epoch, sequence in ((7, 0), (7, 1), (9, 0)):
         noted.received(twinlink.Message(b"x", "up", sequence, epoch, "gnb", 1, 2))
     noted.write(tmp_path)
-    table = records.read(ledger.path(tmp_path, "up", "received"))
+    table = records.read(records.file(tmp_path, "up", "received"))
     assert list(zip(table["round"].tolist(), table["sequence"].tolist(), strict=True)) == [(0, 0), (0, 1), (1, 0)]

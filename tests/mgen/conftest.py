@@ -11,11 +11,6 @@ from twinlink.mgen.log import Log, Received
 from twinlink.testing.base import free_endpoint, patience, wait_until
 
 
-@pytest.fixture
-def endpoint() -> str:
-    return free_endpoint()
-
-
 def free_ports(count: int) -> list[int]:
     """Ports that are free for UDP and TCP."""
     return [int(free_endpoint(1).rpartition(":")[2]) for _ in range(count)]

@@ -185,7 +185,7 @@ def test_a_cell_of_a_sweep(build: Build, mgens: list[object], octets: int, tmp_p
     bridge = build(**{protocol.name.lower(): at})
     flow = Flow(1, protocol, bridge.into.addresses[protocol], octets, 50, 200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_QUIET_S", patience())  # they will come, whenever this machine brings them
+        patch.setattr(session, "QUIET_S", patience())  # they will come, whenever this machine brings them
         outcome = session.run(flow, at, tmp_path, "cell", listener_prefix=["nice", "-n", "0"])
     assert outcome[2:] == (50, 50, 0, 0, None)
     assert [path.name for path in (outcome.sender_log, outcome.listener_log)] == ["cell.tx.drc", "cell.rx.drc"]

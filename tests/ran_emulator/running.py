@@ -12,19 +12,9 @@ from typing import Any, Self
 import twinlink_e3 as e3
 import zmq
 
-from twinlink.testing import patience
+from twinlink.testing import patience, wait_until
 
 PATIENCE_S = patience()
-
-
-def wait_for(condition: Any, what: str, seconds: float = PATIENCE_S) -> Any:
-    """Poll until the condition holds and return its value."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"never seen: {what}")
 
 
 class Process:
@@ -35,7 +25,7 @@ class Process:
         command = [sys.executable, "-m", "twinlink_ran_emulator", "--recording", str(recording), "--log", str(log)]
         command += ["--setup", endpoints.setup, "--to-dapp", endpoints.to_dapp, "--from-dapp", endpoints.from_dapp]
         self.process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
-        wait_for(lambda: self.events("listening") or self.process.poll() is not None, "listening, or an exit")
+        wait_until(lambda: self.events("listening") or self.process.poll() is not None)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         if not self._log.exists():
@@ -44,8 +34,8 @@ class Process:
         return [event for event in map(json.loads, lines) if event["event"] == name]
 
     def wait_event(self, name: str) -> dict[str, Any]:
-        event: dict[str, Any] = wait_for(lambda: self.events(name), f"event {name}")[-1]
-        return event
+        wait_until(lambda: self.events(name))
+        return self.events(name)[-1]
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Signal it, and return its exit code and what it said."""

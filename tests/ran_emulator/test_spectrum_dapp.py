@@ -19,7 +19,9 @@ from twinlink_ran_emulator import make_recording
 from twinlink_ran_emulator.interferer import Episode
 from twinlink_ran_emulator.recording import read
 
-from .running import PATIENCE_S, Process, wait_for
+from twinlink.testing import wait_until
+
+from .running import Process
 
 HERE = Path(__file__).parent
 FIXED = Path("/tmp/dapps")
@@ -64,7 +66,7 @@ def log(mounted: list[str], ipc: e3.Endpoints, tmp_path: Path) -> list[dict[str,
             return INTERFERED in controls and set() in controls[controls.index(INTERFERED) :]
 
         try:
-            wait_for(spoken, "a block of the whole interferer, and its end", 3 * PATIENCE_S)
+            wait_until(spoken, 180)  # a block of the whole interferer, and its end
             assert emulator.stop()[0] == 0
         finally:
             os.killpg(process.pid, signal.SIGKILL)  # on SIGINT it waits for ever in its own receive thread

@@ -4,7 +4,6 @@ Recall is given over all (record, PRB) cells with an interferer of 6 dB or more,
 """
 
 import argparse
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +20,6 @@ Mask = NDArray[np.bool_]
 class Found:
     settled: Mask
     prompt: Mask
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -29,23 +27,20 @@ class Score:
     precision: float
     recall: float
     recall_uncovered: float
-    false_rate: float
 
 
 def detect(heard: Heard, batch: int = 1) -> Found:
     features = prb_features(subcarrier_power(heard.samples))
     detector = Detector(heard.ue.shape[1])
     settled, prompt = np.zeros(heard.ue.shape, bool), np.zeros(heard.ue.shape, bool)
-    begin = time.perf_counter()
     answers = []
     for k in range(0, len(settled), batch):
         prompt[k : k + batch] = detector.add(features.part(slice(k, k + batch))).interfered
         answers += detector.settled()
     answers += detector.finish()
-    seconds = time.perf_counter() - begin
     for answer in answers:
         settled[answer.first : answer.first + len(answer.interfered)] = answer.interfered
-    return Found(settled, prompt, seconds)
+    return Found(settled, prompt)
 
 
 def scores(heard: Heard, found: Mask) -> Score:
@@ -55,7 +50,6 @@ def scores(heard: Heard, found: Mask) -> Score:
         precision=hits / max(hits + false, 1) if heard.interfered.any() else 1.0,
         recall=hits / max(int(heard.strong.sum()), 1),
         recall_uncovered=float((found & uncovered).sum() / max(int(uncovered.sum()), 1)),
-        false_rate=false / max(int((~heard.interfered).sum()), 1),
     )
 
 

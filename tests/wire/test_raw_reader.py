@@ -15,7 +15,7 @@ import pytest
 import zmq
 
 import twinlink
-from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.testing import patience, wait_until
 
 ROOT = Path(__file__).parents[2]
 READER = ROOT / "examples" / "raw_reader.py"
@@ -25,11 +25,6 @@ PAGE = (ROOT / "docs" / "wire-format.md").read_text()
 def test_the_page_shows_the_reader_as_it_is() -> None:
     assert f"```python\n{READER.read_text()}```" in PAGE
     assert "twinlink" not in "".join(line for line in READER.read_text().splitlines() if "import" in line)
-
-
-@pytest.fixture
-def endpoint() -> str:
-    return free_endpoint()
 
 
 @pytest.fixture

@@ -273,10 +273,7 @@ def _join(given: argparse.Namespace) -> int:
     if given.json:
         for journey in found.journeys:
             output.emit({"type": "message", **journey._asdict()})
-    figures = {
-        name: percentiles(values) if (values := _known(found, name)) else None
-        for name in ("mgen_delay_ns", "before_link_ns", "link_delay_ns", "behind_link_ns", "rtt_ns")
-    }
+    figures = {name: percentiles(values) if (values := _known(found, name)) else None for name in _FIGURES}
     counts = {key: value for key, value in found._asdict().items() if key != "journeys"}
     output.emit(counts | figures, "\n".join(_report(found, figures)))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete

@@ -53,9 +53,8 @@ class _Pinger:
         self._link = link
         self._watch = linking.Watch(NAME, link)
         self._answers: SimpleQueue[Ack] = SimpleQueue()
-        self._sender = link.sender(
-            given.flow, on_ack=self._answers.put, reliability="detect"
-        )  # a late ping is a lost one
+        # nothing is sent again: a late ping is a lost one
+        self._sender = link.sender(given.flow, on_ack=self._answers.put, reliability="detect")
         self._output = Output(given.json)
         self._sent = 0
         self._rtt_ns: list[int] = []

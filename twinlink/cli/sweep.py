@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import ConfigurationError, TransportMissing
+from twinlink.measure import labels
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.mgen import session
 from twinlink.wire import MAX_PAYLOAD
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from twinlink.measure.setting import Setting
 
 NAME = "twinlink sweep"
-MODES = ("closed", "open", "saturation")
-SETTINGS = ("loopback", "netns", "hosts")
-OPEN_HZ, MGEN_HZ = 100.0, 20.0
+MODES, SETTINGS = tuple(labels.MODES), tuple(labels.SETTINGS)
+MGEN_HZ = 20.0
 REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 
 
@@ -36,7 +36,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_what(parser)
     _add_where(parser)
     parser.add_argument(
-        "--seed", type=convert.whole(0), default=1, metavar="N", help="of the order in which things are measured"
+        "--seed",
+        type=convert.whole(0),
+        default=Plan.seed,
+        metavar="N",
+        help="of the order in which things are measured",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go; sweep-DATE-TIME if not given")
     parser.add_argument(
@@ -93,20 +97,27 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "saturation: search for the highest rate without loss",
     )
     parser.add_argument(
-        "--count", type=convert.count, default=100, metavar="N", help="messages of each cell, over all rounds"
+        "--count", type=convert.count, default=Plan.count, metavar="N", help="messages of each cell, over all rounds"
     )
     parser.add_argument(
-        "--rounds", type=convert.count, default=5, metavar="N", help="times that all processes are started anew"
+        "--rounds",
+        type=convert.count,
+        default=Plan.rounds,
+        metavar="N",
+        help="times that all processes are started anew",
     )
     parser.add_argument(
         "--warm-up",
         type=convert.whole(0),
-        default=20,
+        default=Plan.warm_up,
         metavar="N",
         help="messages before each cell in each round, not counted",
     )
     parser.add_argument(
-        "--rate", type=_above_0, metavar="HZ", help="messages per second in an open loop; 100, and 20 with mgen"
+        "--rate",
+        type=_above_0,
+        metavar="HZ",
+        help=f"messages per second in an open loop; {Plan.rate_hz:g}, and {MGEN_HZ:g} with mgen",
     )
     parser.add_argument(
         "--source",
@@ -143,7 +154,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         help="NTP server that both hosts ask how far their clocks are off",
     )
     parser.add_argument(
-        "--timeout", type=_above_0, default=5.0, metavar="S", help="wait for an answer, and for the peer"
+        "--timeout", type=_above_0, default=Plan.timeout_s, metavar="S", help="wait for an answer, and for the peer"
     )
 
 
@@ -261,7 +272,7 @@ def _plan(given: argparse.Namespace) -> Plan:
         count=given.count,
         rounds=min(given.rounds, given.count),
         warm_up=given.warm_up,
-        rate_hz=given.rate or (MGEN_HZ if mgen else OPEN_HZ),
+        rate_hz=given.rate or (MGEN_HZ if mgen else Plan.rate_hz),
         source=given.source,
         timeout_s=given.timeout,
         seed=given.seed,

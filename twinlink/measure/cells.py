@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DIRECTIONS = ("rw-dt", "dt-rw")
-WARM_UP = 20
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Plan:
     modes: tuple[str, ...] = ("closed",)
     count: int = 100
     rounds: int = 5
-    warm_up: int = WARM_UP
+    warm_up: int = 20
     rate_hz: float = 100.0
     timeout_s: float = 5.0
     seed: int = 1

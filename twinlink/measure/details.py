@@ -246,7 +246,7 @@ def _interval(ci95: Sequence[float] | None) -> str:
     return f"{ci95[0]:.3f} to {ci95[1]:.3f}" if ci95 else "-"
 
 
-def _folded(title: str, note: str, content: str = "") -> str:
+def _folded(title: str, note: str, content: str) -> str:
     """What opens on a touch; ``title`` and ``note`` are text, ``content`` is HTML."""
     soft = f" <span class='soft'>{escape(note)}</span>" if note else ""
     return f"<details><summary>{escape(title)}{soft}</summary>{content}</details>\n"

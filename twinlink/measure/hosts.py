@@ -9,7 +9,7 @@ import twinlink
 from ..errors import PeerTimeout
 from ..transports import Endpoint
 from .remote import PORT_OFFSET, Remote, RemoteStation
-from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError, Truth
+from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
 from .stations import LOOK_S, START_S, Interrupted, LocalStation, StationLost, Stopped
 
 PATIENCE = 3  # times the timeout, between two rounds: a pong that is restarted needs a while
@@ -26,8 +26,8 @@ class Hosts(Setting):
 
     name = "hosts"
 
-    def __init__(self, peer: str, transport: str, timeout_s: float, truth: Truth | None = None) -> None:
-        super().__init__(truth)
+    def __init__(self, peer: str, transport: str, timeout_s: float) -> None:
+        super().__init__()
         self._endpoint = Endpoint.parse(peer)
         self._transport = transport
         self._timeout_s = timeout_s

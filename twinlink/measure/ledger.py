@@ -13,13 +13,6 @@ import twinlink
 
 from . import records
 
-SENT_ROWS, RECEIVED_ROWS = "sent", "received"
-
-
-def path(folder: Path, name: str, side: str) -> Path:
-    """Where the rows of a flow, or a cell, are: ``side`` is `SENT_ROWS` or `RECEIVED_ROWS`."""
-    return folder / f"{name}.{side}.csv.gz"
-
 
 class Ledger:
     """Notes the messages of some flows; may be called from any thread.
@@ -59,9 +52,9 @@ class Ledger:
         folder.mkdir(parents=True, exist_ok=True)
         for flow, sent in self._sent.items():
             rows = [self._sent_row(flow, *each) for each in sorted(sent)]
-            records.write(path(folder, flow, SENT_ROWS), np.array(rows, records.SENT))
+            records.write(records.file(folder, flow, "sent"), np.array(rows, records.SENT))
         for flow, received in self._received.items():
-            records.write(path(folder, flow, RECEIVED_ROWS), np.array(received, records.RECEIVED))
+            records.write(records.file(folder, flow, "received"), np.array(received, records.RECEIVED))
 
     def _sent_row(self, flow: str, sequence: int, octets: int, before_ns: int) -> tuple[int | bool, ...]:
         """T1 as the header has it is known from the ack; of other messages, when `send` was called."""

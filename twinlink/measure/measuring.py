@@ -49,17 +49,22 @@ class Measuring:
         Raises:
             StationLost, StationFailed, Interrupted: before there was anything to keep.
         """
+        self.warm_up(stopped)
+        if self._mode == "saturation":
+            return self._search(stopped)
+        return self.trial(self._plan.share(self._mode, self._number), self._cell["rate_hz"], stopped)
+
+    def warm_up(self, stopped: Stopped) -> None:
+        """Exchange the messages that nobody counts; raises as `run` does."""
         plan, octets = self._plan, self._cell["octets"]
         self._reflector.ask("reflect", octets=octets, count=plan.warm_up)
         self._sender.ask(
             "warm", plan.timeout_s * (plan.warm_up + 2) + SEND_S, watching(self._reflector, stopped),
             octets=octets, count=plan.warm_up, timeout_s=plan.timeout_s,
         )  # fmt: skip
-        if self._mode == "saturation":
-            return self._search(stopped)
-        return self._trial(plan.share(self._mode, self._number), self._cell["rate_hz"], stopped)
 
-    def _trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
+    def trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
+        """``count`` messages, outside a closed loop at ``rate_hz`` or as fast as they go; raises as `run` does."""
         plan, octets = self._plan, self._cell["octets"]
         sender, reflector = self._sender, self._reflector
         reflector.ask("reflect", octets=octets, count=count, bulk=self._mode == "saturation")
@@ -100,7 +105,7 @@ class Measuring:
 
         def offer(rate_hz: float) -> search.Trial:
             count = max(self._plan.count, min(int(rate_hz * TRIAL_S), MAX_TRIAL))
-            taken = self._trial(count, rate_hz, stopped)
+            taken = self.trial(count, rate_hz, stopped)
             if taken.status != "done":
                 raise _Ended(taken)
             trial = _judged(taken, rate_hz, count)
@@ -111,7 +116,7 @@ class Measuring:
         steps: list[search.Trial] = []
         found = None
         try:
-            flood = self._trial(max(self._plan.count, min(FLOOD, FLOOD_OCTETS // max(1, octets))), None, stopped)
+            flood = self.trial(max(self._plan.count, min(FLOOD, FLOOD_OCTETS // max(1, octets))), None, stopped)
             if flood.status != "done":
                 raise _Ended(flood)
             steps, found = search.highest(offer, _rate(flood))

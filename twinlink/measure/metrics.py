@@ -5,7 +5,6 @@ delay stays negative, and is flagged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,32 +22,20 @@ ONE_CLOCK = "one host, one clock; the bound is what the exchanges say against it
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class RunClock:
-    """The Digital Twin's clock against the Real World's, from all exchanges of a run.
+def run_clocks(cells: Iterable[tuple[Mapping[str, Any], Table]]) -> dict[str, clocks.Estimate]:
+    """By direction the receiver's clock minus the sender's, from all exchanges of a run; empty without any.
 
-    Attributes:
-        estimate: as the Real World sees it.
-    """
-
-    estimate: clocks.Estimate
-
-    def seen_from(self, direction: str) -> clocks.Estimate:
-        """The receiver's clock minus the sender's, in a cell of this direction."""
-        return self.estimate if direction == DIRECTIONS[0] else self.estimate.reversed()
-
-
-def run_clock(cells: Iterable[tuple[Mapping[str, Any], Table]]) -> RunClock | None:
-    """The clocks of a run from its cells, each with what was sent in it; None where nothing was answered.
+    ``cells`` are those of the run, each with what was sent in it.
 
     A cell of large messages says little about the clocks, since half of its RTT is the bound; the small messages of
     the other cells, and of other subjects, passed between the same two clocks.
     """
-    parts = [(_exchanges(sent), cell["direction"] == DIRECTIONS[1]) for cell, sent in cells]
+    forward, back = DIRECTIONS
     try:
-        return RunClock(clocks.pooled(parts))
+        estimate = clocks.pooled((_exchanges(sent), cell["direction"] == back) for cell, sent in cells)
     except ValueError:
-        return None
+        return {}
+    return {forward: estimate, back: estimate.reversed()}
 
 
 def cell(
@@ -64,7 +51,7 @@ def cell(
         sent, received: its records (`twinlink.measure.records`); all rounds, in the order of sending and of arrival.
         rounds: its ``rounds`` in run.json.
         setting: the run's.
-        clock: receiver minus sender (`RunClock.seen_from`); from this cell's own exchanges when None.
+        clock: receiver minus sender (`run_clocks`); from this cell's own exchanges when None.
     """
     if clock is None:
         clock = _estimate(sent)

@@ -6,15 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..mgen import log
+from ..mgen import log, session
 from ..mgen.records import Row, parse
-from .cells import Plan
-from .measuring import SEND_S, Taken, cell_entry
+from .measuring import SEND_S, Measuring, Taken, cell_entry
 from .records import RECEIVED, SENT, Table
-from .setting import Pair
 from .stations import Stopped, watching
-
-QUIET_S = 1.5  # without a message at the listening mgen: what is not there is not coming any more
 
 
 @dataclass(frozen=True)
@@ -24,34 +20,21 @@ class MgenTaken(Taken):
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-class MgenCell:
-    """One cell, one round, on a pair of stations whose link is open."""
-
-    def __init__(self, plan: Plan, pair: Pair, cell: dict[str, Any], number: int, counts_wire: bool) -> None:
-        self._plan = plan
-        self._cell = cell
-        self._number = number
-        self._counts_wire = counts_wire
-        sides = (pair.real_world, pair.digital_twin)
-        self._sender, self._reflector = sides if cell["direction"] == "rw-dt" else sides[::-1]
+class MgenCell(Measuring):
+    """One cell, one round, on a pair of stations whose link is open; its messages are MGEN's."""
 
     def run(self, stopped: Stopped) -> MgenTaken:
         """Measure it.  Raises StationLost, StationFailed, Interrupted."""
         plan, octets, sender, reflector = self._plan, self._cell["octets"], self._sender, self._reflector
         count, rate_hz = plan.share("open", self._number), self._cell["rate_hz"]
-        watch = watching(reflector, stopped)
-        reflector.ask("reflect", octets=octets, count=plan.warm_up)
-        sender.ask(
-            "warm", plan.timeout_s * (plan.warm_up + 2) + SEND_S, watch,
-            octets=octets, count=plan.warm_up, timeout_s=plan.timeout_s,
-        )  # fmt: skip
+        self.warm_up(stopped)
         reflector.ask("mgen-listen", octets=octets)
         reflector.ask("mark")
         said = sender.ask(
-            "mgen-send", 2 * count / rate_hz + plan.timeout_s + SEND_S, watch,
+            "mgen-send", 2 * count / rate_hz + plan.timeout_s + SEND_S, watching(reflector, stopped),
             octets=octets, count=count, rate_hz=rate_hz, timeout_s=plan.timeout_s,
         )  # fmt: skip
-        heard = reflector.ask("mgen-finish", SEND_S, expected=said["counted"]["sent"], quiet_s=QUIET_S)
+        heard = reflector.ask("mgen-finish", SEND_S, expected=said["counted"]["sent"], quiet_s=session.QUIET_S)
         taken = self._taken(said, heard)
         return taken if said["problem"] is None else replace(taken, status="failed", reason=said["problem"])
 

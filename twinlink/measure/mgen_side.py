@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..link import Link
-from ..mgen import log, session
+from ..mgen import session
 from ..mgen.egress import Egress
 from ..mgen.ingress import Ingress
 from ..mgen.message import Address, Protocol
@@ -18,7 +18,6 @@ from ..mgen.script import Flow, protocol_for
 FLOW = "mgen"
 HOST = "127.0.0.1"
 NUMBER = 1  # of MGEN's flow
-LOOK_S = 0.05
 
 
 class MgenSide:
@@ -58,12 +57,7 @@ class MgenSide:
         """
         assert self._listener is not None
         assert self._egress is not None
-        seen, waited_s = -1, 0.0
-        while seen < expected and waited_s < quiet_s:
-            count = sum(one.complete for one in log.join(self._listener.log().events))
-            waited_s = 0.0 if count != seen else waited_s + LOOK_S
-            seen = count
-            self._ending.wait(LOOK_S)
+        self._listener.wait_for(expected, quiet_s)
         counted = self._egress.stats()
         self.close()
         return {"counted": counted, "log": self._read("rx.drc"), "notes": self._read("out.csv")}

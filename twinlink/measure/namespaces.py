@@ -10,13 +10,12 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from .channels import PORTS
-from .setting import Pair, Setting, SettingError, Truth
+from .setting import Pair, Setting, SettingError
 
 # 198.18.0.0/15 is for measurements of this kind (RFC 2544, RFC 6890); nothing else is there.
 ADDRESSES = ("198.18.0.1", "198.18.0.2")  # Real World, Digital Twin
@@ -39,8 +38,8 @@ class Namespaces(Setting):
     name = "netns"
     counts_wire = True
 
-    def __init__(self, rate_limit: str | None = None, truth: Truth | None = None) -> None:
-        super().__init__(truth)
+    def __init__(self, rate_limit: str | None = None) -> None:
+        super().__init__()
         self._rate_limit = rate_limit
         self._holders: list[subprocess.Popen[bytes]] = []
         self._port = FIRST_PORT
@@ -126,13 +125,16 @@ class Namespaces(Setting):
 
     def start(self) -> Pair:
         """Fresh stations, one in each namespace."""
-        first, second = (_inside(str(holder.pid)) for holder in self._holders)
         port = self._port
         self._port = port + PORTS if port + 2 * PORTS <= LAST_PORT else FIRST_PORT
-        return self._local((ADDRESSES[1], port), first, second)
+        return self._local((ADDRESSES[1], port), self.prefix(0), self.prefix(1))
+
+    def prefix(self, side: int) -> list[str]:
+        """What puts a command into the Real World's (0) or the Digital Twin's (1) namespace."""
+        return _inside(str(self._holders[side].pid))
 
     def describe(self) -> dict[str, object]:
-        """Addresses and limit."""
+        """The addresses."""
         return {"addresses": dict(zip(("real_world", "digital_twin"), ADDRESSES, strict=True))}
 
 
@@ -156,8 +158,3 @@ def octets_per_s(rate: str) -> float:
     if unit not in _UNITS or not 0 < float(number) < float("inf"):
         raise ValueError(f"{rate!r} is no rate such as 100mbit or 1gbit")
     return float(number) * _UNITS[unit] / 8
-
-
-def command_prefix(setting: Namespaces, side: int) -> Sequence[str]:
-    """What puts a command into the Real World's (0) or the Digital Twin's (1) namespace."""
-    return _inside(str(setting._holders[side].pid))

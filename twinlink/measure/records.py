@@ -38,6 +38,7 @@ SENT = np.dtype(
 RECEIVED = np.dtype(
     [("round", "i4"), ("sequence", "i8"), ("octets", "i8"), ("sent_ns", "i8"), ("received_ns", "i8")],
 )
+TABLES = {"sent": SENT, "received": RECEIVED}  # by the side that wrote it down
 _OF_THE_ACK = ("peer_received_ns", "peer_sent_ns", "received_ns", "rtt_ns")
 
 
@@ -56,6 +57,11 @@ class Rows:
 
 
 Records = dict[str, Rows]  # by the cell's id
+
+
+def file(folder: Path, name: str, side: str) -> Path:
+    """Where the table of a cell, or of an application's flow, is: ``side`` is a key of `TABLES`."""
+    return folder / f"{name}.{side}.csv.gz"
 
 
 def write(path: Path, table: Table) -> None:
@@ -84,7 +90,7 @@ def read(path: Path) -> Table:
         lines = list(csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    for dtype in (SENT, RECEIVED):
+    for dtype in TABLES.values():
         names = [name for name in dtype.names or () if name != "acknowledged"]
         if lines and lines[0] == names:
             break

@@ -24,7 +24,6 @@ FORMAT, VERSION = "twinlink-results", 1
 RESULTS, TABLE_MD, TABLE_CSV, REPORT = "results.json", "table.md", "table.csv", "report.html"
 FIGURES = "figures"
 
-
 # What stands beside a highest rate
 _AT_HIGHEST_RATE = ("n_sent", "loss_ratio", "goodput_bit_s", "goodput_mb_s", "one_way_delay_ns", "open_loop_delay_ns")
 # What must stand in run.json for anything to be computed, and of which type.
@@ -106,8 +105,8 @@ def _require(path: Path, where: str, content: Any, fields: dict[str, type | tupl
 def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Table]:
     """The raw records of a cell, empty where it has none.  Raises DamagedRun."""
     tables = []
-    for name, dtype in (("sent", records.SENT), ("received", records.RECEIVED)):
-        path = folder / RECORDS / f"{cell['id']}.{name}.csv.gz"
+    for name, dtype in records.TABLES.items():
+        path = records.file(folder / RECORDS, cell["id"], name)
         expected = sum(each["sent"] for each in cell["rounds"])
         if not path.exists():
             if cell["status"] == "done" and expected and name == "sent":
@@ -129,7 +128,7 @@ def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Tab
 
 def _compare(folder: Path, cell: dict[str, Any], sent: records.Table) -> None:
     """The record against what run.json has counted of it."""
-    path = folder / RECORDS / f"{cell['id']}.sent.csv.gz"
+    path = records.file(folder / RECORDS, cell["id"], "sent")
     wrong = sent["octets"] > cell["octets"] if "flow" in cell else sent["octets"] != cell["octets"]
     strange = np.flatnonzero(wrong)
     if len(strange):
@@ -159,20 +158,19 @@ def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]
     from . import metrics
 
     tables = {cell["id"]: read(folder, cell) for cell in run["cells"]}
-
-    clock = metrics.run_clock([(cell, tables[cell["id"]][0]) for cell in run["cells"]])
+    clocks = metrics.run_clocks([(cell, tables[cell["id"]][0]) for cell in run["cells"]])
     results = {**run, "format": FORMAT, "version": VERSION, "run_version": run["version"], "cells": []}
     rows = {}
     for cell in run["cells"]:
         sent, received = tables[cell["id"]]
-        seen = clock.seen_from(cell["direction"]) if clock else None
-        figures = metrics.cell(sent, received, cell["rounds"], run["setting"], clock=seen) if len(sent) else None
+        clock = clocks.get(cell["direction"])
+        figures = metrics.cell(sent, received, cell["rounds"], run["setting"], clock=clock) if len(sent) else None
         if figures is not None and (number := _carrying(cell)) is not None:
             sent_then, received_then = (rows_of[rows_of["round"] == number] for rows_of in (sent, received))
-            of_trial = metrics.cell(sent_then, received_then, [], run["setting"], clock=seen)
+            of_trial = metrics.cell(sent_then, received_then, [], run["setting"], clock=clock)
             figures["at_highest_rate"] = {"round": number, **{name: of_trial[name] for name in _AT_HIGHEST_RATE}}
         results["cells"].append({**cell, "statistics": figures, "mgen": _mgen(folder, run, cell["id"])})
-        rows[cell["id"]] = Rows(sent, received, metrics.one_way_delays(received, seen, run["setting"]))
+        rows[cell["id"]] = Rows(sent, received, metrics.one_way_delays(received, clock, run["setting"]))
     results["comparisons"] = _comparisons(results["cells"], rows)
     return results, rows
 

@@ -68,10 +68,10 @@ class Run:
         parts: dict[Path, Path] = {}  # as it is written -> as it will be called
         try:
             for cell_id, sides in self._tables.items():
-                for side, dtype in (("sent", SENT), ("received", RECEIVED)):
+                for side, dtype in records.TABLES.items():
                     tables = [table for table in sides[side] if len(table)]
                     if tables:
-                        path = self.folder / RECORDS / f"{cell_id}.{side}.csv.gz"
+                        path = records.file(self.folder / RECORDS, cell_id, side)
                         part = path.with_name(f"{path.name}.part")
                         parts[part] = path
                         records.write(part, np.concatenate(tables).astype(dtype))

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..errors import TwinlinkError
 from .channels import PORTS
@@ -54,6 +54,7 @@ class Pair:
         real_world, digital_twin: the two sides.
         listen: host and port where the Digital Twin listens, as it sees it.
         connect: the same as the Real World sees it.
+        relay: between them, where there is one.
     """
 
     real_world: StationHandle
@@ -61,6 +62,25 @@ class Pair:
     listen: tuple[str, int]
     connect: tuple[str, int]
     relay: "subprocess.Popen[bytes] | None" = None
+
+    def open(
+        self, subject: str, options: dict[str, Any] | None, drop_every: int, within_s: float, stopped: Stopped
+    ) -> dict[str, Any]:
+        """Open a subject at both sides, first where it listens; returns its options as used.
+
+        Raises:
+            StationLost, StationFailed, Interrupted: one side could not, or not within ``within_s``.
+        """
+        sides = (
+            (self.digital_twin, True, self.listen, "digital-twin"),
+            (self.real_world, False, self.connect, "real-world"),
+        )
+        for station, listening, (host, port), node in sides:
+            said = station.ask(
+                "open", within_s, stopped, subject=subject, listening=listening, host=host, port=port, node=node,
+                options=options, drop_every=drop_every,
+            )  # fmt: skip
+        return dict(said["options"])
 
     def end(self) -> None:
         """End both."""
@@ -111,12 +131,7 @@ class Setting(ABC):
         if truth.forward_delay_ns or truth.back_delay_ns:
             near = free_ports(PORTS)
             given = (near, *listen, PORTS, truth.forward_delay_ns, truth.back_delay_ns)
-            pair.relay = subprocess.Popen(
-                [*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
-            assert pair.relay.stdout is not None
-            pair.relay.stdout.readline()
+            pair.relay = start_relay([*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)])
             pair.connect = ("127.0.0.1", near)
         return pair
 
@@ -131,6 +146,14 @@ class Loopback(Setting):
         port = free_ports(PORTS)
         at = ("127.0.0.1", port)
         return self._local(at, (), ())
+
+
+def start_relay(command: Any) -> "subprocess.Popen[bytes]":
+    """Run `twinlink.measure.relay` by a command as `subprocess.Popen` takes it; it listens when this returns."""
+    relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert relay.stdout is not None
+    relay.stdout.readline()
+    return relay
 
 
 def free_ports(count: int) -> int:

@@ -102,10 +102,10 @@ def _reasons(cells: Iterable[Cell], name: Callable[[Cell], str]) -> list[tuple[l
     ]
 
 
-def _some(texts: list[str], between: str = ", ", most: int = 3) -> str:
-    """The first of them, and how many more there are."""
-    more = f" (and {len(texts) - most} more)" if len(texts) > most else ""
-    return between.join(texts[:most]) + more
+def _some(texts: list[str], between: str = ", ") -> str:
+    """The first three of them, and how many more there are."""
+    more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
+    return between.join(texts[:3]) + more
 
 
 def _name(cell: Cell) -> str:

@@ -141,20 +141,9 @@ class Sweep:
         pair = self._setting.start()
         try:
             self._note_systems(pair)
-            common = {
-                "subject": subject,
-                "options": self._plan.options.get(subject),
-                "drop_every": self._setting.truth.drop_every,
-            }
-            sides = (
-                (pair.digital_twin, True, pair.listen, "digital-twin"),
-                (pair.real_world, False, pair.connect, "real-world"),
-            )
-            for station, listening, (host, port), node in sides:
-                said = station.ask(
-                    "open", self._start_s, self._stopped, listening=listening, host=host, port=port, node=node, **common
-                )
-                self._run.content["configuration"]["used"].setdefault("subject_options", {})[subject] = said["options"]
+            options, drop_every = self._plan.options.get(subject), self._setting.truth.drop_every
+            used = pair.open(subject, options, drop_every, self._start_s, self._stopped)
+            self._run.content["configuration"]["used"].setdefault("subject_options", {})[subject] = used
             if number == 0:
                 self._idle(pair, subject)
         except BaseException:

@@ -21,9 +21,8 @@ from .message import Address, Protocol
 from .records import Recorder, Row
 from .stream import Stream
 
-RECEIVE_BUFFER = (
-    4 * 1024 * 1024
-)  # octets of the UDP socket: 500 datagrams of 8192 B, while another program has its turn
+# octets of the UDP socket: 500 datagrams of 8192 B, while another program has its turn
+RECEIVE_BUFFER = 4 * 1024 * 1024
 MAX_CONNECTIONS = 256
 LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 _TURN = 64  # datagrams that are read before others have their turn

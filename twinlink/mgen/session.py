@@ -23,7 +23,7 @@ _STOP_S = 5.0
 _LOOK_S = 0.05
 _MAX_SAID = 1 << 20
 _NO_PORT = "Bind() bind() error"
-_QUIET_S = 1.5  # without a message at the listener: what is not there is not coming any more
+QUIET_S = 1.5  # without a message at the listener: what is not there is not coming any more
 
 
 class Outcome(NamedTuple):
@@ -93,6 +93,15 @@ class Listener:
         """What it has logged so far."""
         return log.read(self.path) if self.path.exists() else Log()
 
+    def wait_for(self, count: int, quiet_s: float) -> None:
+        """Return when it has taken so many messages whole, or took none for ``quiet_s`` of looking."""
+        seen, quiet_looks = -1, 0
+        while seen < count and quiet_looks * _LOOK_S < quiet_s:
+            now = sum(message.complete for message in log.join(self.log().events))
+            quiet_looks = 0 if now != seen else quiet_looks + 1
+            seen = now
+            time.sleep(_LOOK_S)
+
     def stop(self) -> None:
         """End it, as Ctrl-C does."""
         if self._process:
@@ -156,12 +165,7 @@ def run(
     sender_log, listener_log = folder / f"{name}.tx.drc", folder / f"{name}.rx.drc"
     with Listener(listen_at, flow.protocol, listener_log, listener_prefix) as listener:
         problem = send(flow, sender_log, sender_prefix, timeout_s)
-        seen, since = -1, time.monotonic()
-        while seen < flow.count and time.monotonic() - since < _QUIET_S:
-            count = sum(message.complete for message in log.join(listener.log().events))
-            if count != seen:
-                seen, since = count, time.monotonic()
-            time.sleep(_LOOK_S)
+        listener.wait_for(flow.count, QUIET_S)
     return outcome(sender_log, listener_log, problem)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from twinlink.measure import ledger, records
-from twinlink.measure.ledger import RECEIVED_ROWS, SENT_ROWS
+from twinlink.measure import records
 from twinlink.measure.records import Table
 from twinlink.measure.run import Run
 
@@ -48,9 +47,9 @@ def read(folder: Path) -> Tables:
     """What the parts have left in a folder of their ledgers."""
     found = {}
     for flow in FLOWS:
-        for side in (SENT_ROWS, RECEIVED_ROWS):
+        for side in records.TABLES:
             with suppress(ValueError):  # never written, or torn: its part was killed
-                found[flow, side] = records.read(ledger.path(folder, flow, side))
+                found[flow, side] = records.read(records.file(folder, flow, side))
     return found
 
 
@@ -64,7 +63,7 @@ def add(run: Run, transport: str, tables: Tables, wrong: tuple[str, str] | None)
         if cell["subject"] != transport:
             continue
         flow = cell["flow"]
-        sent, received = (tables.get((flow, side)) for side in (SENT_ROWS, RECEIVED_ROWS))
+        sent, received = (tables.get((flow, side)) for side in records.TABLES)
         cell["status"], cell["reason"] = wrong or ("done", None)
         if sent is None and wrong is None:
             cell["status"], cell["reason"] = "failed", f"the {SENDERS[cell['direction']]} left no record"

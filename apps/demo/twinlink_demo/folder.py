@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from twinlink.errors import ConfigurationError
-from twinlink.measure import ledger, results, run
+from twinlink.measure import records, results, run
 
 from .flows import FLOWS, cell_id
 
@@ -138,8 +138,7 @@ class Folder:
 
     def _records(self, transport: str) -> list[Path]:
         names = [cell_id(transport, flow) for flow in FLOWS]
-        sides = (ledger.SENT_ROWS, ledger.RECEIVED_ROWS)
-        return [ledger.path(self.path / run.RECORDS, name, side) for name in names for side in sides]
+        return [records.file(self.path / run.RECORDS, name, side) for name in names for side in records.TABLES]
 
     def release(self) -> None:
         """Let another demo write here."""
