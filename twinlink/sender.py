@@ -221,7 +221,8 @@ class Sender:
         time; the courier is to come again soon for what is left when no more come.
         """
         while self._backlog.waits and not stops():
-            if self._backlog.next != self._next_at_visit and self._backlog.in_bulk(_monotonic_ns()):
+            theirs = not self.transit.budget.clogged  # whoever sends hands over nothing then
+            if theirs and self._backlog.next != self._next_at_visit and self._backlog.in_bulk(_monotonic_ns()):
                 self._next_at_visit = self._backlog.next
                 return True
             with self._handing:
