@@ -98,8 +98,8 @@ class PacketQueue:
         malformed: messages whose payload could not be read.
         missing: messages that never came, or were dropped here.
 
-    ``complain`` is called with a sentence about the first malformed payload: a sender and a block that disagree about the
-    format would otherwise look like a sender that is silent.
+    ``complain`` is called with a sentence about the first malformed payload: a sender and a block that disagree about
+    the format would otherwise look like a sender that is silent.
     """
 
     def __init__(

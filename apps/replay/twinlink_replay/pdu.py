@@ -1,6 +1,5 @@
 """Twinlink PDU Source and Sink: a flow of the link as GNU Radio messages, and back."""
 
-import sys
 from functools import partial
 from typing import Any
 
