@@ -361,11 +361,14 @@ class Sender:
         take long to find a closed one.
         """
         with self._state:
+            owing = self._core.kept.owing()
             self._core.end()
             missing = self._core.missing()
         if missing:
+            # By whom: what a session that died still owes, another peer may have acknowledged long ago.
+            by = f" by {self._link.reception.company.names(owing)}" if owing else ""
             logger.warning(
-                "link to %s closed; on flow %s not acknowledged: %s", self._link.endpoint, self.flow, missing
+                "link to %s closed; on flow %s not acknowledged%s: %s", self._link.endpoint, self.flow, by, missing
             )
 
 

@@ -57,6 +57,16 @@ def test_nobody_there(start: Start, endpoint: str, transport: str) -> None:
         assert part in ping.err
 
 
+@pytest.mark.parametrize("command", ["ping --count 3", "pub --count 3", "clock --count 3"])
+def test_a_script_gets_its_summary_though_nobody_was_there(start: Start, endpoint: str, command: str) -> None:
+    run = start(*command.split(), "--connect", endpoint, "--timeout", "0.3", "--json")
+    assert run.code() == 1
+    (summary,) = run.records()
+    assert (summary["type"], summary["transport"]) == ("summary", "zeromq")
+    assert (summary["sent"], summary["acknowledged"], summary["lost"]) == (0, 0, 0)
+    assert "no peer within 0.3 s" in run.err
+
+
 def test_other_transport_at_the_other_side(start: Start, endpoint: str) -> None:
     """A zenoh listener hears garbage from zeromq: nobody fails, nobody takes it for a peer."""
     pong = start("pong", "--transport", "zenoh", "--listen", endpoint)

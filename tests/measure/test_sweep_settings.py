@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from twinlink.measure import hosts
 from twinlink.measure.cells import Plan
 from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
+from twinlink.measure.remote import PORT_OFFSET
 from twinlink.measure.setting import HostLost, SettingError, free_ports
 from twinlink.measure.stations import StationLost
 from twinlink.testing import patience, wait_until
@@ -222,6 +224,23 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     assert one.code() == 1
     assert "no peer within 0.5 s" in one.run.err
     assert not (tmp_path / "out" / "run.json").exists()
+
+
+def test_a_port_in_use_at_the_pong_names_that_host(tmp_path: Path) -> None:
+    """``ss`` on this host would show nothing."""
+    port = free_ports(PORTS_OF_A_PONG)
+    endpoint = f"tcp/127.0.0.1:{port}"
+    pong = Run(["pong", "--listen", endpoint])
+    try:
+        pong.wait_for("answers flow")
+        with socket.create_server(("127.0.0.1", port + PORT_OFFSET)):
+            one = Sweeping(tmp_path / "out", "--peer", endpoint, "--subjects", "zeromq", *FEW)
+            assert one.code() == 1
+    finally:
+        pong.process.kill()
+        pong.process.wait(PATIENCE_S)
+    assert f"on the other host ({endpoint}): " in one.run.err
+    assert "Address already in use" in one.run.err
 
 
 def test_a_pong_that_goes_before_its_station_is_there_is_a_lost_peer() -> None:

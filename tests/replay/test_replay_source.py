@@ -205,6 +205,24 @@ def test_plain_payloads(endpoint: str) -> None:
     assert "rx_freq" not in probe.tags[0]
 
 
+def test_a_payload_of_another_format_is_told_once(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Left at ``spectrum`` while plain samples come, a block that said nothing would look like a silent sender."""
+    source = Source("zeromq", listen=endpoint, flow="iq")
+    top = flowgraph(source, Probe())
+    top.start()
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(patience())
+        for _ in range(3):
+            gnb.sender("iq").send(np.zeros(100, np.complex64))
+        wait_until(lambda: source.stats()["malformed"] == 3)
+    top.stop()
+    top.wait()
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("Twinlink Source")]
+    assert len(told) == 1
+    for part in ("flow 'iq'", "800 octets", "'spectrum'", "payload format"):
+        assert part in told[0]
+
+
 def test_a_port_in_use_ends_the_flowgraph_with_a_message(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
     with twinlink.open("zeromq", listen=endpoint):
         source = Source("zeromq", listen=endpoint, node="other")

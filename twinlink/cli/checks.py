@@ -151,7 +151,9 @@ def ports(listen: str, given: bool) -> Iterator[Row]:
     if errors:
         port, error = next(iter(errors.items()))
         advice = f"see who has it with `ss -ltnp`, or listen at another port than {port}"
-        if error.errno != errno.EADDRINUSE:
+        if error.errno == errno.EACCES:
+            advice = "ports below 1024 are for root (net.ipv4.ip_unprivileged_port_start): take a higher one"
+        elif error.errno != errno.EADDRINUSE:
             advice = f"listen at an address of this host (`ip address`), or at all: tcp/0.0.0.0:{endpoint.port}"
         yield Row("ports", "fail" if given else "warn", f"{text}: {port}: {error.strerror or error}", advice)
     else:

@@ -9,7 +9,7 @@ import os
 import time
 from queue import SimpleQueue
 
-from twinlink import Ack, AckTimeout, Link
+from twinlink import Ack, AckTimeout, Link, PeerTimeout
 from twinlink.delays import percentiles
 
 from . import convert, linking
@@ -42,7 +42,12 @@ def run(given: argparse.Namespace) -> int:
         with linking.open_link(given) as link:
             linking.check_size(given, link)
             pinger = _Pinger(given, link)
-            linking.wait_for_peer(link, stop, given, NAME, "twinlink pong")
+            try:
+                linking.wait_for_peer(link, stop, given, NAME, "twinlink pong")
+            except PeerTimeout:
+                if given.json:
+                    pinger.summary()  # a script reads stdout's last line, whatever came of it
+                raise
             pinger.run(stop)
         return pinger.summary()  # after close: every answer that came has been handed over
 

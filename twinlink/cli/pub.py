@@ -49,8 +49,8 @@ def run(given: argparse.Namespace) -> int:
             linking.check_size(given, link)
         watch = linking.Watch(NAME, link)
         sender = link.sender(given.flow)
-        linking.wait_for_peer(link, stop, given, NAME, "twinlink sub")
         try:
+            linking.wait_for_peer(link, stop, given, NAME, "twinlink sub")
             for payload in _payloads(given, stop):
                 if stop.requested:
                     break
@@ -63,7 +63,7 @@ def run(given: argparse.Namespace) -> int:
                     stop.wait(given.interval)
             # Asked to end while nobody is there: nobody is waited for.
             sender.flush(timeout=given.timeout if link.peers() or not stop.requested else 0)
-        except (twinlink.AckTimeout, twinlink.SendTimeout) as error:
+        except (twinlink.AckTimeout, twinlink.PeerTimeout, twinlink.SendTimeout) as error:
             problem = str(error)
         watch.tell()
         stats = sender.stats()

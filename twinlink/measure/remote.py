@@ -12,10 +12,11 @@ import subprocess
 import sys
 import threading
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from .. import Link, Message, SendTimeout, TwinlinkError
 from .channels import PORTS
-from .stations import END_S, StationHandle
+from .stations import END_S, StationFailed, StationHandle, Stopped
 
 TOLD, SAID = "sweep", "sweep-answers"
 PORT_OFFSET = 10  # from the pong's own port: cells use the ports from there
@@ -59,6 +60,13 @@ class RemoteStation(StationHandle):
         if self._end is None and not self._remote.up:
             self._ended(f"the peer at {self._remote.endpoint} is gone")
         return self._end
+
+    def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:
+        """As of any station; what fails there says so, or its ports would be looked for on this host."""
+        try:
+            return super().answer(number, within_s, stopped)
+        except StationFailed as error:
+            raise StationFailed(f"on the other host ({self._remote.endpoint}): {error}", error.kind) from error
 
     def end(self) -> None:
         """Have it ended there."""

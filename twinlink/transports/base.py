@@ -136,6 +136,8 @@ def advice(reason: str) -> str:
         return "; `ss -ltnp` shows by which program: end it, or take another port"
     if "assign" in reason:
         return "; it is not an address of this host (`ip address` shows those): listen on one of them, or on 0.0.0.0"
+    if "ermission" in reason:
+        return "; ports below 1024 are for root: take a higher one"
     return ""
 
 

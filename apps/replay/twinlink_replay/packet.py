@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -96,16 +97,24 @@ class PacketQueue:
         dropped: messages dropped so far.
         malformed: messages whose payload could not be read.
         missing: messages that never came, or were dropped here.
-        complaint: why the last malformed payload was refused.
+
+    ``complain`` is called with a sentence about the first malformed payload: a sender and a block that disagree about
+    the format would otherwise look like a sender that is silent.
     """
 
-    def __init__(self, payload_format: str, limit: int, zero_fill: bool = False) -> None:
+    def __init__(
+        self,
+        payload_format: str,
+        limit: int,
+        zero_fill: bool = False,
+        complain: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
         if payload_format not in PAYLOAD_FORMATS:
             raise ValueError(f"payload must be one of {', '.join(PAYLOAD_FORMATS)}, not {payload_format!r}")
         if limit < 1:
             raise ValueError(f"the buffer limit must be at least 1 octet, not {limit}")
         self.dropped = self.malformed = self.missing = 0
-        self.complaint = ""
+        self._complain = complain
         self._format = payload_format
         self._limit = limit
         self._zero_fill = zero_fill
@@ -145,7 +154,12 @@ class PacketQueue:
                 packet = read(message, self._format)
             except MalformedPayload as error:
                 self.malformed += 1
-                self.complaint = str(error)
+                if self.malformed == 1:
+                    self._complain(
+                        f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be read as "
+                        f"{self._format!r} ({error}); such messages are left out, and counted in stats(): give the "
+                        "block the payload format that is sent"
+                    )
                 late = message.sequence + 1 < self._next[message.epoch]  # then it was in a gap that has been told
                 self._untold[message.epoch] = gap + (not late)
                 continue

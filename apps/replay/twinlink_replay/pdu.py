@@ -1,6 +1,6 @@
 """Twinlink PDU Source and Sink: a flow of the link as GNU Radio messages, and back."""
 
-import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import twinlink
 
 from .lease import Address, Lease
 from .packet import Packet, PacketQueue, int16_of
-from .radio import gr, keep, pmt, time_tag
+from .radio import complain, gr, keep, pmt, time_tag
 from .sending import Sending
 from .source import BUFFER_OCTETS
 
@@ -45,8 +45,11 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
             raise ValueError(f"vector must be one of {', '.join(VECTORS)}, not {vector!r}")
         self.message_port_register_out(_PDUS)
         self._address = Address(transport, listen, connect, node or None)
-        self._flow, self._payload, self._vector = flow, payload, vector
-        self._queue = PacketQueue(payload, BUFFER_OCTETS)
+        self._flow, self._vector = flow, vector
+        self._make_queue = partial(
+            PacketQueue, payload, BUFFER_OCTETS, complain=partial(complain, "Twinlink PDU Source")
+        )
+        self._queue = self._make_queue()
         self._given = link
         self._lease: Lease | None = None
         self._running = False
@@ -54,14 +57,14 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
 
     def start(self) -> bool:
         """Called by the scheduler."""
-        self._queue = PacketQueue(self._payload, BUFFER_OCTETS)
+        self._queue = self._make_queue()
         self._running, self.error = True, None
         try:
             self._lease = Lease(self._address, lambda event: None, self._given)
             self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
-            print(f"Twinlink PDU Source: {error}", file=sys.stderr, flush=True)
+            complain("Twinlink PDU Source", str(error))
         return True
 
     def stop(self) -> bool:

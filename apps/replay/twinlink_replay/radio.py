@@ -1,5 +1,6 @@
 """GNU Radio, imported in one place so that its absence is explained once."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ def keep(block: Any) -> None:
 
 
 _kept: list[Any] = []
+
+
+def complain(block: str, text: str) -> None:
+    """Tell the person who runs the flowgraph, on stderr; ``block`` is its name in gnuradio-companion."""
+    print(f"{block}: {text}", file=sys.stderr, flush=True)
 
 
 def wake(block: Any) -> None:

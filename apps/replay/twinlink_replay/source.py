@@ -1,6 +1,5 @@
 """Twinlink Source: a flow of the link as a stream of complex samples."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +12,7 @@ import twinlink
 
 from .lease import Address, Lease
 from .packet import Packet, PacketQueue
-from .radio import gr, keep, pmt, time_tag, wake
+from .radio import complain, gr, keep, pmt, time_tag, wake
 
 BUFFER_OCTETS = 64 * 1024 * 1024
 OUTPUT_SAMPLES = 128 * 1024  # so that a backlog moves on in batches: 40 symbols of 273 PRBs
@@ -73,7 +72,9 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self.message_port_register_out(_EVENTS)
         self._address = Address(transport, listen, connect, node or None)
         self._flow = flow
-        self._make_queue = partial(PacketQueue, payload, buffer_octets, zero_fill)
+        self._make_queue = partial(
+            PacketQueue, payload, buffer_octets, zero_fill, complain=partial(complain, "Twinlink Source")
+        )
         self._queue = self._make_queue()
         self._given = link
         self._on_message = on_message
@@ -96,7 +97,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             self._ended = True
-            print(f"Twinlink Source: {error}", file=sys.stderr, flush=True)
+            complain("Twinlink Source", str(error))
         return True
 
     def stop(self) -> bool:
