@@ -146,7 +146,7 @@ class Backlog:
         if not self.waits or not self.up:
             return False
         if (cut := self._leaving) is not None:
-            return self._transit.takes_part(cut.sequence)
+            return self._transit.takes_part(cut.sequence) or (cut.stuck and bool(self._gone))
         if self._gone or self.next - self.unsent + len(self._again) < BULK_MESSAGES:
             return True
         return self._transit.room >= (min(BUNDLE_OCTETS, self._transit.budget.share // 2) if self._transit else 1)
@@ -160,7 +160,8 @@ class Backlog:
         - ``(DATA, frames)``: one message, or several for one bundle;
         - ``(AGAIN, frames)``: the same, of messages that were sent before and asked for;
         - ``(PART, part)``: the next part of a long frame.  Nothing else goes before its last part, so that what is
-          announced is known to be behind all that was sent.
+          announced is known to be behind all that was sent.  Only when parts do not get through announcements pass
+          them: what was lost may have all the room that they need, until it is asked for.
 
         Call it again when that has been handed over: until then something ``waits``.  ``patient``: the caller can wait
         for the transport, so it may get more than the transport takes at once; only such a caller gets parts.
@@ -168,7 +169,7 @@ class Backlog:
         room = self._transit.room if patient else self._transit.direct_room
         if not self.may_go or (room <= 0 and not patient):
             return None
-        if self._leaving is not None:
+        if (cut := self._leaving) is not None and not (cut.stuck and self._gone):
             return (Kind.PART, self._next_part()) if patient else None
         if self._gone:
             return Kind.GONE, self._next_announcement()
@@ -308,13 +309,14 @@ class Backlog:
     def look(self) -> bool:
         """To be called a few times a second: what has left in parts, and does not get through, leaves again.
 
-        Returns whether something is leaving in parts: then peers say how much of it they have without being asked.
+        Returns whether something is leaving in parts, and moves: then peers say how much they have without being asked.
         """
         if (cut := self._leaving) is not None:
             cut.looks += 1
             if cut.looks > STUCK_LOOKS:
                 self._go_back(cut)
-            return True
+                cut.stuck = True
+            return not cut.stuck
         if self._cut is not None and self._cut.sequence not in self._transit:
             self._cut = None  # and its frame
         return False

@@ -23,6 +23,7 @@ class Cut:
         at: octets of the frame that were handed over; the next part begins there.
         octets: of the whole frame.
         looks: how often the backlog looked, and no peer had said that it had more.
+        stuck: that was so for too long, and still is.
     """
 
     def __init__(self, sequence: int, frame: bytes, again: bool) -> None:
@@ -31,6 +32,7 @@ class Cut:
         self.sequence = sequence
         self.octets = HEADER_OCTETS + length
         self.at = self.looks = 0
+        self.stuck = False
         self._frame = memoryview(frame)
         self._word = AGAIN if again else frame[: len(AGAIN)]
         self._there: dict[int, int] = {}  # peer epoch -> octets
@@ -56,7 +58,7 @@ class Cut:
         if sent_ns != self._sent_ns or octets >= self.octets:
             return False
         if octets > self._there.get(epoch, 0):
-            self.looks = 0
+            self.looks, self.stuck = 0, False
         self._there[epoch] = octets
         return True
 

@@ -380,3 +380,20 @@ def test_where_nothing_is_on_its_way_one_message_goes_and_no_bundle_that_is_too_
     assert several is not None
     assert len(several[1]) == 1
     assert core.backlog.take() is None
+
+
+def test_what_was_lost_before_a_message_in_parts_is_asked_for_though_it_has_all_their_room(core: Outgoing) -> None:
+    assert send(core, FULL // 2)
+    assert not send(core, 2 * TRANSIT)
+    while core.backlog.take():
+        pass
+    core.transit.budget.divide(TRANSIT // 4, TRANSIT // 4, TRANSIT // 4, 1, 0)  # the path has become a slow one
+    asked = False
+    for _ in range(20):  # all that went is lost
+        core.look()
+        asked |= (Why.EVICTED, []) in taken(core)
+    assert asked
+    core.asked(1, 0, [(0, 2)], 3, 4, 10)
+    assert taken(core) == [1]
+    acknowledge(core, 1, [1])
+    assert taken(core) == [0]
