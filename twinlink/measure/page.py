@@ -29,13 +29,14 @@ tr.direction td { font-weight: 600; text-align: left; padding-top: .7rem; }
 td small { color: var(--soft); } td small.below { display: block; }
 dl { display: grid; grid-template-columns: 10rem 1fr; gap: .35rem 1rem; margin: 1rem 0; }
 dt { font-weight: 600; } dd { margin: 0; }
+figure { margin: .2rem 0 1.4rem; }
+img { display: block; width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
 @media (max-width: 40rem) {
+  img { min-width: 30rem; }
   dl { display: block; } dt { margin-top: .6rem; }
   th, td { padding: .3rem .25rem; font-size: .82rem; } td small { display: block; }
   .facts td:first-child { white-space: normal; width: 35%; }
 }
-figure { margin: .2rem 0 1.4rem; }
-img { width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
 figcaption, .soft { color: var(--soft); font-size: .9rem; }
 details { border-bottom: 1px solid var(--line); padding: .35rem 0; } summary { cursor: pointer; }
 summary b { font-weight: 600; }
@@ -185,6 +186,7 @@ def _td(text: str, *below: str) -> str:
 def _figure(drawn: Drawn) -> str:
     data = base64.b64encode(drawn.path.read_bytes()).decode("ascii")
     return (
-        f'<div><h3>{escape(drawn.title)}</h3>\n<figure><img alt="{escape(drawn.title)}" loading="lazy" '
-        f'src="data:image/png;base64,{data}"><figcaption>{escape(drawn.caption)}</figcaption></figure></div>\n'
+        f'<div><h3>{escape(drawn.title)}</h3>\n<figure><div class="scroll"><img loading="lazy" '
+        f'alt="{escape(drawn.title)}" src="data:image/png;base64,{data}"></div>'
+        f"<figcaption>{escape(drawn.caption)}</figcaption></figure></div>\n"
     )

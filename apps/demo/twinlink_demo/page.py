@@ -26,9 +26,9 @@ h3 { margin: 1.4rem 0 .3rem; font-size: 1.05rem; }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { white-space: normal; vertical-align: bottom; font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
-@media (max-width: 40rem) { th, td { padding: .3rem .25rem; font-size: .85rem; } }
 figure { margin: .6rem 0 1.4rem; }
-img { width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
+img { display: block; width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
+@media (max-width: 40rem) { th, td { padding: .3rem .25rem; font-size: .85rem; } img { min-width: 36rem; } }
 figcaption, .soft { color: var(--soft); font-size: .9rem; }
 pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
 """
@@ -97,7 +97,8 @@ def _table(summary: dict[str, Any]) -> str:
 def _figure(drawn: Drawn) -> str:
     data = base64.b64encode(drawn.path.read_bytes()).decode("ascii")
     return (
-        f'<h3>{escape(drawn.title)}</h3>\n<figure><img alt="{escape(drawn.title)}" src="data:image/png;base64,{data}">'
+        f'<h3>{escape(drawn.title)}</h3>\n<figure><div class="scroll">'
+        f'<img alt="{escape(drawn.title)}" src="data:image/png;base64,{data}"></div>'
         f"<figcaption>{escape(drawn.caption)}</figcaption></figure>"
     )
 
