@@ -16,7 +16,7 @@ from typing import Any, Self, get_args
 from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
-from .heap import reuse, trim
+from .heap import trim
 from .inbox import EventStream, Receiver
 from .keeper import Keeper
 from .lead import Lead
@@ -87,7 +87,6 @@ class Link:
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
 
-        reuse()
         transport.open()
         try:
             self._company.say(Kind.HELLO)

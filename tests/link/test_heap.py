@@ -51,19 +51,19 @@ wait_until(lambda: resident() - before < 20 * 2**20)
 
 SENDS_LONG_MESSAGES = """
 import resource
-link = twinlink.open("memory", listen="tcp/127.0.0.1:7447")
+link = twinlink.open("zeromq", listen=free_endpoint())
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 def send_and_free():
-    frames = [b"x" * 2**20 for _ in range(8)]
+    frames = [b"x" * 2**20 for _ in range(4)]
 
 send_and_free()
 before = faults()
 for _ in range(20):
     send_and_free()
-print((faults() - before) // (20 * 8))
+print((faults() - before) // (20 * 4))
 """
 
 

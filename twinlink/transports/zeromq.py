@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import zmq
 
 from ..errors import TransportError
+from ..heap import reuse
 from ..wire import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 
@@ -57,6 +58,7 @@ class ZeromqTransport(Transport):
 
     def open(self) -> None:
         check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
+        reuse()  # over Zenoh nothing is quicker for it
         self._context = zmq.Context(io_threads=self.options.io_threads)
         self._closed = False
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
