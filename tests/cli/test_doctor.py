@@ -62,7 +62,7 @@ def broken_package(directory: Path, name: str, source: str) -> dict[str, str]:
 def test_every_thing_has_its_row(start: Start, endpoint: str) -> None:
     rows = report(start("doctor", "--json", "--listen", endpoint))
     assert {"python", "gnuradio", "zeromq", "zenoh", "ports", "mgen", "rmem_max", "wmem_max", "clock"} <= rows.keys()
-    assert {"clocksource", "e3 packages", "e3 sockets", "descriptors", "/dev/shm"} <= rows.keys()
+    assert {"clocksource", "e3 packages", "e3 logs", "e3 sockets", "descriptors", "/dev/shm"} <= rows.keys()
     for name in ("python", "zeromq", "zenoh", "ports"):
         assert rows[name]["status"] == "ok", rows[name]
 
@@ -120,6 +120,21 @@ def test_e3_sockets(tmp_path: Path) -> None:
     assert "nobody listens" in look().seen
     (tmp_path / "e3_socket").write_text("")
     assert "not a socket" in look().seen
+
+
+def test_e3_logs_that_belong_to_somebody_else(tmp_path: Path) -> None:
+    logs = tmp_path / "e3.log", tmp_path / "dapp.log"
+
+    def look() -> checks.Row:
+        return next(row for row in checks.e3(False, tmp_path, logs) if row.check == "e3 logs")
+
+    assert look().status == "ok"
+    assert not logs[0].exists()
+    logs[0].touch()
+    assert look().status == "ok"
+    logs[1].mkdir()  # the permissions of a file do not stop root
+    assert look().status == "warn"
+    assert look().seen == f"{logs[1]}: cannot be written"
 
 
 @pytest.fixture(params=[0])

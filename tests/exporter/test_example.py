@@ -15,9 +15,11 @@ from .conftest import Twin
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "exporting_dapp.py"
 
-# dapps 0.0.6 hard-codes its endpoints as class attributes; a test needs private ones.
+# dapps 0.0.6 hard-codes its endpoints as class attributes, and log files that may belong to another user; a test needs
+# private ones.
 START = """
-import runpy, sys
+import logging, runpy, sys
+logging.FileHandler = lambda _: logging.NullHandler()
 from e3interface.e3_connector import E3Connector
 names = "E3_IPC_SETUP_PATH", "E3_IPC_SOCKET_PATH", "DAPP_IPC_SOCKET_PATH"
 for name, endpoint in zip(names, sys.argv[3:6], strict=True):

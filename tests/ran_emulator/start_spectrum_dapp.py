@@ -10,9 +10,13 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import twinlink_e3 as e3
-from spectrum.spectrum_dapp import SpectrumSharingDApp
+
+# It logs to /tmp/e3.log and /tmp/dapp.log, which on this machine may belong to another user.
+with patch("logging.FileHandler", lambda _: logging.NullHandler()):
+    from spectrum.spectrum_dapp import SpectrumSharingDApp
 
 ASK_AGAIN_S = 3
 
@@ -32,7 +36,6 @@ def note(_: int, data: bytes) -> None:
 dapp = SpectrumSharingDApp(
     link="zmq", transport="ipc", noise_floor_threshold=int(sys.argv[1]), control=True, num_prbs=106, e_sampling=True
 )
-logging.disable()  # its log files are at fixed places in /tmp
 positive, response = dapp.setup_connection()
 if not positive:
     sys.exit("no setup response")

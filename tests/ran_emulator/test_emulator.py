@@ -174,6 +174,15 @@ def test_a_second_emulator_is_refused_and_the_first_goes_on(
         (tmp_path / "first").unlink()
 
 
+def test_where_it_may_not_make_sockets_it_says_so(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
+    nobody_may = e3.Endpoints("ipc:///sys/setup", ipc.to_dapp, ipc.from_dapp)
+    with Process(small_path, nobody_may, tmp_path / "log") as emulator:
+        code, said = emulator.stop()
+    assert code == 2
+    assert "ipc:///sys/setup cannot be bound" in said
+    assert said.rstrip().endswith("run as a user who may do that")
+
+
 def test_a_socket_file_left_behind_is_no_obstacle(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
     with Process(small_path, ipc, tmp_path / "log") as killed:
         killed.process.kill()

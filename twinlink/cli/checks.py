@@ -13,7 +13,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +28,7 @@ Status = Literal["ok", "warn", "fail"]
 
 E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library expect a gNB on the same host
 E3_NAMES = ("setup", "e3_socket", "dapp_socket")
+E3_LOGS = (Path("/tmp/e3.log"), Path("/tmp/dapp.log"))  # opened by the dApp library as soon as it is imported
 PORTS = 2  # what the transport that takes the most needs: zeromq, the endpoint's and the next
 MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4; Debian's is visible in a venv with system site packages
 BURST_OCTETS = 4 * 1024 * 1024  # one burst of MGEN's UDP, and what GNU Radio users set for UHD
@@ -259,14 +260,20 @@ def ntp(server: str) -> Iterator[Row]:
         yield Row("ntp", "ok", seen)
 
 
-def e3(required: bool, directory: Path = E3_SOCKETS) -> Iterator[Row]:
-    """The dApp library, and the sockets of a gNB on this host."""
+def e3(required: bool, directory: Path = E3_SOCKETS, logs: Iterable[Path] = E3_LOGS) -> Iterator[Row]:
+    """The dApp library, its log files, and the sockets of a gNB on this host."""
     missing: Status = "fail" if required else "warn"
     try:
         yield Row("e3 packages", "ok", f"dapps {version('dapps')}, asn1tools {version('asn1tools')}")
     except PackageNotFoundError as error:
         advice = "pip install 'twinlink[e3]' (the exporter and the emulator need it)"
         yield Row("e3 packages", missing, f"{error.name or error} is not installed", advice)
+
+    if closed := [str(log) for log in logs if log.exists() and not _can_append(log)]:
+        advice = "remove them, as their owner or root: until then dApps on the dapps library end with an error at once"
+        yield Row("e3 logs", "warn", f"{', '.join(closed)}: cannot be written", advice)
+    else:
+        yield Row("e3 logs", "ok", f"dApps on the dapps library can log to {', '.join(map(str, logs))}")
 
     found = [name for name in E3_NAMES if (directory / name).exists()]
     if not found:
@@ -284,6 +291,14 @@ def e3(required: bool, directory: Path = E3_SOCKETS) -> Iterator[Row]:
         yield Row("e3 sockets", missing, seen, advice)
     else:
         yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}: somebody listens")
+
+
+def _can_append(path: Path) -> bool:
+    try:
+        path.open("ab").close()
+    except OSError:
+        return False
+    return True
 
 
 def _socket_trouble(path: Path) -> str | None:

@@ -1,5 +1,6 @@
 """The RAN side of the three E3 sockets (`twinlink_e3.Endpoints`)."""
 
+import errno
 import socket
 from pathlib import Path
 from types import TracebackType
@@ -80,9 +81,10 @@ class Sockets:
         try:
             bound.bind(endpoint)
         except zmq.ZMQError as error:
-            raise TransportError(
-                f"the E3 endpoint {endpoint} cannot be bound: {error.strerror}; is another gNB or emulator running?"
-            ) from error
+            refused = error.errno in {errno.EACCES, errno.EPERM}
+            advice = "run as a user who may do that" if refused else "is another gNB or emulator running?"
+            reason = zmq.strerror(error.errno or 0)
+            raise TransportError(f"the E3 endpoint {endpoint} cannot be bound: {reason}; {advice}") from error
         return bound
 
     def __enter__(self) -> Self:
