@@ -134,6 +134,17 @@ def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
     assert not twin.events("proposed")
 
 
+def test_a_user_without_a_home(endpoint: str, replay: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/proc/none")  # nobody can make a folder there, root neither
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    twin = replay("--listen", endpoint, "--count", "1")
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(patience())
+        play(gnb, HEARD, count=1)
+        assert twin.end()[0] == 0
+    assert [event["reason"] for event in twin.events("no-home")] == ["/proc/none/.gnuradio: No such file or directory"]
+
+
 def test_it_ends_when_nothing_comes_any_more(endpoint: str, replay: Any) -> None:
     """One record, so that no pause between two, on however busy a machine, can be taken for the end."""
     twin = replay("--listen", endpoint, "--idle", "0.3")

@@ -48,9 +48,12 @@ def _main(argv: Sequence[str]) -> int:
 
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
     from .flowgraph import Flowgraph  # needs GNU Radio
+    from .radio import do_without_home
     from .recording import Recording
     from .twin import Twin
 
+    if why := do_without_home():
+        journal.event("no-home", f"GNU Radio's settings are kept with the temporary files ({why})", reason=why)
     recording = Recording(given.out) if given.out else None
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder

@@ -1,6 +1,8 @@
 """GNU Radio, imported in one place so that its absence is explained once."""
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,24 @@ def _load() -> tuple[Any, Any]:
 
 
 gr, pmt = _load()
+
+
+def do_without_home() -> str | None:
+    """Call before the first flowgraph starts: where GNU Radio could not keep its settings, this removes ``$HOME``.
+
+    They belong in ``$HOME/.gnuradio``, and where that cannot be made no flowgraph starts; the user of a container often
+    has no home.  Without the variable, GNU Radio 3.10 keeps them with the temporary files.  Returns why, or None.
+    """
+    home = os.environ.get("HOME")
+    if not home:
+        return None
+    try:
+        for folder in (".gnuradio", ".gnuradio/prefs"):
+            Path(home, folder).mkdir(exist_ok=True)
+    except OSError as error:
+        del os.environ["HOME"]
+        return f"{error.filename}: {error.strerror}"
+    return None
 
 
 def keep(block: Any) -> None:
