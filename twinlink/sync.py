@@ -2,7 +2,7 @@
 
 | state       | when                                                                                        |
 |-------------|---------------------------------------------------------------------------------------------|
-| BOUND       | nothing has arrived yet                                                                     |
+| BOUND       | nothing has arrived since the flow is watched                                               |
 | IN_SYNC     | the newest message is at most ``stale_after`` old, and ``completeness`` is as it should be  |
 | STALE       | it is older                                                                                 |
 | OUT_OF_SYNC | it is older than ``out_after``, or too much of the last ten seconds is missing              |
