@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from twinlink.cli.arrays import write_arrays
 from twinlink.cli.console import writing
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .detector import Settled
 from .observer import Record
-from .power import SUBCARRIERS_PER_PRB, to_dbfs
+from .power import to_dbfs
 
 _TIMES = ("observed_ns", "sent_ns", "received_ns", "analysed_ns", "e3_timestamp")
 
