@@ -1,5 +1,8 @@
 """PDU blocks and sinks in real flowgraphs over the real link."""
 
+import contextlib
+import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -102,6 +105,18 @@ def test_a_sink_tells_each_time_that_sending_begins_to_fail(endpoint: str, capsy
     assert (sending.sent, sending.failed) == (1, 4)
     told = capsys.readouterr().err.splitlines()
     assert [line.partition(" octets")[0] for line in told] == ["sink: a payload of 11", "sink: a payload of 13"]
+
+
+def test_who_read_stderr_may_leave(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in ``flowgraph.py 2>&1 | head``: an exception in a block's ``work`` would end the flowgraph."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    monkeypatch.setattr(sys, "stderr", os.fdopen(writes, "w"))
+    sending = Sending("sink", Address("zeromq", endpoint, None, None), "flow", None)
+    sending.refuse(ValueError("cannot be sent"))
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.close()
+    assert sending.failed == 1
 
 
 def test_payloads_that_cannot_be_read_are_counted(endpoint: str) -> None:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-DIRECTIONS = ("rw-dt", "dt-rw")
+from . import labels
+
+DIRECTIONS = tuple(labels.DIRECTIONS)
 
 
 @dataclass(frozen=True)

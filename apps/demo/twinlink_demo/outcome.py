@@ -95,9 +95,9 @@ def _delays(exporter: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, 
 
 def _sync(evidence: Evidence) -> dict[str, Any] | None:
     """What the twin's end of the link made of its flow, and how often it was not in sync."""
-    freshness = next((event.get("sync") for event in evidence.named("replay", "summary")), None)
+    ended = next((event.get("sync") for event in evidence.named("replay", "summary")), None)
     states = [event["state"] for event in evidence.named("replay", "sync")]
-    return freshness and {**freshness, "stale": states.count("stale"), "out_of_sync": states.count("out-of-sync")}
+    return ended and {**ended, "stale": states.count("stale"), "out_of_sync": states.count("out-of-sync")}
 
 
 def _decisions(evidence: Evidence) -> dict[str, int]:

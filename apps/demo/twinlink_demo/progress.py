@@ -1,7 +1,6 @@
 """What a person sees while the demo runs: a live view on a terminal, plain lines elsewhere.  All of it on stderr."""
 
 import contextlib
-import sys
 from collections import deque
 from types import TracebackType
 from typing import Any, Self
@@ -12,16 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from twinlink.cli.console import log
 from twinlink.prbs import format_prbs
 
-PARTS = (
-    ("emulator", "gNB: RAN emulator"),
-    ("exporter", "gNB: exporter"),
-    ("replay", "twin: GNU Radio replay"),
-)
+TITLES = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}
 STORY = 8  # lines of what happened last
 COLOURS = {"running": "green", "ended": "dim", "-": "dim"}
-TITLES = dict(PARTS)
 
 
 class Progress:
@@ -105,9 +100,7 @@ class Progress:
 
     def _say(self, text: str) -> None:
         if self._live is None:
-            with contextlib.suppress(OSError, AttributeError):
-                sys.stderr.write(f"twinlink demo: {text}\n")
-                sys.stderr.flush()
+            log("twinlink demo", text)
 
     def _draw(self) -> None:
         if self._live:
@@ -116,7 +109,7 @@ class Progress:
 
     def _view(self) -> Group:
         table = Table.grid(padding=(0, 2))
-        for name, title in PARTS:
+        for name, title in TITLES.items():
             state = self._states.get(name, "-")
             table.add_row(title, Text(state, style=COLOURS.get(state, "red")))
         bar = Table.grid(padding=(0, 2))

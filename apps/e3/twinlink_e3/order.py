@@ -14,9 +14,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 Sample = TypeVar("Sample", bound=np.generic)
 
-SUBCARRIERS_PER_PRB = 12  # 3GPP TS 38.211 clause 4.4.4.1
 FFT_SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096)  # full and 3/4 sampling; by the octets of a symbol
 
 

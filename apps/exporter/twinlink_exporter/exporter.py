@@ -72,7 +72,6 @@ class Exporter:
         limits: Limits,
         journal: Journal,
         *,
-        name: str = "twinlink-exporter",
         clear_at_start: bool = False,
         ledger: Ledger | None = None,
     ) -> None:
@@ -84,7 +83,7 @@ class Exporter:
         self._journal = journal
         self._clear_next = clear_at_start
         next_message_id = MessageIds()
-        self._session = Session(name, twinlink.__version__, "twinlink", next_message_id)
+        self._session = Session("twinlink-exporter", twinlink.__version__, "twinlink", next_message_id)
         self._blocks = Blocks(next_message_id)
         self._twins: set[int] = set()
         self._stopping = False

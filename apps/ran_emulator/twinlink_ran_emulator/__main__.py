@@ -1,7 +1,6 @@
 """``twinlink-ran-emulator``: the E3 side of a gNB without a gNB."""
 
 import argparse
-import math
 import signal
 import sys
 import threading
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import twinlink_e3 as e3
 
+from twinlink.cli import convert
 from twinlink.cli import options as command_line
 from twinlink.cli.console import DONE, guarded
 from twinlink.cli.journal import Journal
-from twinlink.errors import ConfigurationError
 
 from .emulator import Emulator, Options, choose_fft_size
 from .heard import Heard
@@ -32,8 +31,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     given = command_line.parse(_make_parser(), "ran-emulator", argv)
-    if given.loop < 0 or given.wait_subscribers < 0 or not 0 <= (given.hold or 0) < math.inf:
-        raise ConfigurationError("--loop, --wait-subscribers and --hold must be finite and not below 0")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -104,15 +101,17 @@ def _make_parser() -> command_line.Parser:
         metavar="recorded|max|FACTOR",
         help="as recorded, flat out (as fast as the slowest dApp reads), or a factor of the recorded pace",
     )
-    parser.add_argument("--loop", type=int, default=1, metavar="N", help="play it N times; 0: until stopped")
+    parser.add_argument(
+        "--loop", type=convert.whole(0), default=1, metavar="N", help="play it N times; 0: until stopped"
+    )
     parser.add_argument(
         "--fft-size", type=int, metavar="N", help="bins of an indication (default: what holds the PRBs)"
     )
     parser.add_argument(
-        "--wait-subscribers", type=int, default=1, metavar="N", help="begin when N dApps have subscribed"
+        "--wait-subscribers", type=convert.whole(0), default=1, metavar="N", help="begin when N dApps have subscribed"
     )
     parser.add_argument(
-        "--hold", type=float, metavar="SECONDS", help="stay that long after the end (default: until stopped)"
+        "--hold", type=convert.seconds, metavar="SECONDS", help="stay that long after the end (default: until stopped)"
     )
     parser.add_argument(
         "--heard", type=Path, metavar="DIR", help="keep what was played: DIR/heard.sigmf-* and heard.npz"

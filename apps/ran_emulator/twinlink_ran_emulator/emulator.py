@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import twinlink_e3 as e3
+from twinlink_e3.indication import MAX_TIMESTAMP
 
 from twinlink.cli.journal import Journal
 from twinlink.prbs import format_prbs
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import agent as events
 from .agent import Agent
@@ -24,13 +26,11 @@ from .recording import Recording
 from .schedule import RECORDED, Pace, Schedule
 from .schema import RecordingError
 from .sockets import Sockets
-from .truth import SUBCARRIERS_PER_PRB
 
-FFT_SIZES = (1024, 1536, 2048, 4096)  # of the gNBs in question; `--fft-size` takes any other that fits
+USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of the gNBs in question; `--fft-size` takes any other that fits
 IDLE_MS = 20  # how soon a signal, or the start of a subscription, is noticed
 BATCH = 20  # PDUs taken before the schedule is looked at again, so that a flood does not stop the playing
 REFUSALS_LOGGED = 100  # a peer that sends rubbish must not fill the disk; all are counted
-MAX_TIMESTAMP = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Options:
     Attributes:
         pace: how fast.
         loops: how often to play the recording; 0 is until stopped.
-        fft_size: bins of an indication; None is the smallest of `FFT_SIZES` that holds the carrier.
+        fft_size: bins of an indication; None is the smallest of `USUAL_FFT_SIZES` that holds the carrier.
         wait_subscribers: dApps that must have subscribed before it begins.
         hold_s: how long to stay and answer dApps after the end; None is until stopped.
     """
@@ -55,7 +55,7 @@ class Options:
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
     """The FFT size to use.  Raises RecordingError where the carrier, or E3's limit of 16384 octets, does not fit."""
     bins = n_prbs * SUBCARRIERS_PER_PRB
-    size = asked if asked is not None else next((size for size in FFT_SIZES if size >= bins), bins)
+    size = asked if asked is not None else next(size for size in USUAL_FFT_SIZES if size >= bins)
     if size < bins:
         raise RecordingError(
             f"{n_prbs} PRBs are {bins} subcarriers, which do not fit an FFT of {size} bins (--fft-size)"

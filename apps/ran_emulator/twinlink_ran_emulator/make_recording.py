@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from . import metadata
 from .channel import Profile, TappedDelayLine
 from .interferer import Episode, draw_episodes
 from .scheduler import Grant, schedule
-from .truth import SUBCARRIERS_PER_PRB, Area, Grid
+from .truth import Area, Grid
 
 CHUNK = 256  # records computed at a time, which bounds the memory
 _REQUIRED_SNR_DB = {2: 9.0, 4: 14.0, 6: 18.0}  # mean SNR to which power control brings a UE, by modulation order

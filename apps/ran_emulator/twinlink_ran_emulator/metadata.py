@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .schema import check
-from .truth import SUBCARRIERS_PER_PRB, Area, Grid
+from .truth import Area, Grid
 
 SIGMF_VERSION = "1.2.6"
 EXTENSIONS = [

@@ -16,8 +16,10 @@ same block always give the same samples.
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .recording import Recording
-from .truth import SUBCARRIERS_PER_PRB, mark
+from .truth import mark
 
 POOL = 16
 CHUNK = 65536  # cells whose power is computed at a time, which bounds the memory

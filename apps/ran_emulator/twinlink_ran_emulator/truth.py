@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SUBCARRIERS_PER_PRB = 12
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .detector import Detector
 from .packet import int16_of
-from .power import SUBCARRIERS_PER_PRB, PowerTrace, prb_features, subcarrier_power, to_dbfs
+from .power import PowerTrace, prb_features, subcarrier_power, to_dbfs
 from .radio import gr, keep
 
 

@@ -11,8 +11,9 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .evidence import Array
-from .power import SUBCARRIERS_PER_PRB
 
 COMES, GOES = 1 / 8000, 1 / 50  # chances per record; a PRB has twelve subcarriers
 OFF, ON = math.log(COMES), -math.log(GOES)

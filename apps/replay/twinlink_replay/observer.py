@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .assembler import PacketAssembler
 from .packet import int16_of
-from .power import SUBCARRIERS_PER_PRB
 from .radio import gr, keep, pmt, time_of
 
 NO_TIMESTAMP = -1

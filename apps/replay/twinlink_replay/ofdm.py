@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from .power import SUBCARRIERS_PER_PRB
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 SYMBOLS_PER_SLOT = 14  # normal cyclic prefix
 SCS_HZ = (15_000, 30_000, 60_000, 120_000)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 import twinlink
+from twinlink.cli.console import log
 
 from .lease import Address, Lease
 from .packet import Packet, PacketQueue, int16_of
-from .radio import complain, gr, keep, pmt, time_tag
+from .radio import gr, keep, pmt, time_tag
 from .sending import Sending
 from .source import BUFFER_OCTETS
 
@@ -46,9 +47,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         self.message_port_register_out(_PDUS)
         self._address = Address(transport, listen, connect, node or None)
         self._flow, self._vector = flow, vector
-        self._make_queue = partial(
-            PacketQueue, payload, BUFFER_OCTETS, complain=partial(complain, "Twinlink PDU Source")
-        )
+        self._make_queue = partial(PacketQueue, payload, BUFFER_OCTETS, complain=partial(log, "Twinlink PDU Source"))
         self._queue = self._make_queue()
         self._given = link
         self._lease: Lease | None = None
@@ -64,7 +63,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
             self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
-            complain("Twinlink PDU Source", str(error))
+            log("Twinlink PDU Source", str(error))
         return True
 
     def stop(self) -> bool:

@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-SUBCARRIERS_PER_PRB = 12  # 3GPP TS 38.211 clause 4.4.4.1
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 FULL_SCALE = 32768.0**2  # 0 dBFS: a complex sample of magnitude 32768
 QUANTISATION = 1 / 6  # LSB^2: noise of rounding I and Q to integers; nothing is measured below it
 LEAST_LINE = -3.0  # nats

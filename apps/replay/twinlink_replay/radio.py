@@ -1,7 +1,6 @@
 """GNU Radio, imported in one place so that its absence is explained once."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +57,6 @@ def keep(block: Any) -> None:
 
 
 _kept: list[Any] = []
-
-
-def complain(block: str, text: str) -> None:
-    """Tell the person who runs the flowgraph, on stderr; ``block`` is its name in gnuradio-companion."""
-    print(f"{block}: {text}", file=sys.stderr, flush=True)
 
 
 def wake(block: Any) -> None:

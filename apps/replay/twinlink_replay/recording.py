@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from twinlink.cli.arrays import write_arrays
 from twinlink.cli.console import writing
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .detector import Settled
 from .observer import Record
-from .power import SUBCARRIERS_PER_PRB, to_dbfs
+from .power import to_dbfs
 
-_TIMES = ("observed_ns", "sent_ns", "received_ns", "analysed_ns", "e3_timestamp")
+_TAKEN = ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp")  # from each record
 
 
 class Recording:
@@ -36,7 +37,7 @@ class Recording:
         self._folder = folder
         self._data = (folder / "rebuilt.sigmf-data").open("wb", buffering=1024 * 1024)
         self._first: Record | None = None
-        self._numbers: dict[str, list[int]] = {name: [] for name in (*_TIMES, "sequence", "epoch")}
+        self._numbers: dict[str, list[int]] = {name: [] for name in (*_TAKEN, "analysed_ns")}
         self._power: list[NDArray[np.float32]] = []
         self._prompt: list[NDArray[np.bool_]] = []
         self._settled: list[Settled] = []
@@ -49,7 +50,7 @@ class Recording:
         for record in records:
             with writing(self._folder):
                 self._data.write(record.samples.astype("<i2", copy=False).tobytes())
-            for name in ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp"):
+            for name in _TAKEN:
                 self._numbers[name].append(getattr(record, name))
             self._numbers["analysed_ns"].append(analysed_ns)
         self._power.append(to_dbfs(power))
@@ -67,9 +68,10 @@ class Recording:
             (self._folder / "rebuilt.sigmf-meta").write_text(text, encoding="utf-8")
         none = np.zeros((0, self._first.n_prbs if self._first else 0))
         arrays = {
-            "sequence": np.array(self._numbers["sequence"], np.int64),
-            "epoch": np.array(self._numbers["epoch"], np.uint64),
-            **{name: np.array(self._numbers[name], np.int64) for name in _TIMES},
+            **{
+                name: np.array(all_of, np.uint64 if name == "epoch" else np.int64)
+                for name, all_of in self._numbers.items()
+            },
             "power_dbfs": np.concatenate([none.astype(np.float32), *self._power]),
             "occupied": np.concatenate([none.astype(bool), *(answer.occupied for answer in self._settled)]),
             "interfered": np.concatenate([none.astype(bool), *(answer.interfered for answer in self._settled)]),

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
-from .power import SUBCARRIERS_PER_PRB
 from .radio import gr, keep, pmt
 
 

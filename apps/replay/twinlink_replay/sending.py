@@ -1,8 +1,7 @@
 """The way back, as the sink blocks share it."""
 
-import sys
-
 import twinlink
+from twinlink.cli.console import log
 
 from .lease import Address, Lease
 
@@ -54,5 +53,5 @@ class Sending:
         """Count a failure; told on stderr when it is the first of its kind in a row."""
         self.failed += 1
         if self.error is None or type(error) is not type(self.error):
-            print(f"{self._name}: {error}", file=sys.stderr, flush=True)
+            log(self._name, str(error))
         self.error = error

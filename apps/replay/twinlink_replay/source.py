@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import twinlink
+from twinlink.cli.console import log
 
 from .lease import Address, Lease
 from .packet import Packet, PacketQueue
-from .radio import complain, gr, keep, pmt, time_tag, wake
+from .radio import gr, keep, pmt, time_tag, wake
 
 BUFFER_OCTETS = 64 * 1024 * 1024
 OUTPUT_SAMPLES = 128 * 1024  # so that a backlog moves on in batches: 40 symbols of 273 PRBs
@@ -73,7 +74,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._address = Address(transport, listen, connect, node or None)
         self._flow = flow
         self._make_queue = partial(
-            PacketQueue, payload, buffer_octets, zero_fill, complain=partial(complain, "Twinlink Source")
+            PacketQueue, payload, buffer_octets, zero_fill, complain=partial(log, "Twinlink Source")
         )
         self._queue = self._make_queue()
         self._given = link
@@ -97,7 +98,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             self._ended = True
-            complain("Twinlink Source", str(error))
+            log("Twinlink Source", str(error))
         return True
 
     def stop(self) -> bool:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
 from .evidence import Array
-from .power import SUBCARRIERS_PER_PRB
 
 PEAK = 3.0  # nats that a peak says for a tone
 WEAKEST = 1.1  # log power of its PRB against the floor

@@ -46,11 +46,12 @@ class Twin:
         journal: Journal,
         send: Callable[[bytes], object],
         sync: twinlink.Sync,
-        recording: Recording | None = None,
-        validity_ms: int = 2000,
-        protected: frozenset[int] = frozenset(),
-        control: bool = True,
-        count: int | None = None,
+        recording: Recording | None,
+        *,
+        validity_ms: int,
+        protected: frozenset[int],
+        control: bool,
+        count: int | None,
     ) -> None:
         self.records = 0
         self.foreign = 0
