@@ -80,8 +80,13 @@ class Sockets:
         try:
             bound.bind(endpoint)
         except zmq.ZMQError as error:
+            what_to_do = (
+                "is another gNB or emulator running?"
+                if error.errno == zmq.EADDRINUSE
+                else "an endpoint reads ipc:///path or tcp://address:port, and the address is one of this host"
+            )
             raise TransportError(
-                f"the E3 endpoint {endpoint} cannot be bound: {error.strerror}; is another gNB or emulator running?"
+                f"the E3 endpoint {endpoint} cannot be bound: {error.strerror}; {what_to_do}"
             ) from error
         return bound
 
