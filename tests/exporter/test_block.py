@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from twinlink_exporter.block import ACK_WAIT_NS, MS, Blocks, Control, Instant, Outcome
+from twinlink_exporter.block import ACK_WAIT_NS, MS, Blocks, Control, Instant, NotCleared, Outcome, Todo
 
 from twinlink.control import PrbBlock, PrbBlockResult
 
@@ -24,10 +24,14 @@ def block(id: str, *prbs: int, validity_ms: int = 2000) -> PrbBlock:
     return PrbBlock(id, prbs, WALL, validity_ms)
 
 
-def told(todo: list[Control | Outcome]) -> list[tuple[object, ...]]:
-    """(id, status, cause, prbs that stand after it) of the outcomes; the lists of the controls."""
+def told(todo: list[Todo]) -> list[tuple[object, ...]]:
+    """(id, status, cause, prbs that stand after it) of the outcomes; the lists of the controls; else its name."""
     return [
-        (item.result.id, item.result.status, item.cause, item.result.prbs) if isinstance(item, Outcome) else item.prbs
+        (item.result.id, item.result.status, item.cause, item.result.prbs)
+        if isinstance(item, Outcome)
+        else item.prbs
+        if isinstance(item, Control)
+        else ("not cleared",)
         for item in todo
     ]
 
@@ -75,6 +79,27 @@ def test_a_refusal_leaves_what_stood() -> None:
     blocks.propose(block("b", 6), WALL, at(2))
     assert told(blocks.acknowledged(2, False, at(3))) == [("b", "rejected", "refused", (5,))]
     assert told(blocks.timer(at(2000))) == [(), ("a", "cleared", "expired", ())]
+
+
+def test_a_refusal_to_clear_is_told_once_and_the_next_session_clears() -> None:
+    blocks = make()
+    blocks.propose(block("a", 5), WALL, at(0))
+    blocks.acknowledged(1, True, at(1))
+    assert told(blocks.timer(at(2000))) == [(), ("a", "cleared", "expired", ())]
+    assert blocks.acknowledged(99, False, at(2001)) == []
+    assert told(blocks.acknowledged(2, False, at(2002))) == [("not cleared",)]
+    assert blocks.acknowledged(2, False, at(2003)) == []
+    assert told(blocks.e3_ready()) == [()]
+    assert blocks.acknowledged(3, True, at(2004)) == []
+    assert blocks.e3_ready() == []
+
+
+def test_a_refusal_to_clear_means_nothing_once_another_list_has_replaced_it() -> None:
+    blocks = make()
+    blocks.e3_ready(clear=True)
+    blocks.propose(block("a", 5), WALL, at(0))
+    assert blocks.acknowledged(1, False, at(1)) == []
+    assert told(blocks.acknowledged(2, True, at(2))) == [("a", "installed", "acknowledged", (5,))]
 
 
 def test_a_block_ends_with_its_validity_even_before_it_was_answered() -> None:
@@ -166,10 +191,12 @@ class BlocksAgainstRan(RuleBasedStateMachine):
         self.installed: set[str] = set()
         self.names = count()
 
-    def do(self, todo: list[Control | Outcome]) -> None:
+    def do(self, todo: list[Todo]) -> None:
         for item in todo:
             if isinstance(item, Control):
                 self.before, self.ran, self.last_control = self.ran, item.prbs, item
+            elif isinstance(item, NotCleared):
+                assert not self.ran  # the last list that the RAN was told, though it refused it
             elif item.result.status == "installed":
                 self.installed.add(item.result.id)
             elif item.result.status == "cleared" and item.cause != "requested":

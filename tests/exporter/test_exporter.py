@@ -129,7 +129,7 @@ def test_garbage_and_what_is_for_others_is_counted_and_passed_over(
                                                     "xAppControlData": b"x"}))  # fmt: skip
         agent.send(good)
         receive(twin[0].receiver("spectrum"), 1)
-    assert (exporter.counters.undecodable, exporter.counters.for_others) == (len(garbage), 2)
+    assert (exporter.counters.undecodable, exporter.counters.for_others) == (len(garbage), 3)
     assert exporter.counters.exported == 1
 
 
@@ -218,6 +218,12 @@ def test_a_block_that_the_ran_refuses_is_rejected(
     assert say(rejected) == ("b-1", "rejected", ())
     assert rejected.reason == "refused by the RAN"
     assert exporter.counters.blocks_rejected == 1
+
+
+def test_a_ran_that_refuses_to_clear_is_named(start_exporter: StartExporter, endpoints: Endpoints, twin: Twin) -> None:
+    with Agent(endpoints, ack="negative"):
+        exporter = start_exporter(endpoints, clear_at_start=True)
+        exporter.wait_for("block-not-cleared")
 
 
 def test_what_the_guard_refuses_never_reaches_the_ran(

@@ -113,6 +113,10 @@ def test_a_refused_setup_is_tried_again_later() -> None:
     assert session.request(REFUSED_NS)
 
 
+def test_an_agent_that_gives_no_identifier_did_not_refuse() -> None:
+    assert answer_setup(make(), 0, dapp_id=None) == Refused("gnb accepted this dApp, but gave it no identifier")
+
+
 def test_an_agent_without_the_spectrum_function_is_refused_by_name() -> None:
     news = answer_setup(make(), 0, functions=(RanFunctionDefinition(2, (1,), (), b"x"),))
     assert news == Refused("gnb offers RAN functions 2, not 1 (spectrum)")

@@ -1,4 +1,5 @@
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,15 @@ def test_annotations_that_nobody_reads_are_missed_aloud(ipc: e3.Endpoints, tmp_p
     with Process(tmp_path / "other.sigmf-meta", ipc, tmp_path / "log") as emulator:
         emulator.wait_event("no_interferer")
         emulator.wait_event("no_ue")
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "tcp://127.0.0.1", "tcp://192.0.2.1:9990"])
+def test_an_impossible_endpoint_is_not_put_down_to_another_emulator(
+    endpoint: str, ipc: e3.Endpoints, tmp_path: Path, small_path: Path
+) -> None:
+    with Process(small_path, replace(ipc, setup=endpoint), tmp_path / "log") as emulator:
+        code, said = emulator.stop()
+    assert code == 2
+    assert f"the E3 endpoint {endpoint} cannot be bound" in said
+    assert "an endpoint reads ipc:///path or tcp://address:port" in said
+    assert "another gNB" not in said

@@ -215,6 +215,13 @@ def test_short_bursts_of_noise_are_found_though_grants_change_with_every_record(
     assert score.recall >= 0.85  # UEs of 16QAM hide it at times
 
 
+@pytest.mark.parametrize(("n_prbs", "seed"), [(24, 2), (51, 1)])
+def test_noise_that_hops_is_found_also_where_it_shares_prbs_with_an_earlier_hop(n_prbs: int, seed: int) -> None:
+    hops = tuple(Interferer(60 * k, 60 * k + 60, at, at + 3, 15) for k, at in enumerate((4, 6, 16, 15, 9, 3, 7, 5), 1))
+    heard = hear(Scene(n_prbs, interferers=hops), seed)
+    assert scores(heard, detect(heard, 32).settled).recall_uncovered >= 0.95
+
+
 def test_noise_below_a_ue_is_seen_by_how_rough_it_makes_the_ue() -> None:
     bursts = tuple(Interferer(k, k + 30, 40, 48, 9) for k in range(40, 590, 70))
     ue = Scene(n_ues=1, dwell=40, pause=30, widths=(0.8, 0.8), max_load=0.8, snr_db=(20, 20), flat=True, coherence=1e9)

@@ -41,6 +41,13 @@ def test_the_module_prints_the_same_path() -> None:
     assert done.stdout.strip() == printed_path() == str(grc.PATH)
 
 
+def test_companion_is_not_started_for_a_flowgraph_that_is_not_there() -> None:
+    command = [sys.executable, "-m", "twinlink_replay", "--companion", "mistyped.grc"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "twinlink-replay: mistyped.grc: No such file or directory; check the path\n"
+
+
 def test_every_block_has_its_description() -> None:
     described = "".join(path.read_text() for path in grc.PATH.glob("*.block.yml"))
     for name in blocks.__all__:

@@ -9,7 +9,8 @@ No I/O: calls bring what happened and when, and return what to do, in order.  Th
    validity ended, the last twin was lost or is out of sync, it was asked for, another block replaced it, the E3 agent
    was lost, or the exporter ends.  A block with the id of the one that stands renews it and clears nothing.
 3. The exporter keeps the time itself: old OpenAirInterface ignores ``validityPeriod``.
-4. After the loss of the E3 agent nobody knows what stands, so the next session begins by clearing.
+4. After the loss of the E3 agent, or when the RAN refuses to clear, nobody knows what stands, so the next session
+   begins by clearing.
 """
 
 import math
@@ -74,6 +75,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class NotCleared:
+    """To do: tell the log that the RAN refused an empty list, so that PRBs may be blocked although nothing stands."""
+
+
+Todo = Control | Outcome | NotCleared
+
+
+@dataclass(frozen=True, slots=True)
 class _Decision:
     block: PrbBlock
     received_ns: int
@@ -103,6 +112,7 @@ class Blocks:
         self._standing: _Decision | None = None
         self._unanswered: _Unanswered | None = None
         self._assumed: int | None = None  # message id of what stands without having been acknowledged
+        self._clearing: int | None = None  # message id of the newest list, where it was sent to clear
         self._uncertain = False
 
     @property
@@ -110,18 +120,24 @@ class Blocks:
         """What stands in the RAN, as far as is known here."""
         return self._standing.block.prbs if self._standing else ()
 
-    def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Control | Outcome]:
+    def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Todo]:
         """A decision that passed the guard."""
         todo = self._settle("handed-over", now)
         decision = _Decision(block, received_ns, now)
         self._unanswered = _Unanswered(self._next_message_id(), decision, self._standing)
         self._standing = decision if block.prbs else None
-        self._assumed = None
+        self._assumed = self._clearing = None
         validity_s = min(math.ceil(block.validity_ms / 1000), MAX_VALIDITY_PERIOD_S) if block.prbs else None
         return [*todo, Control(self._unanswered.message_id, block.prbs, validity_s)]
 
-    def acknowledged(self, request_id: int, positive: bool, now: Instant) -> list[Control | Outcome]:
-        """The RAN's messageAck; of no consequence unless it is for the decision that waits, or that stands."""
+    def acknowledged(self, request_id: int, positive: bool, now: Instant) -> list[Todo]:
+        """The RAN's messageAck; of consequence if it is for what waits, for what stands, or for a clear."""
+        if request_id == self._clearing:
+            self._clearing = None
+            if positive:
+                return []
+            self._uncertain = True
+            return [NotCleared()]
         if self._unanswered is None or self._unanswered.message_id != request_id:
             return self.clear("refused", now) if request_id == self._assumed and not positive else []
         if positive:
@@ -130,9 +146,9 @@ class Blocks:
         self._unanswered = None
         return [self._outcome(decision, "rejected", "refused", now.wall_ns)]
 
-    def timer(self, now: Instant) -> list[Control | Outcome]:
+    def timer(self, now: Instant) -> list[Todo]:
         """To be called at `next_timer_ns` or soon after."""
-        todo: list[Control | Outcome] = []
+        todo: list[Todo] = []
         if self._unanswered and now.monotonic_ns >= self._unanswered.decision.handed.monotonic_ns + ACK_WAIT_NS:
             todo += self._settle("handed-over", now)
         if self._standing and now.monotonic_ns >= self._standing.ends_ns:
@@ -148,17 +164,18 @@ class Blocks:
             times.append(self._standing.ends_ns)
         return min(times, default=None)
 
-    def clear(self, cause: Cause, now: Instant) -> list[Control | Outcome]:
+    def clear(self, cause: Cause, now: Instant) -> list[Todo]:
         """Take back what stands, if anything does."""
         todo = self._settle("handed-over", now)
         if self._standing:
             gone, self._standing = self._standing, None
-            todo.append(Control(self._next_message_id(), (), None))
+            todo.append(self._empty_list())
             todo.append(self._outcome(gone, "cleared", cause, now.wall_ns))
         return todo
 
-    def e3_lost(self, now: Instant) -> list[Control | Outcome]:
+    def e3_lost(self, now: Instant) -> list[Todo]:
         """The E3 agent is gone: there is nobody to hand a list to."""
+        self._clearing = None
         todo = self._settle("handed-over", now)
         if self._standing:
             gone, self._standing = self._standing, None
@@ -166,14 +183,18 @@ class Blocks:
             todo.append(self._outcome(gone, "cleared", "e3-lost", now.wall_ns))
         return todo
 
-    def e3_ready(self, clear: bool = False) -> list[Control | Outcome]:
+    def e3_ready(self, clear: bool = False) -> list[Todo]:
         """A new E3 session: clear what an earlier one may have left, or when ``clear`` asks for it."""
         if not (self._uncertain or clear):
             return []
         self._uncertain = False
-        return [Control(self._next_message_id(), (), None)]
+        return [self._empty_list()]
 
-    def _settle(self, cause: Literal["acknowledged", "handed-over"], now: Instant) -> list[Control | Outcome]:
+    def _empty_list(self) -> Control:
+        self._clearing = self._next_message_id()
+        return Control(self._clearing, (), None)
+
+    def _settle(self, cause: Literal["acknowledged", "handed-over"], now: Instant) -> list[Todo]:
         """Answer the decision that waits, and the one that it replaced."""
         if self._unanswered is None:
             return []
@@ -183,7 +204,7 @@ class Blocks:
         time_ns = now.wall_ns if cause == "acknowledged" else decision.handed.wall_ns
         if not decision.block.prbs:
             asked = ": ".join(filter(None, (_TEXT["requested"], decision.block.reason[:REASON_LENGTH])))
-            todo: list[Control | Outcome] = [self._outcome(decision, "cleared", "requested", time_ns, asked)]
+            todo: list[Todo] = [self._outcome(decision, "cleared", "requested", time_ns, asked)]
             if previous and previous.block.id != decision.block.id:
                 todo.append(self._outcome(previous, "cleared", "requested", time_ns, asked))
             return todo

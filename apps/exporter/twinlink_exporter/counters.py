@@ -11,7 +11,7 @@ class Counters:
     exported: int = 0
     without_twin: int = 0  # not sent: no twin was up
     undecodable: int = 0  # PDUs, setup replies and symbols that cannot be read
-    for_others: int = 0  # indications for other dApps
+    for_others: int = 0  # PDUs for other dApps, or such as a dApp has no use for
     setups: int = 0
     e3_lost: int = 0  # gone, or silent for long
     blocks_installed: int = 0

@@ -35,7 +35,7 @@ from twinlink.prbs import format_prbs
 from twinlink.sync import State as SyncState
 from twinlink.sync import Thresholds
 
-from .block import Blocks, Control, Instant, Outcome
+from .block import Blocks, Control, Instant, NotCleared, Outcome, Todo
 from .counters import Counters
 from .guard import Limits, Rejection, check
 from .observation import Carrier, observe
@@ -148,8 +148,10 @@ class Exporter:
             try:
                 if is_indication(octets):
                     self._export(decode_indication(octets), observed_ns)
+                elif news := self._session.received(octets, time.monotonic_ns()):
+                    self._news(news)
                 else:
-                    self._news(self._session.received(octets, time.monotonic_ns()))
+                    self.counters.for_others += 1
             except MalformedPdu as error:
                 self.counters.undecodable += 1
                 self._journal.complaint("e3-undecodable", f"a message of the E3 agent cannot be read: {error}")
@@ -191,7 +193,7 @@ class Exporter:
         if sockets.connected:
             session.connected(time.monotonic_ns())
 
-    def _news(self, news: SetUp | Subscribed | Refused | MessageAck | None) -> None:
+    def _news(self, news: SetUp | Subscribed | Refused | MessageAck) -> None:
         if isinstance(news, MessageAck):
             positive = news.response_code == "positive"
             self._do(self._blocks.acknowledged(news.request_id, positive, Instant.now()))
@@ -336,10 +338,15 @@ class Exporter:
         if verdict.id is not None:
             self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
 
-    def _do(self, todo: list[Control | Outcome]) -> None:
+    def _do(self, todo: list[Todo]) -> None:
         for item in todo:
             if isinstance(item, Control):
                 self._hand_over(item)
+            elif isinstance(item, NotCleared):
+                self._journal.event(
+                    "block-not-cleared",
+                    "the RAN refused to clear its PRB block: what it blocks now is not known; look at the gNB",
+                )
             else:
                 self._answer(item.result)
                 self._report(item)

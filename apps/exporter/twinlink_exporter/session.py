@@ -121,12 +121,13 @@ class Session:
             raise MalformedPdu(f"the E3 agent answered setup with {type(pdu).__name__}")
         if pdu.request_id != self._request_id:
             raise MalformedPdu(f"a setupResponse to request {pdu.request_id}, not {self._request_id}")
-        if pdu.response_code != "positive" or pdu.dapp_identifier is None:
-            self._due_ns = now_ns + REFUSED_NS
+        self._due_ns = now_ns + REFUSED_NS  # unless all is well
+        if pdu.response_code != "positive":
             return Refused(f"{pdu.ran_identifier} refused the setup of this dApp")
+        if pdu.dapp_identifier is None:
+            return Refused(f"{pdu.ran_identifier} accepted this dApp, but gave it no identifier")
         offered = pdu.ran_function_list
         if offered is not None and RAN_FUNCTION not in {entry.ran_function_identifier for entry in offered}:
-            self._due_ns = now_ns + REFUSED_NS
             numbers = ", ".join(str(entry.ran_function_identifier) for entry in offered) or "none"
             return Refused(f"{pdu.ran_identifier} offers RAN functions {numbers}, not {RAN_FUNCTION} (spectrum)")
         self.state, self.dapp_id, self._tries = State.SUBSCRIBE, pdu.dapp_identifier, 0
@@ -134,7 +135,7 @@ class Session:
         return SetUp(pdu.dapp_identifier, pdu.ran_identifier)
 
     def received(self, octets: bytes, now_ns: int) -> News | None:
-        """A PDU of the RAN other than an indication; None when it is not for us.  Raises MalformedPdu."""
+        """A PDU of the RAN other than an indication; None when it is not for us, or of no use.  Raises MalformedPdu."""
         pdu = decode(octets)
         if isinstance(pdu, MessageAck):
             return pdu

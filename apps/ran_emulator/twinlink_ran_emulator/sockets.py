@@ -13,6 +13,11 @@ from twinlink.errors import TransportError
 
 LINGER_MS = 500  # what is queued for a dApp that still reads goes out before the process ends
 QUEUE = 2000  # PDUs held for a dApp that does not read: 20 s at a gNB's pace; a gNB drops, too
+_ADVICE = {
+    errno.EADDRINUSE: "is another gNB or emulator running?",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "run as a user who may do that"),
+}
+_USUAL_ADVICE = "an endpoint reads ipc:///path or tcp://address:port, and the address is one of this host"
 
 
 class Sockets:
@@ -81,10 +86,9 @@ class Sockets:
         try:
             bound.bind(endpoint)
         except zmq.ZMQError as error:
-            refused = error.errno in {errno.EACCES, errno.EPERM}
-            advice = "run as a user who may do that" if refused else "is another gNB or emulator running?"
+            what_to_do = _ADVICE.get(error.errno or 0, _USUAL_ADVICE)
             reason = zmq.strerror(error.errno or 0)
-            raise TransportError(f"the E3 endpoint {endpoint} cannot be bound: {reason}; {advice}") from error
+            raise TransportError(f"the E3 endpoint {endpoint} cannot be bound: {reason}; {what_to_do}") from error
         return bound
 
     def __enter__(self) -> Self:

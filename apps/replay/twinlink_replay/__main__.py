@@ -1,6 +1,7 @@
 """``twinlink-replay``: the twin's side, headless, until it is told to end."""
 
 import argparse
+import errno
 import os
 import shutil
 import signal
@@ -143,6 +144,8 @@ def _companion(graph: str) -> int:
     paths = [str(grc.PATH), os.environ.get("GRC_BLOCKS_PATH", "")]
     os.environ["GRC_BLOCKS_PATH"] = os.pathsep.join(filter(None, paths))
     path = grc.PATH / graph if graph and not Path(graph).exists() else Path(graph)
+    if not path.exists():  # companion itself would open an empty window, without a word
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), graph)
     os.execv(sys.executable, [sys.executable, command, *([str(path)] if graph else [])])
 
 

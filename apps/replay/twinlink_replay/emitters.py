@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .boxes import Box, interferers
 from .evidence import STEP, Array, Evidence
+from .world import runs
 
 Mask = NDArray[np.bool_]
 
@@ -43,6 +44,7 @@ ALIKE = 0.7  # log power from one PRB to the next of the same UE
 VARIANCE = 0.12**2  # of a PRB's roughness
 UNEVEN = 0.05  # how much a UE's roughness differs over its PRBs, by its channel
 SURELY_OFF = -1.0  # log-odds
+NOISE = -6.0  # nats of texture over records in a row that are surely no UE's
 COMES, GOES = 1 / 100, 1 / 50  # chances per record
 
 
@@ -111,7 +113,8 @@ class Emitters:
     def complete(self, interfered: Mask, sure: Mask) -> Mask:
         """Add to ``interfered``, shape ``(records, n_prbs)``, where emitters are on that were seen now or before.
 
-        Where an emitter is noise and surely off, what others found on top of its level is taken back.
+        Where an emitter is noise and surely off, what others found on top of its level is taken back, unless that is
+        noise itself: another emitter may be on some of its PRBs.
 
         Args:
             interfered: what is known otherwise of the records that `look` took in.
@@ -132,7 +135,8 @@ class Emitters:
             where = slice(each.first, each.end)
             there = seen.log_power[:, where] > each.level - BAND
             if each.rough and not each.tone:
-                answer[:, where] &= sure[:, where] | ~(there & (odds[:, k, None] < SURELY_OFF))
+                gone = there & (odds[:, k, None] < SURELY_OFF) & interfered[:, where] & ~sure[:, where]
+                answer[:, where] &= ~gone | _noise(gone, seen.structure[:, where])
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
             there = seen.log_power[:, where] > each.level - BAND
@@ -248,6 +252,17 @@ def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
     variance = VARIANCE * (1 / np.maximum(count, 1) + 1 / np.maximum(weight, 1)) + UNEVEN**2
     says = (rough_inside - rough_beside - rise / 2) * rise / variance
     return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32), known
+
+
+def _noise(there: Mask, structure: Array) -> Mask:
+    """Those of ``there`` that are noise, by the texture of each PRB's records that follow each other."""
+    gap = (0, 0), (0, 1)  # between one PRB's records and the next one's
+    flat = np.pad(there.T, gap).ravel()
+    first, end = runs(flat).T
+    total = np.concatenate(([0.0], np.cumsum(np.pad(structure.T, gap).ravel(), dtype=np.float64)))
+    noise = np.zeros_like(flat)
+    noise[flat] = np.repeat(total[end] - total[first] < NOISE, end - first)
+    return noise.reshape(there.shape[1], -1)[:, :-1].T
 
 
 def _smooth(says: Array) -> Array:
