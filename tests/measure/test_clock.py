@@ -111,6 +111,17 @@ def test_a_step_of_our_clock() -> None:
     assert [round(size / MS) for _, size in estimate.steps] == [-5]
 
 
+@pytest.mark.parametrize("size_ns", [2 * MS, -2 * MS, 3_600 * S])
+def test_a_step_of_the_clock_of_who_sends(size_ns: int) -> None:
+    """As a sweep sees messages from the twin, whose clock is set: the first one after the step is already after it."""
+    made = exchanges(400)
+    made.stamps[::3, 150:] += size_ns
+    made.truth_ns[150:] -= size_ns
+    estimate = clock.pooled([(made.stamps, True)]).reversed()
+    assert [at_ns for at_ns, _ in estimate.steps] == [made.stamps[0, 150]]
+    assert (made.error_ns(estimate) <= estimate.bound_at(made.stamps[0])).all()
+
+
 def test_a_step_within_an_exchange_is_counted_not_clamped() -> None:
     made = exchanges(100)
     made.stamps[2:3, 40] += 10 * MS  # the peer's clock went on between T2 and T3, and its old value came back

@@ -273,8 +273,11 @@ def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) 
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8000, 8000))
     finish(Run([*arguments, "--count", "2000", "--rounds", "20", "--warm-up", "1"], preexec_fn=limit), 2)
     assert not list(folder.rglob("*.part"))
-    finish(Run(["report", str(folder)]))  # the records are those that run.json tells of
-    assert 0 < len(content(folder)["cells"][0]["rounds"]) < 20
+    report = finish(Run(["report", str(folder)]))  # the records are those that run.json tells of
+    (cell,) = content(folder)["cells"]
+    assert 0 < len(cell["rounds"]) < 20
+    assert (cell["status"], cell["reason"]) == ("interrupted", f"{len(cell['rounds'])} of 20 rounds were done")
+    assert "of 1 cells 0 have all their rounds, 1 some, 0 none" in " ".join(report.out)
 
 
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:

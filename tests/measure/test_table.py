@@ -179,10 +179,13 @@ def test_flagged_delays_are_not_said_to_have_too_wide_a_bound(tmp_path: Path) ->
     synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100, 1024), rounds=2)
     found = computed(tmp_path)
     for cell in found["cells"][:3]:
-        cell["statistics"]["one_way_delay_ns"] |= {"usable": False, "flags": ["stepped"]}
+        cell["statistics"]["one_way_delay_ns"] |= {"usable": False, "flags": ["stepped"], "bound_ns": 123_000}
     text = summary.text(found)
+    assert "123 µs" not in text  # it says nothing where a clock was set
     assert "delays of 3 of 4 cells are flagged as stepped, and only the RTT is given there" in text
     assert "more than 20 %" not in text
+    found["cells"][3]["statistics"]["one_way_delay_ns"] |= {"usable": False, "flags": ["negative"]}
+    assert "Clocks: Look at the clocks: delays of 4 of 4 cells are flagged as negative and" in summary.text(found)
 
 
 def test_the_papers_throughput_is_payload_over_latency() -> None:

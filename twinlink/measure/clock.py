@@ -55,6 +55,7 @@ class Segment:
 
     Attributes:
         first_ns, last_ns: from the first exchange to the last, Unix time on our clock.
+        peer_first_ns, peer_last_ns: the same on the peer's: what the peer began, began before it came to us.
         origin_ns, offset_ns: the offset (peer minus ours) at one instant.
         skew: by how much the peer's clock is quicker, s/s; 0 where ``skew_known`` is false.
         skew_known: whether the exchanges last long enough to tell drift from scatter.
@@ -64,6 +65,8 @@ class Segment:
 
     first_ns: int
     last_ns: int
+    peer_first_ns: int
+    peer_last_ns: int
     origin_ns: int
     offset_ns: float
     skew: float
@@ -85,14 +88,12 @@ class Segment:
 
     def reversed(self) -> "Segment":
         """The same as the peer sees it, on its clock."""
-
-        def theirs(t_ns: int) -> int:
-            return t_ns + round(float(self.offset_at(np.array(t_ns))))
-
         return Segment(
-            theirs(self.first_ns),
-            theirs(self.last_ns),
-            theirs(self.origin_ns),
+            self.peer_first_ns,
+            self.peer_last_ns,
+            self.first_ns,
+            self.last_ns,
+            self.origin_ns + round(float(self.offset_at(np.array(self.origin_ns)))),
             -self.offset_ns,
             -self.skew / (1 + self.skew),
             self.skew_known,
@@ -204,12 +205,18 @@ def estimate(t1_ns: ArrayLike, t2_ns: ArrayLike, t3_ns: ArrayLike, t4_ns: ArrayL
         raise ValueError(f"each of {t1.size} exchanges has a negative network round trip: the clocks are not steady")
     at = (t1 + (t4 - t1) // 2)[possible]
     begins, ends = np.minimum(t1, t4)[possible], np.maximum(t1, t4)[possible]
+    peer_begins, peer_ends = np.minimum(t2, t3)[possible], np.maximum(t2, t3)[possible]
     # Each interval holds at an instant of its own within the exchange; until its middle the clocks may drift.
     slack = np.ceil(MAX_DRIFT / 2 * (ends - begins)).astype(np.int64) + 1
     upper, lower = (t2 - t1)[possible] + slack, (t3 - t4)[possible] - slack
     starts = [*_segment_starts(at, upper, lower), len(at)]
     segments = tuple(
-        _segment(int(begins[first]), int(ends[end - 1]), at[first:end], upper[first:end], lower[first:end])
+        _segment(
+            (int(begins[first]), int(ends[end - 1]), int(peer_begins[first]), int(peer_ends[end - 1])),
+            at[first:end],
+            upper[first:end],
+            lower[first:end],
+        )
         for first, end in pairwise(starts)
     )
     return Estimate(segments, len(at), int(t1.size - len(at)))
@@ -250,7 +257,7 @@ def _segment_starts(at: Ints, upper: Ints, lower: Ints) -> Iterator[int]:
             index += _CHUNK
 
 
-def _segment(first_ns: int, last_ns: int, at: Ints, upper: Ints, lower: Ints) -> Segment:
+def _segment(ends_ns: tuple[int, int, int, int], at: Ints, upper: Ints, lower: Ints) -> Segment:
     n = len(at)
     origin = int(at[0])
     t = (at - origin).astype(np.float64)
@@ -274,7 +281,7 @@ def _segment(first_ns: int, last_ns: int, at: Ints, upper: Ints, lower: Ints) ->
     above = _reach(nodes, t[tops], high[tops] - offset, t[bottoms], offset - low[bottoms], slope, linear)
     below = _reach(nodes, t[bottoms], offset - low[bottoms], t[tops], high[tops] - offset, slope, linear)
     bounds = np.maximum(above, below)
-    return Segment(first_ns, last_ns, origin, float(base + offset), float(slope), bool(known), linear, n, nodes, bounds)
+    return Segment(*ends_ns, origin, float(base + offset), float(slope), bool(known), linear, n, nodes, bounds)
 
 
 def _slope(t: Floats, high: Floats, low: Floats, starts: NDArray[np.int_]) -> tuple[float, float]:

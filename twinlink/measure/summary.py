@@ -229,7 +229,7 @@ def _clocks(cells: list[Cell]) -> str:
     spreads = [spread for cell in cells if (spread := cell["statistics"]["one_way_delay_ns"])]
     if not any(spread["bound_ns"] is not None for spread in spreads):
         return ""
-    reach = labels.between(spread["bound_ns"] for spread in spreads)
+    reach = labels.between(spread["bound_ns"] for spread in spreads if not spread["flags"])
     flagged = sum(bool(spread["flags"]) for spread in spreads)
     too_wide = sum(not spread["usable"] and not spread["flags"] for spread in spreads)
     clocks = [clock for cell in cells if (clock := cell["statistics"]["clock"])]
@@ -244,8 +244,9 @@ def _clocks(cells: list[Cell]) -> str:
     told += "."
     if flagged:
         flags = sorted({flag for spread in spreads for flag in spread["flags"]})
+        told = f"{told} " if flagged < len(spreads) else ""  # of flagged delays no bound says anything
         told += (
-            f" Look at the clocks: delays of {flagged} of {len(spreads)} cells are flagged as {labels.listed(flags)}, "
+            f"Look at the clocks: delays of {flagged} of {len(spreads)} cells are flagged as {labels.listed(flags)}, "
             "and only the RTT is given there."
         )
     return told

@@ -59,17 +59,23 @@ class Sweep:
         try:
             for number in range(self._plan.rounds):
                 self._round(number)
+                self._note_missing_rounds()  # what is saved is true also when nothing more can be: a kill, a full disk
                 self._run.save()
             self._run.content["complete"] = True
         except (Interrupted, HostLost):
             pass
         finally:
-            for cell in self._cells:
-                rounds, usable = len(cell["rounds"]), cell["subject"] not in self._unusable
-                if self._stopped() and usable and cell["status"] in ("done", "skipped") and rounds < self._plan.rounds:
-                    cell["status"], cell["reason"] = "interrupted", f"{rounds} of {self._plan.rounds} rounds were done"
+            if self._stopped():
+                self._note_missing_rounds()
             self._run.content["ended_ns"] = time.time_ns()
             self._run.save()
+
+    def _note_missing_rounds(self) -> None:
+        """A cell that has rounds to come is not done; `_end_cell` says so when it is."""
+        for cell in self._cells:
+            rounds, left_out = len(cell["rounds"]), cell["id"] in self._gone_wrong or cell["subject"] in self._unusable
+            if rounds < self._plan.rounds and not left_out:
+                cell["status"], cell["reason"] = "interrupted", f"{rounds} of {self._plan.rounds} rounds were done"
 
     def _round(self, number: int) -> None:
         """Every subject's turn; without the other host the round ends.  Raises HostLost where it does not come back."""
