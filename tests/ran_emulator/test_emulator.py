@@ -184,6 +184,14 @@ def test_where_it_may_not_make_sockets_it_says_so(ipc: e3.Endpoints, tmp_path: P
     assert said.rstrip().endswith("run as a user who may do that")
 
 
+def test_no_socket_files_are_left_behind(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
+    paths = [Path(endpoint.removeprefix("ipc://")) for endpoint in (ipc.setup, ipc.to_dapp, ipc.from_dapp)]
+    with Process(small_path, ipc, tmp_path / "log") as emulator, DApp(ipc):
+        assert all(path.is_socket() for path in paths)
+        emulator.stop()
+    assert not any(path.exists() for path in paths)
+
+
 def test_a_socket_file_left_behind_is_no_obstacle(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
     with Process(small_path, ipc, tmp_path / "log") as killed:
         killed.process.kill()

@@ -89,5 +89,5 @@ def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
 
 def _at_least(least: int, value: float) -> float:
     if not least <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{value} is out of range: at least {least} is expected")
+        raise argparse.ArgumentTypeError(f"{value} is out of range: a finite number of at least {least} is expected")
     return value

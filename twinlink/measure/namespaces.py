@@ -155,6 +155,10 @@ def octets_per_s(rate: str) -> float:
     """What a rate in tc's words is, such as ``100mbit``.  Raises ValueError."""
     number = rate.lower().rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = rate.lower()[len(number) :]
-    if unit not in _UNITS or not 0 < float(number) < float("inf"):
+    try:
+        octets = float(number) * _UNITS[unit] / 8
+    except (ValueError, KeyError):
+        octets = 0.0
+    if not 0 < octets < float("inf"):
         raise ValueError(f"{rate!r} is no rate such as 100mbit or 1gbit")
-    return float(number) * _UNITS[unit] / 8
+    return octets

@@ -30,12 +30,13 @@ class Sockets:
 
     def __init__(self, endpoints: Endpoints, *, lossless: bool = False) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._files: list[Path] = []
         try:
             self._setup = self._bind(zmq.REP, endpoints.setup)
             self._to_dapp = self._bind(zmq.PUB, endpoints.to_dapp, lossless=lossless)
             self._from_dapp = self._bind(zmq.SUB, endpoints.from_dapp)
         except BaseException:
-            self._context.destroy(linger=0)
+            self.close()
             raise
         self._inward = zmq.Poller()
         self._inward.register(self._setup, zmq.POLLIN)
@@ -73,10 +74,12 @@ class Sockets:
 
     def close(self) -> None:
         """Close all sockets, after what is queued went out or `LINGER_MS` passed."""
+        for file in self._files:  # ZeroMQ leaves them; now, as later they may be somebody else's
+            file.unlink(missing_ok=True)
         self._context.destroy(linger=LINGER_MS)
 
     def _bind(self, kind: int, endpoint: str, *, lossless: bool = False) -> zmq.Socket[bytes]:
-        _check_ipc(endpoint)
+        file = _free_ipc(endpoint)
         bound = self._context.socket(kind)
         bound.set_hwm(QUEUE)
         if lossless:
@@ -89,6 +92,8 @@ class Sockets:
             what_to_do = _ADVICE.get(error.errno or 0, _USUAL_ADVICE)
             reason = zmq.strerror(error.errno or 0)
             raise TransportError(f"the E3 endpoint {endpoint} cannot be bound: {reason}; {what_to_do}") from error
+        if file:
+            self._files.append(file)
         return bound
 
     def __enter__(self) -> Self:
@@ -109,17 +114,20 @@ def _take(receiver: zmq.Socket[bytes]) -> bytes | None:
     return parts[0] if len(parts) == 1 else b""
 
 
-def _check_ipc(endpoint: str) -> None:
-    """Make the directory of an ipc endpoint, and refuse one that somebody listens on: ZeroMQ would take it over."""
+def _free_ipc(endpoint: str) -> Path | None:
+    """The file of an ipc endpoint, whose directory is made; None for another kind.
+
+    Refuses one that somebody listens on: ZeroMQ would take it over.
+    """
     if not endpoint.startswith("ipc://") or endpoint[6:7] in ("@", "*"):
-        return
+        return None
     path = Path(endpoint.removeprefix("ipc://"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.connect(str(path))
     except (FileNotFoundError, ConnectionRefusedError):
-        return
+        return path
     except OSError as error:
         raise TransportError(f"the E3 endpoint {endpoint} cannot be used: {error}") from error
     raise TransportError(f"the E3 endpoint {endpoint} is in use: another gNB or emulator is running")
