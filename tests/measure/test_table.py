@@ -102,6 +102,8 @@ def test_a_delay_stands_with_its_bound_or_not_at_all() -> None:
     bad = statistics(0.89e6, 200e3, usable=False)
     assert (table.latency(bad), table.bound(bad)) == ("RTT only", "±200 µs")
     assert table.throughput(bad) == "-"
+    bad["one_way_delay_ns"]["flags"] = ["negative", "stepped"]
+    assert table.bound(bad) == "negative and stepped"
 
 
 def test_clocks_too_vague_for_one_way_delays(tmp_path: Path) -> None:

@@ -70,9 +70,11 @@ def latency(statistics: dict[str, Any], short: bool = False) -> str:
 
 
 def bound(statistics: dict[str, Any]) -> str:
-    """To within what the clocks agree, with its unit."""
+    """To within what the clocks agree, with its unit; of flagged delays the flags, as no bound says anything then."""
     figures = statistics["one_way_delay_ns"]
-    return f"±{labels.time(figures['bound_ns'])}" if figures and figures["bound_ns"] is not None else "-"
+    if not figures or figures["bound_ns"] is None:
+        return "-"
+    return labels.listed(figures["flags"]) or f"±{labels.time(figures['bound_ns'])}"
 
 
 def rtt(statistics: dict[str, Any], short: bool = False) -> str:
