@@ -172,6 +172,17 @@ def test_after_the_loss_of_the_agent_the_next_session_begins_by_clearing() -> No
     assert told(blocks.e3_ready(clear=True)) == [()]
 
 
+def test_a_clear_that_was_not_acknowledged_before_the_agent_was_lost_is_repeated() -> None:
+    blocks = make()
+    blocks.e3_ready(clear=True)
+    assert blocks.e3_lost(at(1)) == []
+    assert told(blocks.e3_ready()) == [()]
+    blocks.acknowledged(2, True, at(2))
+    blocks.propose(block("off"), WALL, at(3))
+    assert told(blocks.e3_lost(at(4))) == [("off", "cleared", "requested", ())]
+    assert told(blocks.e3_ready()) == [()]
+
+
 def test_a_long_validity_fits_the_grammar() -> None:
     (control,) = make().propose(block("a", 5, validity_ms=2**31 - 1), WALL, at(0))
     assert isinstance(control, Control)

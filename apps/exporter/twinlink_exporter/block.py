@@ -175,11 +175,13 @@ class Blocks:
 
     def e3_lost(self, now: Instant) -> list[Todo]:
         """The E3 agent is gone: there is nobody to hand a list to."""
+        asked_to_clear = self._unanswered is not None and not self._unanswered.decision.block.prbs
+        if self._standing or self._clearing is not None or asked_to_clear:  # a clear may have been lost on the way
+            self._uncertain = True
         self._clearing = None
         todo = self._settle("handed-over", now)
         if self._standing:
             gone, self._standing = self._standing, None
-            self._uncertain = True
             todo.append(self._outcome(gone, "cleared", "e3-lost", now.wall_ns))
         return todo
 
