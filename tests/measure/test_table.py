@@ -188,6 +188,8 @@ def test_flagged_delays_are_not_said_to_have_too_wide_a_bound(tmp_path: Path) ->
     assert "more than 20 %" not in text
     found["cells"][3]["statistics"]["one_way_delay_ns"] |= {"usable": False, "flags": ["negative"]}
     assert "Clocks: Look at the clocks: delays of 4 of 4 cells are flagged as negative and" in summary.text(found)
+    found["cells"][3]["statistics"]["one_way_delay_ns"] |= {"flags": [], "bound_ns": None}
+    assert "Clocks: Look at the clocks: delays of 3 of 3 cells are flagged" in summary.text(found)
 
 
 def test_the_papers_throughput_is_payload_over_latency() -> None:

@@ -226,8 +226,9 @@ def _rates(cells: list[Cell]) -> str:
 
 
 def _clocks(cells: list[Cell]) -> str:
-    spreads = [spread for cell in cells if (spread := cell["statistics"]["one_way_delay_ns"])]
-    if not any(spread["bound_ns"] is not None for spread in spreads):
+    every = [spread for cell in cells if (spread := cell["statistics"]["one_way_delay_ns"])]
+    spreads = [spread for spread in every if spread["bound_ns"] is not None]
+    if not spreads:
         return ""
     reach = labels.between(spread["bound_ns"] for spread in spreads if not spread["flags"])
     flagged = sum(bool(spread["flags"]) for spread in spreads)
