@@ -104,14 +104,20 @@ class Repair:
     def gone(
         self, incoming: Incoming, ack_topic: bytes, stream: Stream, why: Why, ranges: list[tuple[int, int]], unsent: int
     ) -> None:
-        """Take in what will not come.  Everything below ``unsent`` was sent before: answer what of it is missing."""
-        self._expect(stream, max([unsent, *(end for _, end in ranges)]))
+        """Take in what will not come.  Everything below ``unsent`` was sent before.
+
+        What of that is missing is asked for: all of it where there are no ranges, else only when more than what will
+        not come is newly found missing.  The sender may hold it for lost, and would not ask what became of it.
+        """
+        found = self._expect(stream, max([unsent, *(end for _, end in ranges)]))
         if stream.pending is not None:
             stream.pending.give_up(ranges, why is Why.CONFLATED)
             self._release(incoming, stream)
-        if ranges:
+        if ranges and found is None:
             return
         missing = list(stream.pending.missing) if stream.pending else []
+        if ranges and found and (not missing or missing[-1][1] <= found[0]):
+            return
         known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else stream.tracker.next
         self._ask(ack_topic, stream, missing[:MAX_RANGES], known)
 

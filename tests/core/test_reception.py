@@ -148,6 +148,35 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
     assert consumed_when_asked() == 4
 
 
+def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_for(
+    reception: Reception, transport: Kept
+) -> None:
+    """As after a restart: ZeroMQ brings what the sender said to the dead session, and it holds the rest for lost."""
+    hello = Hello("theirs", {}, {"flow": 57}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    taken: list[int] = []
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    incoming.handler = lambda message: taken.append(message.sequence)
+
+    def gone(unsent: int, *ranges: tuple[int, int]) -> list[tuple[int, int]]:
+        """Announce it; returns what is asked for."""
+        before = len(transport.sent)
+        body = gone_body(Why.EVICTED, list(ranges))
+        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, unsent, 1, body), 0, True)
+        asks = [parse_ask(octets) for _, octets in transport.sent[before:] if octets[3] == Kind.ASK]
+        return asks[-1][2] if asks else []
+
+    assert gone(49) == []  # these two were queued for the dead session
+    assert gone(50) == [(49, 50)]
+    assert gone(57, (49, 50)) == [(50, 57)]
+    data(reception, 57, at_once=True)
+    assert not taken
+    assert gone(58, (50, 57)) == []
+    assert taken == [57]
+    assert gone(60, (58, 60)) == []  # all that it shows to be missing is gone
+
+
 def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Reception, transport: Kept) -> None:
     reception.flow("flow").claimed = True
     data(reception, 0, at_once=True)
