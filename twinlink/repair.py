@@ -106,17 +106,17 @@ class Repair:
     ) -> None:
         """Take in what will not come.  Everything below ``unsent`` was sent before.
 
-        What of that is missing is asked for: all of it where there are no ranges, else only when more than what will
-        not come is newly found missing.  The sender may hold it for lost, and would not ask what became of it.
+        What of that is missing is asked for: all of it where there are no ranges, else only when something is newly
+        found missing that is not among them.  The sender may hold it for lost, and would not ask what became of it.
         """
         found = self._expect(stream, max([unsent, *(end for _, end in ranges)]))
         if stream.pending is not None:
             stream.pending.give_up(ranges, why is Why.CONFLATED)
             self._release(incoming, stream)
-        if ranges and found is None:
+        if ranges and (found is None or found[0] >= unsent):
             return
         missing = list(stream.pending.missing) if stream.pending else []
-        if ranges and found and (not missing or missing[-1][1] <= found[0]):
+        if ranges and found and not any(first < unsent and end > found[0] for first, end in missing):
             return
         known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else stream.tracker.next
         self._ask(ack_topic, stream, missing[:MAX_RANGES], known)

@@ -175,6 +175,7 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
     assert gone(58, (50, 57)) == []
     assert taken == [57]
     assert gone(60, (58, 60)) == []  # all that it shows to be missing is gone
+    assert gone(60, (62, 63)) == []  # the newest was dropped; those before it have not left yet
 
 
 def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Reception, transport: Kept) -> None:
