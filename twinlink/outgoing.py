@@ -68,7 +68,7 @@ class Outgoing:
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared
         self._looks = 0  # since which the same has been the oldest on its way
-        self._stood_at = (0, 0)  # at the last look: next, and what all have consumed
+        self._stood_at = (0, 0)  # at the last look: next, where that matters, and what all have consumed
         self._stood = 0  # looks since which that has been so
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
@@ -387,8 +387,7 @@ class Outgoing:
         self._looks = self._looks + 1 if self._waited_for[:1] == before[:1] else 0
         if self._looks >= LOST_LOOKS:
             self._make_way()
-        if not self.repair:
-            self._look_for_the_end(slowest)
+        self._look_for_who_stands(slowest)
         if in_parts:
             self._waited_for = ()
         elif self._repairing and any(
@@ -396,15 +395,17 @@ class Outgoing:
         ):
             backlog.ask()
 
-    def _look_for_the_end(self, slowest: int) -> None:
-        """Ask now and then while the flow is at rest and not all of it is consumed: the end of it may be lost.
+    def _look_for_who_stands(self, slowest: int) -> None:
+        """Ask now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
 
-        Where nothing is sent again, a gap shows when something later arrives; behind the last message nothing does.
+        Where nothing is sent again it waits for nothing, and a gap shows when something later arrives; then the flow
+        has to be at rest, too: behind the last message nothing does.
         """
         backlog = self.backlog
-        standing = slowest < backlog.unsent == backlog.next and (backlog.next, slowest) == self._stood_at
-        self._stood = self._stood + 1 if standing else 0
-        self._stood_at = (backlog.next, slowest)
+        place = (0 if self.repair else backlog.next, slowest)
+        due = slowest < backlog.unsent and (self.repair or backlog.unsent == backlog.next)
+        self._stood = self._stood + 1 if due and place == self._stood_at else 0
+        self._stood_at = place
         if self._stood >= LOST_LOOKS and backlog.up and not self._plain:
             self._stood = 0
             backlog.ask()

@@ -144,6 +144,22 @@ def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
     assert looked() == []
 
 
+def test_who_consumes_nothing_is_asked_what_it_waits_for_though_the_flow_goes_on(core: Outgoing) -> None:
+    asked: list[int | tuple[Why, list[tuple[int, int]]]] = []
+    send(core, 10)
+    core.consume(1, 1)  # and from now on it waits for something that nobody owes it, or its application takes nothing
+    for sequence in range(1, 2 * LOST_LOOKS + 6):
+        send(core, 10)
+        acknowledge(core, 1, [sequence - 1, sequence])
+        core.look()
+        asked += [what for what in taken(core) if not isinstance(what, int)]
+    assert asked == [(Why.EVICTED, []), (Why.EVICTED, [])]
+    core.consume(1, 2 * LOST_LOOKS + 6)
+    for _ in range(2 * LOST_LOOKS):
+        core.look()
+    assert taken(core) == []
+
+
 def test_who_returns_is_asked_what_it_misses_and_gets_the_rest_in_order(core: Outgoing) -> None:
     for _ in range(3):
         assert send(core, 10)
