@@ -37,6 +37,7 @@ LOW = 2.3  # up to this log power (10 dB) ...
 LOW_PENALTY = 0.2  # ... a UE alone is a little less likely, since uplink power control aims higher
 MOST = 4.0  # nats that the roughness of one record may say
 STEP = 1.1  # log power from one PRB to the next that is a border; a PRB's own scatter is 0.29
+_BESIDE = np.array([place for place in range(2 * NEIGHBOURS + 1) if place != NEIGHBOURS])
 TONE_PRIOR = 6.0  # nats that a peak has to be less likely from Gaussian samples than it is from a tone
 
 
@@ -122,19 +123,16 @@ def _pool(rough: Array, log_power: Array) -> tuple[Array, Array, NDArray[np.bool
     all_rough[:, reach:-reach] = rough
     all_power = np.full(all_rough.shape, -9, np.float32)
     all_power[:, reach:-reach] = log_power
-    plain = rough < TONE_ROUGHNESS
-    total = np.minimum(rough, np.float32(TONE_ROUGHNESS))
-    count = np.ones_like(rough)
-    shadowed = np.zeros(rough.shape, bool)
-    for start in range(2 * reach + 1):
-        if start == reach:
-            continue
-        other = all_rough[:, start : start + n_prbs]
-        ratio = all_power[:, start : start + n_prbs] - log_power
-        similar = plain & (other < TONE_ROUGHNESS) & (np.abs(ratio) < SIMILAR)
-        share = np.float32(NEIGHBOUR_WEIGHT) * similar
-        total = total + share * other
-        count = count + share
-        shadowed |= ratio > SHADOW
+    beside = _BESIDE[:, None] + np.arange(n_prbs)
+    other = all_rough[:, beside]
+    ratio = all_power[:, beside] - log_power[:, None]
+    plain = (rough < TONE_ROUGHNESS)[:, None]
+    share = np.empty((len(rough), len(beside) + 1, n_prbs), np.float32)  # each PRB's own first
+    share[:, 0] = 1
+    share[:, 1:] = np.float32(NEIGHBOUR_WEIGHT) * (plain & (other < TONE_ROUGHNESS) & (np.abs(ratio) < SIMILAR))
+    count = share.sum(axis=1)
+    share[:, 1:] *= other
+    share[:, 0] = np.minimum(rough, np.float32(TONE_ROUGHNESS))
+    shadowed = (ratio > SHADOW).any(axis=1)
     weight = np.where(shadowed, SHADOW_WEIGHT * count, count) / ROUGHNESS_VARIANCE
-    return total / count, weight.astype(np.float32), shadowed
+    return share.sum(axis=1) / count, weight.astype(np.float32), shadowed

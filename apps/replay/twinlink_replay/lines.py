@@ -101,5 +101,7 @@ def _found(before: Array, line: Array) -> NDArray[np.bool_]:
 
 def few(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Leave out what stands in a crowd, shape ``(records, n_prbs)``: that is a channel, or a comb of a UE's."""
+    if not found.any():
+        return found
     count = np.cumsum(np.pad(found, ((0, 0), (NEAR + 1, NEAR))), axis=1)
     return np.asarray(found & (count[:, 2 * NEAR + 1 :] - count[:, : -2 * NEAR - 1] <= FEW))

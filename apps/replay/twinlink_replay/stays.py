@@ -12,6 +12,7 @@ since a fading channel seldom holds several of them at once.
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ LASTING = 0.25  # of the records of a stay that is too long have such edges
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Of each width and PRB in a record, shape ``(widths, n_prbs)``: the longest stay and its first record.
+    """Of each record, width and PRB, shape ``(records, widths, n_prbs)``: the longest stay and its first record.
 
     ``there``: whether the power was on the level, nobody on top.  ``smooth``: whether the stay looked like a UE's.
     ``left``, ``right``: whether it mostly has a step of power at that side of the PRB.
@@ -51,6 +52,10 @@ class _Seen:
     smooth: NDArray[np.bool_]
     left: NDArray[np.bool_]
     right: NDArray[np.bool_]
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """In the order of the fields."""
+        return self.length, self.first, self.there, self.smooth, self.left, self.right
 
 
 class Stays:
@@ -67,17 +72,17 @@ class Stays:
         self._widths = [width for width in WIDTHS if width <= n_prbs]
         shape = len(LEVELS), n_prbs
         self._first = np.zeros(shape, np.int32)
-        self._length = np.zeros(shape, np.float32)
-        self._structure = np.zeros(shape, np.float32)  # summed over the stay
-        self._steps = np.zeros((2, *shape), np.float32)  # records on the level with a step before, and after, the PRB
+        # Of the stay on each level, summed over its records: how many are on the level; of these, what their texture
+        # says for a UE, and how many have a step before, and after, the PRB.
+        self._stay = np.zeros((4, *shape), np.float32)
         self._before = np.zeros(n_prbs, np.float32)
         self._last = np.zeros((1, len(self._widths), n_prbs), np.float32)
         self._record = 0
-        self._ended: list[deque[tuple[float, int]]] = [deque(maxlen=STAYS) for _ in self._widths]  # length, PRB
+        self._ended = [_Ended() for _ in self._widths]
         self._others = np.ones(n_prbs, bool)
         self._used, self._left = np.zeros(n_prbs, bool), np.zeros(n_prbs, bool)
         self.longest = np.full(len(self._widths), np.inf)
-        self._waiting: deque[_Seen] = deque()
+        self._waiting: deque[tuple[NDArray[Any], ...]] = deque()  # what was seen in each record
 
     def add(self, evidence: Evidence, known: NDArray[np.bool_], rough: bool) -> NDArray[np.bool_]:
         """Take in records; returns where an interferer is, from the past alone.
@@ -88,31 +93,23 @@ class Stays:
             rough: whether UEs are.  Where they are not, rough stays are left to `texture`, which puts edges better.
         """
         log_power = evidence.log_power
-        count = len(log_power)
-        lengths = np.empty((count, *self._length.shape), np.float32)
-        firsts = np.empty((count, *self._first.shape), np.int32)
+        stays = np.empty((len(log_power), *self._stay.shape), np.float32)
+        firsts = np.empty((len(log_power), *self._first.shape), np.int32)
         on_level = (log_power[:, None] < LEVELS + BAND) & (log_power[:, None] > LEVELS)
-        smooth = np.empty(firsts.shape, bool)
-        structure = on_level * evidence.structure[:, None]
         border = borders(log_power)
-        steps = on_level[:, None] & np.stack([border[:, :-1], border[:, 1:]], axis=1)[:, :, None]
-        edges = np.empty(steps.shape, bool)
+        says = np.stack([np.ones_like(log_power), evidence.structure, border[:, :-1], border[:, 1:]], axis=1)
+        more = on_level[:, None] * says[:, :, None]
         for k, power in enumerate(log_power):
             above = np.maximum(power, self._before) > LEVELS  # below once may be a dip of the noise
             self._before = power
-            self._length = (self._length + on_level[k]) * above
-            self._structure = (self._structure + structure[k]) * above
-            smooth[k] = self._structure > 0
-            self._steps = (self._steps + steps[k]) * above
-            edges[k] = self._steps > EDGE * self._length
-            began = on_level[k] & (self._length == 1)
+            self._stay = stays[k] = (self._stay + more[k]) * above
+            began = on_level[k] & (self._stay[0] == 1)
             self._first = firsts[k] = np.where(began, self._record + k, self._first)
-            lengths[k] = self._length * (self._length > SEEN * (self._record + k - self._first))
-        self._record += count
-        seen = self._judge(lengths, firsts, on_level, smooth, edges)
-        self._waiting.extend(seen)
+        seen = self._judge(stays, firsts, on_level)
+        self._record += len(log_power)
+        self._waiting.extend(zip(*seen.arrays(), strict=True))
         long: NDArray[np.bool_] = self._too_long(seen, rough).any(axis=1)
-        self._census(np.array([each.length for each in seen]), log_power < FREE, known | long)
+        self._census(seen.length, log_power < FREE, known | long)
         return long
 
     def leave_out(self, interfered: NDArray[np.bool_]) -> None:
@@ -127,40 +124,31 @@ class Stays:
 
         For all records since `let_go`.
         """
-        seen = list(self._waiting)
+        seen = _Seen(*(np.array(each) for each in zip(*self._waiting, strict=True)))
         long = self._too_long(seen, rough)
-        there = in_a_row(np.array([each.there for each in seen]), STEADY)
-        first = np.array([each.first for each in seen])
-        starts = np.where(long & there, first, self._record).min(axis=1)
+        there = in_a_row(seen.there, STEADY)
+        starts = np.where(long & there, seen.first, self._record).min(axis=1)
         starts = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
-        return np.asarray(starts <= np.arange(self._record - len(seen), self._record)[:, None])
+        return np.asarray(starts <= np.arange(self._record - len(starts), self._record)[:, None])
 
     def let_go(self, count: int) -> None:
         """The first ``count`` records are settled."""
         for _ in range(count):
             self._waiting.popleft()
 
-    def _judge(
-        self,
-        lengths: Array,
-        firsts: NDArray[np.int32],
-        there: NDArray[np.bool_],
-        smooth: NDArray[np.bool_],
-        edges: NDArray[np.bool_],
-    ) -> list[_Seen]:
-        shape = len(firsts), len(self._widths), firsts.shape[-1]
-        length, first = np.empty(shape, np.float32), np.empty(shape, np.int32)
-        flags = np.stack([there, smooth, edges[:, 0], edges[:, 1]])
-        best_flags = np.empty((4, *shape), bool)
-        for k, width in enumerate(self._widths):
-            spread = somewhere(in_common(lengths, width), width)
-            stays = spread.max(axis=1)
-            length[:, k] = stays
-            # Of levels with nearly as long stays the highest has the least of who was there before.
-            best = len(LEVELS) - 1 - (spread[:, ::-1] >= NEAR * stays[:, None]).argmax(axis=1)[:, None]
-            first[:, k] = np.take_along_axis(firsts, best, 1)[:, 0]
-            best_flags[:, :, k] = np.take_along_axis(flags, best[None], 2)[:, :, 0]
-        return [_Seen(*each) for each in zip(length, first, *best_flags, strict=True)]
+    def _judge(self, stays: Array, firsts: NDArray[np.int32], on_level: NDArray[np.bool_]) -> _Seen:
+        """Pick a level for each record, width and PRB, given what is known of each level."""
+        count, _, n_prbs = firsts.shape
+        ages = np.arange(self._record, self._record + count)[:, None, None] - firsts
+        lengths = stays[:, 0] * (stays[:, 0] > SEEN * ages)
+        spread = np.stack([somewhere(in_common(lengths, width), width) for width in self._widths], axis=1)
+        length = spread.max(axis=2)
+        # Of levels with nearly as long stays the highest has the least of who was there before.
+        best = len(LEVELS) - 1 - (spread[:, :, ::-1] >= NEAR * length[:, :, None]).argmax(axis=2)
+        record, prb = np.arange(count)[:, None, None], np.arange(n_prbs)
+        on, structure, left, right = np.moveaxis(stays[record, :, best, prb], -1, 0)
+        first, there = firsts[record, best, prb], on_level[record, best, prb]
+        return _Seen(length, first, there, structure > 0, left > EDGE * on, right > EDGE * on)
 
     def _census(self, lengths: Array, free: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
         lengths = np.concatenate([self._last, lengths * ~interfered[:, None]])
@@ -176,9 +164,8 @@ class Stays:
                 # PRBs whose stays end together are one UE's.
                 prbs = np.flatnonzero(ended[k])
                 several, places = np.unique(stays[prbs], return_index=True)
-                self._ended[width].extend(
-                    (n, int(prbs[p])) for n, p in zip(several, places, strict=True) if n >= SHORTEST
-                )
+                some = several >= SHORTEST
+                self._ended[width].add(several[some], prbs[places[some]])
         self._judge_ended()
 
     def _judge_ended(self) -> None:
@@ -186,27 +173,47 @@ class Stays:
         if self._left[used].sum() < MOVING * used.sum():
             self.longest[:] = np.inf  # those that stay put are UEs too
             return
-        found = [longest(np.array([n for n, prb in each if self._others[prb]])) for each in self._ended]
+        found = [longest(ended.on(self._others)) for ended in self._ended]
         # What several PRBs keep up each of them does.
         self.longest = np.array([max([each] + [m for m in found[k:] if m < math.inf]) for k, each in enumerate(found)])
 
-    def _too_long(self, seen: list[_Seen], rough: bool) -> NDArray[np.bool_]:
+    def _too_long(self, seen: _Seen, rough: bool) -> NDArray[np.bool_]:
+        """Of each record, width and PRB, given those up to the last one."""
         longest = self.longest[:, None]
-        length = np.array([each.length for each in seen])
-        own = rough | np.array([each.smooth for each in seen])
-        long: NDArray[np.bool_] = (length > longest) & own
+        own = rough | seen.smooth
+        long: NDArray[np.bool_] = (seen.length > longest) & own
         if not long.any():
             return long
         # A PRB that was never free for so long is within the edges too, though somebody was on top most of the time.
-        ages = np.arange(1 - len(seen), 1)[:, None, None] + self._record - np.array([each.first for each in seen])
-        old = (ages > longest) & (length > 0) & own
+        count = len(seen.first)
+        ages = np.arange(self._record - count + 1, self._record + 1)[:, None, None] - seen.first
+        old = (ages > longest) & (seen.length > 0) & own
         has = old.any(axis=1)
-        left = (old & np.array([each.left for each in seen])).any(axis=1)
-        right = (old & np.array([each.right for each in seen])).any(axis=1)
+        left, right = (old & seen.left).any(axis=1), (old & seen.right).any(axis=1)
         there = long.any(axis=1)
         sure = there & bounded(has, left, right)
         sure &= sure.sum(axis=0) > LASTING * there.sum(axis=0)
         return np.asarray(long & half(sure, there)[:, None])
+
+
+class _Ended:
+    """The last `STAYS` stays that have ended: how long they were, and on which PRB."""
+
+    def __init__(self) -> None:
+        self._lengths, self._prbs = np.zeros(STAYS, np.float32), np.zeros(STAYS, np.intp)
+        self._count = 0
+
+    def add(self, lengths: Array, prbs: NDArray[np.intp]) -> None:
+        """In the order of their end."""
+        places = np.arange(self._count, self._count + len(lengths)) % STAYS
+        self._lengths[places], self._prbs[places] = lengths, prbs
+        self._count += len(lengths)
+
+    def on(self, there: NDArray[np.bool_]) -> Array:
+        """The lengths of those on the PRBs ``there``, shape ``(n_prbs,)``."""
+        known = slice(min(self._count, STAYS))
+        lengths: Array = self._lengths[known][there[self._prbs[known]]]
+        return lengths
 
 
 def half(sure: NDArray[np.bool_], there: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -278,8 +285,12 @@ def in_common(lengths: Array, width: int) -> Array:
 
 def somewhere(common: Array, width: int) -> Array:
     """For each PRB the longest of the runs of ``width`` PRBs that contain it."""
-    common = np.pad(common, [(0, 0)] * (common.ndim - 1) + [(width - 1, width - 1)])
+    if width == 1:
+        return common
+    before, after = width - 1, common.shape[-1] + width - 1
+    runs = np.zeros((*common.shape[:-1], after + before), common.dtype)
+    runs[..., before:after] = common
     while width > 1:
         width //= 2
-        common = np.maximum(common[..., :-width], common[..., width:])
-    return common
+        runs = np.maximum(runs[..., :-width], runs[..., width:])
+    return runs
