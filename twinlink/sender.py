@@ -84,28 +84,29 @@ class Sender:
         size = len(payload)
         if size > self.max_payload:
             raise self._too_large(size)
-        core = self._core
+        core, kept = self._core, self._core.kept
         deadline = None
         while True:
-            with self._order:
-                if link.sending_ends:
-                    raise LinkClosed(f"the link to {link.endpoint} {link.why_unusable}")
-                sequence = self._backlog.next
-                now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
-                frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, sent_ns), payload)
-                with self._state:
-                    waited = self._backlog.waits
-                    direct = core.send(frame, size, now)
-                if direct is not None:
-                    if direct and core.owing:
-                        self._transport.send(self._topic, frame)
-                    elif direct:
-                        self._transport.offer(self._topic, frame)
-                    elif not waited:
-                        link.wake_courier()
-                    elif not sequence % LOOK_MESSAGES and self._backlog.bundle_waits(size, now):
-                        self._hand_over_bundle()
-                    return sequence
+            if size <= kept.room or link.sending_ends or self._fits(size):  # else no frame is made, as long as that is
+                with self._order:
+                    if link.sending_ends:
+                        raise LinkClosed(f"the link to {link.endpoint} {link.why_unusable}")
+                    sequence = self._backlog.next
+                    now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
+                    frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, sent_ns), payload)
+                    with self._state:
+                        waited = self._backlog.waits
+                        direct = core.send(frame, size, now)
+                    if direct is not None:
+                        if direct and core.owing:
+                            self._transport.send(self._topic, frame)
+                        elif direct:
+                            self._transport.offer(self._topic, frame)
+                        elif not waited:
+                            link.wake_courier()
+                        elif not sequence % LOOK_MESSAGES and self._backlog.bundle_waits(size, now):
+                            self._hand_over_bundle()
+                        return sequence
             deadline = deadline or time.monotonic() + link.send_timeout - min(link.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
 

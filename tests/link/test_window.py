@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -85,3 +86,32 @@ def test_threads_that_share_a_full_flow_get_their_time(transport: str) -> None:
         sender.flush(patience())
         assert all(seconds > 0.8 * send_timeout for seconds in gave_up_after), gave_up_after
         assert sender.stats()["acknowledged"] == sender.stats()["sent"] > 0
+
+
+def test_what_there_is_no_room_for_is_not_copied() -> None:
+    endpoint, blocked, release = free_endpoint(), threading.Event(), threading.Event()
+
+    def block(_: twinlink.Message) -> None:
+        blocked.set()
+        release.wait(patience())
+
+    with (
+        twinlink.open("zeromq", listen=endpoint, retention=2**20) as link,
+        twinlink.open("zeromq", connect=endpoint) as peer,
+    ):
+        peer.receiver("flow", handler=block)
+        link.wait_ready(patience())
+        sender, payload = link.sender("flow"), bytes(900_000)
+        sender.send(payload)
+        sender.flush(patience())
+        assert blocked.wait(patience())  # from now on nothing is acknowledged
+        sender.send(payload)
+        tracemalloc.start()
+        try:
+            with pytest.raises(twinlink.SendTimeout):
+                sender.send(payload)
+            assert tracemalloc.get_traced_memory()[1] < len(payload) / 2
+        finally:
+            tracemalloc.stop()
+            release.set()
+        sender.flush(patience())
