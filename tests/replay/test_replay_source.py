@@ -1,5 +1,6 @@
 """The source block in real flowgraphs over the real link."""
 
+import threading
 import time
 from typing import Any
 
@@ -163,6 +164,36 @@ def test_the_stream_ends_after_end(endpoint: str) -> None:
         source.end()
         top.wait()  # returns because work() said -1
     assert len(sink.data()) == 5 * 612
+
+
+def test_what_is_acknowledged_before_the_end_belongs_to_the_stream(endpoint: str) -> None:
+    """The thread that receives stands between the ack and the queue when the stream ends."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hesitate(message: twinlink.Message) -> None:
+        reached.set()
+        go_on.wait(patience())
+
+    one = spectra(1)[0].encode()
+    with twinlink.open("zeromq", listen=endpoint) as twin, twinlink.open("zeromq", connect=endpoint) as gnb:
+        source, sink = Source(link=twin, on_message=hesitate), blocks.vector_sink_c()
+        top = gr.top_block()
+        top.connect(source, sink)
+        top.start()
+        gnb.wait_ready(patience())
+        gnb.sender("spectrum").send(one)
+        gnb.sender("spectrum").flush(patience())
+        assert reached.wait(patience())
+        ending = threading.Thread(target=source.end)
+        ending.start()
+        ending.join(0.1)
+        go_on.set()
+        ending.join()
+        top.wait()
+        assert len(sink.data()) == 612
+        gnb.sender("spectrum").send(one)
+        wait_until(lambda: source.stats()["after_end"] == 1)
+    assert len(sink.data()) == 612
 
 
 def test_a_slow_flowgraph_loses_the_oldest_and_says_how_many(endpoint: str) -> None:

@@ -1,5 +1,6 @@
 """Twinlink Source: a flow of the link as a stream of complex samples."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -83,13 +84,14 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._running = self._ended = self._woken = False
         self._rest: NDArray[np.complex64] = np.zeros(0, np.complex64)
         self._untold_gap = self._untold_dropped = 0  # of packets without samples
+        self._after_end = 0
         self.error: Exception | None = None
 
     def start(self) -> bool:
         """Called by the scheduler."""
         self._queue = self._make_queue()
         self._rest = self._rest[:0]
-        self._untold_gap = self._untold_dropped = 0
+        self._untold_gap = self._untold_dropped = self._after_end = 0
         self._ended, self.error = False, None
         self._running = True
         try:
@@ -110,18 +112,22 @@ class Source(gr.sync_block):  # type: ignore[misc]
         return True
 
     def end(self) -> None:
-        """Take no more messages; the stream ends after those that wait."""
+        """Take no more messages; the stream ends after those that have been acknowledged."""
+        if lease := self._lease:
+            with contextlib.suppress(twinlink.TwinlinkError):  # it was closed
+                lease.link.receiver(self._flow, handler=self._count_late)  # while none is between its ack and the queue
         self._ended = True
         wake(self)
 
     def stats(self) -> dict[str, int]:
-        """Counted since the start: messages waiting, dropped, missing (dropped included), malformed."""
+        """Counted since the start: messages waiting, dropped, missing (dropped included), malformed, after `end`."""
         queue = self._queue
         return {
             "waiting": len(queue),
             "dropped": queue.dropped,
             "missing": queue.missing,
             "malformed": queue.malformed,
+            "after_end": self._after_end,
         }
 
     def work(self, input_items: list[Any], output_items: list[NDArray[np.complex64]]) -> int:
@@ -152,14 +158,21 @@ class Source(gr.sync_block):  # type: ignore[misc]
 
     def _receive(self, message: twinlink.Message) -> None:
         """On the link's thread."""
+        if not self._running:
+            self._count_late(message)
+            return
         if self._on_message:
             self._on_message(message)
-        if not self._running or self._ended:
-            return
         self._queue.put(message)
         if not self._woken:
             self._woken = True
             wake(self)
+
+    def _count_late(self, message: twinlink.Message) -> None:
+        """On the link's thread."""
+        if self._on_message:
+            self._on_message(message)
+        self._after_end += 1
 
     def _publish(self, event: twinlink.Event) -> None:
         fields = {"event": type(event).__name__, **asdict(event)}
