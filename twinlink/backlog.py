@@ -241,23 +241,24 @@ class Backlog:
                 self.unsent = sequence + 1
             return taken
         most = left = max(octets, min(room, BUNDLE_OCTETS) if self.bundles else 0)
-        while sequence < self.next:
-            entry = entries.get(sequence)
+        end = self.next
+        for place in range(sequence, end):
+            entry = entries.get(place)
             if entry is not None and (entry[1] is up or entry[1] & up):
                 octets = len(entry[2]) + beside  # as _octets says, without two calls for each message
                 if octets > left:
+                    end = place
                     break
                 left -= octets
-                messages[sequence] = octets
+                messages[place] = octets
                 taken.append(entry[2])
-            sequence += 1
         octets = most - left
         if not alone and octets > room:  # the first, however long, was taken
             return []
-        if not self._window.admit(sequence, len(taken), octets - FRAMING_OCTETS * len(taken)):
+        if not self._window.admit(end, len(taken), octets - FRAMING_OCTETS * len(taken)):
             return []
         self._transit.add_all(messages, octets)
-        self.unsent = sequence
+        self.unsent = end
         return taken
 
     # What leaves in parts

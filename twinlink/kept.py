@@ -9,7 +9,7 @@ class Kept:
     """The kept messages of a flow, by ascending sequence.
 
     Attributes:
-        entries: by sequence; who owes an ack for one that is kept may be replaced here.
+        entries: by sequence; here who owes an ack may be replaced, and whoever takes one out calls `removed`.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
@@ -39,7 +39,11 @@ class Kept:
 
     def remove(self, sequence: int) -> None:
         """Keep it no longer."""
-        self.room += len(self.entries.pop(sequence)[2]) - self.framing_octets + KEEPING_OCTETS
+        self.removed(1, len(self.entries.pop(sequence)[2]))
+
+    def removed(self, count: int, octets: int) -> None:
+        """So many have been taken out of `entries`; ``octets`` of all their frames."""
+        self.room += octets + count * (KEEPING_OCTETS - self.framing_octets)
 
     def release(self) -> None:
         """Keep no frames any more, nor who owes an ack: only the sequences."""

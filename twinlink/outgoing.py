@@ -156,26 +156,32 @@ class Outgoing:
         t4_mono_ns: int,
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
-        kept = self.kept
-        acks, had_by_all = [], []
+        flow, entries = self.flow, self.kept.entries
+        acks, had_by_all, octets = [], [], 0
+        owed_by, owes, alone = None, False, False
         for sequence, t1_ns, t2_ns in records:
-            entry = kept.entries.get(sequence)
+            entry = entries.get(sequence)
             if entry is None:
                 if t2_ns != REFUSED and self.losses.found(sequence, epoch):
                     self.acknowledged += 1
                 continue
-            if epoch not in entry[1]:
+            if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
+                owed_by = entry[1]
+                owes, alone = epoch in owed_by, len(owed_by) == 1
+            if not owes:
                 continue
             if t2_ns == REFUSED:
                 self._refused_by(epoch, sequence, entry)
                 continue
-            if len(entry[1]) > 1:
-                self._owes_no_more(epoch, sequence, entry)
-            else:
-                kept.remove(sequence)
+            if alone:
+                del entries[sequence]
+                octets += len(entry[2])
                 had_by_all.append(sequence)
-            fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
+            else:
+                self._owes_no_more(epoch, sequence, entry)
+            fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
             acks.append(_new_ack(Ack, fields))
+        self.kept.removed(len(had_by_all), octets)
         if acks:
             self._settle(had_by_all)
             self.delays.add(epoch, acks)

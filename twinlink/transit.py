@@ -1,6 +1,7 @@
 """What of a flow is on its way: handed to the transport, and not acknowledged by those who are up."""
 
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 
 from .budget import Budget
 
@@ -85,9 +86,7 @@ class Transit:
 
     def remove(self, sequences: Iterable[int]) -> None:
         """These arrived, or were given up; what was not on its way is passed over."""
-        of, gone = self._of, 0
-        for sequence in sequences:
-            gone += of.pop(sequence, 0)
+        gone = sum(map(self._of.pop, sequences, repeat(0)))
         if gone:
             self._octets -= gone
             self.budget.give_back(gone)
