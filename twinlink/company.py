@@ -13,7 +13,7 @@ from .peers import BEHIND_NS, Change, Peer, PeerTable
 from .sender import Priority, Sender
 from .transports import Transport
 from .transports.base import Frame
-from .wire import HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, Malformed
+from .wire import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, Malformed
 from .wire import frame as make_frame
 
 AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a pause this side was away, not the others
@@ -63,6 +63,7 @@ class Company:
         self._patience = Patience(_monotonic_ns())
         self._absent: dict[int, tuple[int, Peer]] = {}  # epochs that fell silent -> monotonic ns, as it was then
         self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
+        self._replaced: dict[int, None] = {}  # epochs whose node has begun a newer session, the last to go last
 
     def add_sender(self, sender: Sender) -> None:
         """Tell this sender who is up, now and from now on."""
@@ -88,12 +89,15 @@ class Company:
         if number > MAX_SEQUENCE:
             raise Malformed("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
+        if epoch in self._replaced:  # it waited on the way; or two nodes have one name, and this one's data are stale
+            return None
+        sent_ns = HEADER.unpack_from(frame)[4]
         known = self.peers.get(epoch) is not None
         if not known:
             for absent, (_, peer) in list(self._absent.items()):
                 if peer.node == hello.node and absent != epoch:  # its new session: nothing of the old one may follow
                     self._forget(absent, f"peer {peer.node} was restarted", epoch)
-        answer, changes = self.peers.hello(epoch, number, hello, mono_ns)
+        answer, changes = self.peers.hello(epoch, number, sent_ns, hello, mono_ns)
         greeted = self.peers.get(epoch)
         if greeted is not None:
             self._joined.setdefault(epoch, hello.flows)
@@ -191,6 +195,10 @@ class Company:
     def _lose_track(self, epoch: int, replaced: bool) -> None:
         """A session will not come back: nothing of it is remembered here."""
         self._joined.pop(epoch, None)
+        if replaced:
+            self._replaced[epoch] = None
+            if len(self._replaced) > MAX_JOINED:
+                del self._replaced[next(iter(self._replaced))]
         self._give_up(epoch, replaced)
 
     def names(self, epochs: frozenset[int]) -> str:

@@ -36,8 +36,8 @@ MAX_PEERS = 1024
 class Peer:
     """One session at the other end.
 
-    ``number`` is that of its last hello; what it says of ours is news when it is above ``known``.  ``trip_ns`` is how
-    old the last news was: at least a round trip.
+    ``number`` and ``sent_ns`` are those of its last hello; what it says of ours is news when it is above ``known``.
+    ``trip_ns`` is how old the last news was: at least a round trip.
     """
 
     node: str
@@ -48,6 +48,7 @@ class Peer:
     known: int
     max_payload: int
     number: int = 0
+    sent_ns: int = 0
     trip_ns: int = 0
     up: bool = False
     behind: bool = False  # by its last hello
@@ -95,11 +96,16 @@ class PeerTable:
             for peer in self.all()
         )
 
-    def hello(self, epoch: int, number: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
+    def hello(self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
         """Take in a hello; says whether to answer at once, and what changed."""
         changes = []
         for other in self.all():
-            if other.node == hello.node and other.epoch != epoch and now_mono_ns - self.heard[other.epoch] > RESTART_NS:
+            if other.node != hello.node or other.epoch == epoch or now_mono_ns - self.heard[other.epoch] <= RESTART_NS:
+                continue
+            # ZeroMQ hands out in turns what came over several connections: the last hello of a process that was killed
+            # may be read long after the first of the next.  Later is what is later by both clocks: one alone may have
+            # been set, or have begun anew with its host.
+            if not (other.number > number and other.sent_ns > sent_ns):
                 changes += self._remove(other, "restarted", epoch)
         peer = self._peers.get(epoch)
         if peer is None:
@@ -115,7 +121,7 @@ class PeerTable:
         peer.interrupted = peer.up and (
             number - peer.number > QUIET_NS or (confirmed is not None and confirmed - peer.known > 2 * QUIET_NS)
         )
-        peer.number = number
+        peer.number, peer.sent_ns = number, sent_ns
         self.heard[epoch] = now_mono_ns
         if confirmed is None:
             if peer.up:

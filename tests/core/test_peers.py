@@ -61,7 +61,7 @@ class Peers(RuleBasedStateMachine):
             "the last": self.now, "to come": self.now + 1,
         }[what]  # fmt: skip
         heard = dict.fromkeys(others, 7) | ({} if number is None else {OURS: number})
-        answer, changes = self.table.hello(epoch, self.now, Hello(peer.node, heard, {}, behind=behind), self.now)
+        answer, changes = self.table.hello(epoch, self.now, self.now, Hello(peer.node, heard, {}, behind=behind), self.now)
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
         assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
@@ -158,18 +158,18 @@ def test_two_living_nodes_of_one_name_are_no_restart() -> None:
     changes: list[Change] = []
     for turn in range(20):
         now = 1 + turn * HELLO_NS // 2
-        changes += table.hello(2 + turn % 2, turn, confirming("gnb", now), now)[1]
+        changes += table.hello(2 + turn % 2, turn, turn, confirming("gnb", now), now)[1]
         changes += table.expire(now, now)
     assert [(change.peer.epoch, change.reason) for change in changes] == [(2, None), (3, None)]
 
 
 def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
     table = PeerTable(OURS)
-    table.hello(2, 0, confirming("gnb", 1), 1)
+    table.hello(2, 0, 0, confirming("gnb", 1), 1)
     changes: list[Change] = []
     for turn in range(1, 6):
         now = 1 + turn * HELLO_NS // 2
-        changes += table.hello(3, turn, confirming("gnb", now), now)[1]
+        changes += table.hello(3, turn, turn, confirming("gnb", now), now)[1]
     assert [(c.peer.epoch, c.reason, c.successor) for c in changes] == [(3, None, None), (2, "restarted", 3)]
 
 
@@ -177,13 +177,13 @@ def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> No
     ours, theirs = 1, 2
     tables = {ours: PeerTable(ours), theirs: PeerTable(theirs)}
     for here, there in ((ours, theirs), (theirs, ours)):
-        tables[here].hello(there, 1, Hello(f"n{there}", {here: 1}, {}), 1)
+        tables[here].hello(there, 1, 1, Hello(f"n{there}", {here: 1}, {}), 1)
     healed = 4 * QUIET_NS  # what was said meanwhile did not get through
     interrupted: list[bool] = []
     here, there, confirmed, answers = theirs, ours, 1, True
     while answers:
         now = healed + len(interrupted)
-        answers, changes = tables[here].hello(there, now, Hello(f"n{there}", {here: confirmed}, {}), now)
+        answers, changes = tables[here].hello(there, now, now, Hello(f"n{there}", {here: confirmed}, {}), now)
         assert not changes
         (peer,) = tables[here].all()
         interrupted.append(peer.interrupted)
@@ -197,7 +197,7 @@ def test_a_flood_of_hellos_is_bounded() -> None:
     for wave in range(3):
         now = wave * 2 * SILENT_NS
         for epoch in range(2, 2 * MAX_PEERS):
-            table.hello(wave * 10_000 + epoch, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
+            table.hello(wave * 10_000 + epoch, 1, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
         assert len(table.all()) == len(table.heard) == len(table.hears_us) == MAX_PEERS
         table.expire(now + SILENT_NS + 1, now + SILENT_NS + 1)
         assert table.all() == []

@@ -48,7 +48,7 @@ class End:
         self.read = now
         while other.way and other.way[0][0] <= now and not within(now, other.stalls):
             _, number, hello = other.way.pop(0)
-            answer, changes = self.table.hello(other.epoch, number, hello, now)
+            answer, changes = self.table.hello(other.epoch, number, number, hello, now)
             self.note(changes, now)
             if answer:
                 self.say(now)

@@ -13,7 +13,7 @@ from twinlink.events import Event
 from twinlink.inbox import Receiver
 from twinlink.message import Message
 from twinlink.patience import TIMES, TURN_NS
-from twinlink.peers import BEHIND_NS, LOOK_NS, SILENT_NS
+from twinlink.peers import BEHIND_NS, LOOK_NS, RESTART_NS, SILENT_NS
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
@@ -415,6 +415,39 @@ def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(rece
     arrives(new, 0, late)
     arrives(old, 2, late)
     assert [(message.epoch, message.sequence) for message in received] == [(old, 0), (old, 1), (new, 0)]
+
+
+@pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "not yet replaced"])
+def test_a_hello_that_waited_does_not_end_the_session_that_lives(reception: Reception, replaced: bool) -> None:
+    """Those of the session that died are read after those of the next one, which are then not read for a while."""
+    old, new = THEIRS, THEIRS + 1
+    received: list[tuple[int, int]] = []
+    incoming = reception.flow("flow")
+    incoming.claimed, incoming.handler = True, lambda message: received.append((message.epoch, message.sequence))
+
+    def hello(epoch: int, sent: int, now: int) -> None:
+        body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, sent, 10**18 + sent, body), now, True)
+
+    def data(sequence: int, now: int) -> None:
+        reception.handle(b"traffic/flow", frame(Kind.DATA, new, sequence, 1, b"data"), now, True)
+
+    start = time.monotonic_ns()
+    hello(old, start, start)
+    now = start + (RESTART_NS + 1 if replaced else 1)
+    hello(new, start + 2 * SILENT_NS, now)
+    data(0, now)
+    assert reception.company.up == ({new} if replaced else {old, new})
+    now += 2 * RESTART_NS
+    hello(old, start + 1, now)
+    data(1, now)
+    assert new in reception.company.up
+    now += 2 * RESTART_NS
+    hello(new, start + 3 * SILENT_NS, now)
+    hello(old, start + 2, now)
+    data(2, now)
+    assert reception.company.up == {new}
+    assert received == [(new, 0), (new, 1), (new, 2)]
 
 
 def test_a_transport_connects_anew_as_patience_says(reception: Reception, transport: Kept) -> None:
