@@ -329,13 +329,14 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
 
 @needs_namespaces
 def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) -> None:
-    # Of such a cable, what may be under way beside normal flows outweighs whatever else runs here: 2 to 2.8 times.
+    # Of such a cable, what may be under way beside normal flows outweighs whatever else runs here: 1.8 to 4 times, also
+    # beside four busy loops.  Of equal priority they are within a sixth.
     bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (250_000,)) for number in range(4)]
 
     def waits_ns(priority: Priority, folder: Path) -> list[int]:
         urgent = Flow("urgent", "rw", 100.0, (100,), priority)
         schedule = Schedule(
-            0, (urgent, *bulk), (), (faults.RateLimit(300),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
+            0, (urgent, *bulk), (), (faults.RateLimit(100),), quiet_s=4.0, calm_s=0.0, options={"retention": 4 * 2**20}
         )
         outcomes = both([schedule], folder / priority)
         for name, outcome in outcomes.items():
@@ -349,7 +350,7 @@ def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) 
 
     high, normal = steadily(side_by_side, tmp_path)
     for transport, high_ns, normal_ns in zip(TRANSPORTS, high, normal, strict=True):
-        assert normal_ns > 1.5 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, normal {normal_ns / 1e6:.0f} ms"
+        assert normal_ns > 1.3 * high_ns, f"{transport}: {high_ns / 1e6:.0f} ms, normal {normal_ns / 1e6:.0f} ms"
 
 
 @needs_namespaces
