@@ -61,7 +61,9 @@ class Peers(RuleBasedStateMachine):
             "the last": self.now, "to come": self.now + 1,
         }[what]  # fmt: skip
         heard = dict.fromkeys(others, 7) | ({} if number is None else {OURS: number})
-        answer, changes = self.table.hello(epoch, self.now, self.now, Hello(peer.node, heard, {}, behind=behind), self.now)
+        answer, changes = self.table.hello(
+            epoch, self.now, self.now, Hello(peer.node, heard, {}, behind=behind), self.now
+        )
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
         assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
