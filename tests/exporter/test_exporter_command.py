@@ -67,6 +67,18 @@ def test_it_waits_for_agent_and_twin_and_ends_on_a_signal(start: Start, tmp_path
     assert [event["event"] for event in events(tmp_path)][-1] == "summary"
 
 
+def test_a_twin_that_is_not_there_is_missed_aloud(start: Start, tmp_path: Path) -> None:
+    endpoint = free_endpoint()
+    process = start("--connect", endpoint)
+    wait_for_event(tmp_path, "no-peer")
+    with twinlink.open("zeromq", listen=endpoint, node="twin-1"):
+        wait_for_event(tmp_path, "peer-up")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=patience())
+    assert f"connecting to {endpoint} over zeromq: check that the other side runs" in said
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("exporter_listens", [False, True])
 def test_the_whole_way_on_each_transport_with_either_side_listening(
@@ -151,7 +163,7 @@ def test_a_port_in_use_exits_with_2(start: Start) -> None:
 
 
 def test_an_impossible_e3_endpoint_exits_with_2(start: Start) -> None:
-    process = start("--setup", "nonsense")
+    process = start("--setup", f"ipc:///{200 * 'x'}")
     _, said = process.communicate(timeout=patience())
     assert process.returncode == 2
     assert "an endpoint reads ipc:///path or tcp://address:port" in said

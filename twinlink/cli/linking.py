@@ -3,11 +3,13 @@
 import argparse
 import re
 import socket
+import threading
 import time
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import twinlink
-from twinlink.errors import ConfigurationError, PeerTimeout
+from twinlink.errors import ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
 from twinlink.transports import Endpoint
 
@@ -17,6 +19,7 @@ from .console import Stop, log
 PORT = 7447
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
+NOBODY_S = 5.0  # who is there has been found long before, on any path but the longest
 LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 
@@ -66,6 +69,20 @@ def open_link(given: argparse.Namespace) -> twinlink.Link:
     return twinlink.open(
         given.transport, listen=given.listen, connect=given.connect, node=given.node, **dict(given.option or [])
     )
+
+
+def tell_if_nobody(link: twinlink.Link, tell: Callable[[str], object]) -> None:
+    """Tell once, from a thread of its own, when nobody is there after NOBODY_S, and what to check."""
+
+    def wait() -> None:
+        try:
+            link.wait_ready(NOBODY_S)
+        except PeerTimeout as error:
+            tell(f"{error}; it goes on trying")
+        except LinkClosed:
+            pass  # nobody wants to know any more
+
+    threading.Thread(target=wait, name=f"twinlink-{link.node}-nobody", daemon=True).start()
 
 
 def check_size(given: argparse.Namespace, link: twinlink.Link) -> None:

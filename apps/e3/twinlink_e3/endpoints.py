@@ -9,6 +9,7 @@ Messages have one part and no topic.  Never set ZMQ_CONFLATE: it lets an indicat
 """
 
 import argparse
+import re
 from dataclasses import dataclass, replace
 
 
@@ -32,9 +33,9 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--e3``, ``--setup``, ``--to-dapp`` and ``--from-dapp``; read them with `endpoints_of`."""
     group = parser.add_argument_group("E3 sockets")
     group.add_argument("--e3", choices=sorted(ENDPOINTS), default="ipc", help="set of endpoints; below, those of ipc")
-    group.add_argument("--setup", metavar="ENDPOINT", help=f"setup channel, if not {ENDPOINTS['ipc'].setup}")
-    group.add_argument("--to-dapp", metavar="ENDPOINT", help=f"RAN to dApp, if not {ENDPOINTS['ipc'].to_dapp}")
-    group.add_argument("--from-dapp", metavar="ENDPOINT", help=f"dApp to RAN, if not {ENDPOINTS['ipc'].from_dapp}")
+    for name, what in (("setup", "setup channel"), ("to_dapp", "RAN to dApp"), ("from_dapp", "dApp to RAN")):
+        option, usual = f"--{name.replace('_', '-')}", getattr(ENDPOINTS["ipc"], name)
+        group.add_argument(option, type=_endpoint, metavar="ENDPOINT", help=f"{what}, if not {usual}")
 
 
 def endpoints_of(arguments: argparse.Namespace) -> Endpoints:
@@ -45,3 +46,11 @@ def endpoints_of(arguments: argparse.Namespace) -> Endpoints:
         if getattr(arguments, name) is not None
     }
     return replace(ENDPOINTS[arguments.e3], **overrides)
+
+
+def _endpoint(text: str) -> str:
+    """For argparse: an endpoint as libzmq takes it."""
+    way = re.fullmatch(r"ipc://.+|tcp://.+:(\d{1,5})", text)
+    if not way or int(way[1] or 1) not in range(1, 65536):
+        raise argparse.ArgumentTypeError(f"{text!r}: an endpoint reads ipc:///path or tcp://address:port")
+    return text

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
@@ -82,6 +83,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
             node=link.node,
             protected=sorted(limits.protected),
         )
+        linking.tell_if_nobody(link, partial(journal.event, "no-peer"))
         exporter.run()
     if ledger:  # now: closing the link waits for acks
         with writing(given.records):

@@ -7,8 +7,11 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import twinlink
+from twinlink.cli import linking
+from twinlink.cli.console import log
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Lease:
             shared.leases.append(self)
         if fresh:
             self.link.events(handler=shared.tell)
+            linking.tell_if_nobody(self.link, partial(log, "Twinlink"))
 
     def read(self, flow: str, handler: Callable[[twinlink.Message], None]) -> None:
         """Take a flow's messages.
