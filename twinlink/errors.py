@@ -66,7 +66,8 @@ class AckTimeout(TwinlinkError, TimeoutError):
         missing: the sequence numbers without acknowledgement, as half-open ranges ``(first, end)``.
     """
 
-    def __init__(self, message: str, missing: tuple[tuple[int, int], ...]) -> None:
+    # An exception is unpickled by calling its class with the message alone; then its attributes are set.
+    def __init__(self, message: str, missing: tuple[tuple[int, int], ...] = ()) -> None:
         super().__init__(message)
         self.missing = missing
 

@@ -1,13 +1,14 @@
 """What an application receives: messages on a flow, and acks of its own messages."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Message(NamedTuple):
     """One message as it arrived.
 
     Attributes:
-        payload: bytes-like; a view into the received frame, valid as long as it is held.
+        payload: bytes-like; a view into the received frame, valid as long as it is held.  A copy of the message, in
+            this process or another, holds bytes.
         flow: name of the flow.
         sequence: the sender's number, per flow and session, from 0.
         epoch: the sender's session.
@@ -23,6 +24,9 @@ class Message(NamedTuple):
     node: str | None
     sent_ns: int
     received_ns: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (bytes(self.payload), *self[1:])  # Python neither copies nor pickles a view
 
     def __repr__(self) -> str:
         return (

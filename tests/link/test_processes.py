@@ -1,13 +1,17 @@
 """Two processes, one of which is killed or stopped."""
 
 import contextlib
+import copy
+import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -300,3 +304,43 @@ def test_a_forked_child_that_waits_leaves_its_parents_link_alone() -> None:
             os._exit(len(given_back))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         link._transport.close = closes  # type: ignore[method-assign]
+
+
+def length(message: twinlink.Message) -> int:
+    return len(message.payload)
+
+
+def flush_to_nobody() -> None:
+    with twinlink.open("memory", listen="tcp/nobody:1") as link:
+        outbox = link.sender("flow")
+        outbox.send(b"")
+        outbox.flush(0)
+
+
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_messages_can_be_copied_and_handed_to_a_pool_of_processes(transport: str) -> None:
+    endpoint = free_endpoint()
+    with open_link(transport, "listen", endpoint) as link, twinlink.open(transport, connect=endpoint) as other:
+        other.wait_ready(patience())
+        sizes = [0, 100, 100_000]
+        for size in sizes:
+            other.sender("flow").send(bytes(size))
+        inbox = link.receiver("flow")
+        messages = [message for _ in sizes if (message := inbox.receive(patience()))]
+        assert [type(message.payload) for message in messages].count(memoryview)
+        for message in messages:
+            for copied in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+                assert copied == message
+                assert type(copied) is twinlink.Message
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            assert list(pool.map(length, messages)) == sizes
+
+
+def test_an_ack_timeout_comes_back_from_a_pool_of_processes() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with pytest.raises(twinlink.AckTimeout, match="sequence 0") as caught:
+            pool.submit(flush_to_nobody).result(patience())
+        for error in (caught.value, copy.copy(caught.value), copy.deepcopy(caught.value)):
+            assert error.missing == ((0, 1),)
+            assert str(error) == str(caught.value)
+        assert pool.submit(int, 3).result(patience()) == 3
