@@ -1,6 +1,7 @@
 """The sending end of a flow, as an application holds it."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three othe
 LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
+
+_FIELD_NAME = re.compile(":[^:]*:")  # in the format of a structured array
 
 logger = logging.getLogger("twinlink")
 
@@ -378,7 +381,7 @@ def _octets(payload: Payload) -> memoryview:
         view = memoryview(payload)
     except (TypeError, ValueError) as error:
         raise TypeError(f"the payload must be bytes-like, not {type(payload).__name__}: {error}") from None
-    if "O" in view.format:
+    if "O" in view.format and "O" in _FIELD_NAME.sub("", view.format):
         raise TypeError("the payload is an array of Python objects; their octets mean nothing to a peer")
     if not view.c_contiguous:
         raise ConfigurationError("the payload is not C-contiguous; send numpy.ascontiguousarray(payload)")

@@ -52,11 +52,15 @@ class Delivery(Conformance):
             samples[:0],
             np.array(7, dtype=">i2"),
             np.zeros(3, dtype=[("re", "<i2"), ("im", "<i2")]),
+            np.zeros(3, dtype=[("O", "<i2"), ("RO-O", "<f4", (2,))]),
         ]
         for payload in payloads:
             outbox.send(payload)
         received = [bytes(message.payload) for message in receive_all(inbox, len(payloads))]
         assert received == [memoryview(payload).tobytes() for payload in payloads]
+        for objects in (np.array([None]), np.zeros(1, dtype=[("number", "<i2"), ("object", "O")])):
+            with pytest.raises(TypeError, match="Python objects"):
+                outbox.send(objects)
 
     def test_a_payload_may_be_changed_after_send(self, opening: Open) -> None:
         first, second = self.ready_pair(opening)
