@@ -50,6 +50,8 @@ class Opening(Conformance):
             ({"connect": "udp/127.0.0.1:7447"}, "tcp/host:port"),
             ({"connect": "tcp/127.0.0.1:7447\n"}, "tcp/host:port"),
             ({"connect": 7447}, "tcp/host:port"),
+            ({"connect": "tcp/host..name:7447"}, "1 to 63 characters"),
+            ({"listen": f"tcp/{'x' * 64}.name:7447"}, "1 to 63 characters"),
             ({"connect": "tcp/127.0.0.1:7447", "no_such_option": 1}, "no_such_option"),
             ({"connect": "tcp/127.0.0.1:7447", "node": ""}, "node"),
             ({"connect": "tcp/127.0.0.1:7447", "node": "x" * 256}, "node"),

@@ -30,6 +30,12 @@ class Endpoint:
             raise ConfigurationError(f"endpoint {text!r} is not of the form tcp/host:port, such as tcp/10.0.0.5:7447")
         if not 1 <= int(match["port"]) <= 65535:
             raise ConfigurationError(f"endpoint {text!r}: a port is a number from 1 to 65535")
+        try:
+            match["host"].encode("idna")  # as the resolver will
+        except UnicodeError:
+            raise ConfigurationError(
+                f"endpoint {text!r}: between the dots of a host name stand 1 to 63 characters"
+            ) from None
         return cls(match["host"], int(match["port"]))
 
     def __str__(self) -> str:
