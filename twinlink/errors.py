@@ -39,7 +39,7 @@ class TransportError(TwinlinkError, OSError):
     Example scenarios:
         - the port is in use by another program;
         - the host name does not resolve;
-        - the process has no file descriptors left.
+        - the process can open too few files, or start too few threads.
     """
 
 

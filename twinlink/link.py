@@ -28,6 +28,7 @@ from .reception import MAX_FLOWS, Reception
 from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
+from .transports.base import check_threads
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
@@ -35,6 +36,7 @@ CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
 EXIT_LOOK_S = 0.1
+THREADS = 3  # the one that receives, keeper and courier
 MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
@@ -87,6 +89,7 @@ class Link:
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
 
+        check_threads(THREADS + transport.threads)
         transport.open()
         try:
             self._company.say(Kind.HELLO)

@@ -41,3 +41,33 @@ def test_a_process_without_descriptors_is_told_so(transport: str, role: str) -> 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
     assert "ulimit -n" in ended.stdout, ended.stderr
     assert ended.returncode == 0
+
+
+NO_THREADS = """
+import os, resource, sys, threading, twinlink
+role, transport, endpoint = sys.argv[1:]
+twinlink.transports.transport_class(transport)  # now: whom the limit binds may not read the driver's files
+if os.geteuid() == 0:  # the limit does not bind root
+    os.setgid(65534)
+    os.setuid(65534)
+most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+resource.setrlimit(resource.RLIMIT_NPROC, (1, most))
+try:
+    twinlink.open(transport, **{role: endpoint})
+except twinlink.TransportError as error:
+    print(error)
+assert threading.enumerate() == [threading.main_thread()]
+resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+twinlink.open(transport, **{role: endpoint}).close()
+"""
+
+
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "mqtt"])
+@pytest.mark.parametrize("role", ["listen", "connect"])
+def test_a_process_that_can_start_no_threads_is_told_so(transport: str, role: str) -> None:
+    """The drivers would abort it, or panic."""
+    command = [sys.executable, "-c", NO_THREADS, role, transport, free_endpoint()]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+    assert "can start 0 more threads" in ended.stdout, ended.stderr
+    assert "ulimit -u" in ended.stdout
+    assert ended.returncode == 0, ended.stderr

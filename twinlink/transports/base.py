@@ -1,10 +1,14 @@
 """What a transport is: small hooks, filled by each backend."""
 
+import _thread
 import os
 import re
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ConfigurationError, TransportError
@@ -13,6 +17,7 @@ _ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<p
 
 Frame = bytes | memoryview
 MOST = 2**31 - 1  # what the drivers, in C and Rust, take
+THREAD_ENDS_S = 0.0001
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class Transport(ABC):
         self.max_frame = max_frame  # octets; the longest frame the link will send or accept
         self.options = options
 
+    @property
+    def threads(self) -> int:
+        """So many threads and processes it has at most, with one peer; the link sees to it that they can be started."""
+        return 0
+
     @abstractmethod
     def open(self) -> None:
         """Listen or connect, without waiting for anybody.  Raises TransportError."""
@@ -134,6 +144,35 @@ def check_descriptors(count: int) -> None:
     finally:
         for one in opened:
             os.close(one)
+
+
+def check_threads(count: int) -> None:
+    """Raise TransportError where this process can start fewer threads than a link and its driver need.
+
+    Without them libzmq ends the process, and Zenoh panics.  Takes about 0.1 ms for each.
+    """
+    ids: list[int] = []
+    end = threading.Lock()
+
+    def stay() -> None:
+        ids.append(threading.get_native_id())
+        with end:
+            pass
+
+    started = 0
+    try:
+        with end:
+            while started < count:
+                _thread.start_new_thread(stay, ())  # threading.Thread takes twice as long: it waits until each runs
+                started += 1
+    except RuntimeError as error:
+        raise TransportError(
+            f"this process can start {started} more threads, and a link takes up to {count}: end what is not needed, "
+            "or raise the limit (`ulimit -u`, `ulimit -v`, or pids and memory of its container)"
+        ) from error
+    finally:
+        while len(ids) < started or any(Path("/proc/self/task", str(one)).exists() for one in ids):
+            time.sleep(THREAD_ENDS_S)  # one that has not ended counts
 
 
 def advice(reason: str) -> str:

@@ -90,6 +90,10 @@ class MqttTransport(Transport):
     options: MqttOptions
     broker: Mosquitto | None = None
 
+    @property
+    def threads(self) -> int:
+        return 3 if self.listening and self.options.private_broker else 1  # the broker and the shell that ends it
+
     def open(self) -> None:
         options = self.options
         self._inbox: deque[tuple[bytes, Frame]] = deque()

@@ -46,6 +46,8 @@ SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
 DESCRIPTORS = 16  # of files and sockets, with one peer
+THREADS = 12  # with one peer
+THREADS_THAT_STAY = 7  # of them, when a session ends
 FORKED = (
     "zenoh cannot be used here: this process was forked from one that has used it, and lacks the threads that Zenoh "
     "started there; fork before the first link is opened, or start a new interpreter: "
@@ -84,6 +86,10 @@ class ZenohTransport(Transport):
     # ``block_before_close_ms`` ends the connection, though it moves.
     direct_octets = 15 * 48 * 1024
     whole_octets = 17 * 64 * 1024
+
+    @property
+    def threads(self) -> int:
+        return THREADS if ZenohTransport._process is None else THREADS - THREADS_THAT_STAY
 
     def open(self) -> None:
         ZenohTransport._process = ZenohTransport._process or os.getpid()

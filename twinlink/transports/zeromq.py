@@ -56,6 +56,10 @@ class ZeromqTransport(Transport):
     options: ZeromqOptions
     ports = 2
 
+    @property
+    def threads(self) -> int:
+        return 1 + self.options.io_threads
+
     def open(self) -> None:
         check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
         reuse()  # over Zenoh nothing is quicker for it
