@@ -86,6 +86,30 @@ def test_no_socket_lingers_when_it_is_closed() -> None:
         wait_until(lambda: len(lingering()) >= 2 and ZENOHS_LINGER not in lingering())
 
 
+WITHOUT_DESCRIPTORS = """
+import resource, sys, time, twinlink
+link, peer = twinlink.open("zenoh", listen=sys.argv[1]), twinlink.open("zenoh", connect=sys.argv[1])
+link.wait_ready(60)
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+peer.close()
+while link.peers():
+    time.sleep(0.01)
+time.sleep(0.5)  # until the connection has ended as well
+assert link.receiver("flow").receive(0.2) is None
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+link.close()
+"""
+
+
+def test_a_process_without_descriptors_goes_on_when_a_connection_ends() -> None:
+    """Nobody can look how the sockets linger then."""
+    command = [sys.executable, "-c", WITHOUT_DESCRIPTORS, free_endpoint()]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stderr
+
+
 SESSIONS = 40
 OPENS_AND_CLOSES = f"""
 import ctypes

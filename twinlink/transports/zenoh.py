@@ -306,7 +306,11 @@ class ZenohTransport(Transport):
 
 def clear_linger() -> None:
     """Have the sockets of this process that linger as Zenoh's do close at once, as sockets do by default."""
-    for entry in Path("/proc/self/fd").iterdir():
+    try:
+        entries = list(Path("/proc/self/fd").iterdir())
+    except OSError:  # no descriptor is left to look with: the next connection is another occasion
+        return
+    for entry in entries:
         with contextlib.suppress(OSError):  # not a socket, or closed by now
             found = socket.socket(fileno=int(entry.name))
             try:
