@@ -13,7 +13,7 @@ logger = logging.getLogger("twinlink")
 
 
 class Courier:
-    """Runs from its making until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(self, node: str, company: Company) -> None:
         self._company = company
@@ -23,6 +23,9 @@ class Courier:
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-courier", daemon=True)
         for budget in company.budgets.values():
             budget.roomy = self.wake
+
+    def start(self) -> None:
+        """Begin to hand over."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -36,7 +39,8 @@ class Courier:
         """
         self._stopping = True
         self._work.set()
-        self._thread.join(patience_s)
+        if self._thread.is_alive():
+            self._thread.join(patience_s)
 
     def _hand_over(self) -> bool:
         """Hand over the backlog of each flow, as far as it may go; whether some flow asks to come again soon.

@@ -19,7 +19,7 @@ logger = logging.getLogger("twinlink")
 
 
 class Keeper:
-    """Runs from its making until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(self, node: str, transport: Transport, company: Company) -> None:
         self._transport = transport
@@ -27,12 +27,16 @@ class Keeper:
         self._pace = Pace()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to say hello."""
         self._thread.start()
 
     def stop(self, patience_s: float) -> None:
         """Nothing more will be said."""
         self._stopping.set()
-        self._thread.join(patience_s)
+        if self._thread.is_alive():
+            self._thread.join(patience_s)
 
     def _share(self) -> None:
         """Look how fast the path is, and divide what it takes among the flows that are in use."""

@@ -105,7 +105,7 @@ class Lead:
         if not any(self._lock.acquire(timeout=patience_s / 2) for _ in range(2)):
             return False
         self._let_go()
-        if threading.current_thread() is not self._thread:
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join(patience_s)
         return True
 

@@ -1,6 +1,7 @@
 """A link: the one place where core, transport, clock and threads meet; what an application holds."""
 
 import atexit
+import contextlib
 import itertools
 import logging
 import os
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, get_args
 
 from .courier import Courier
-from .errors import ConfigurationError, LinkClosed, PeerTimeout
+from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
 from .heap import trim
 from .inbox import EventStream, Receiver
@@ -86,6 +87,9 @@ class Link:
         self._company = self.reception.company
         self.lead = Lead(f"twinlink-{self.node}", Pump(transport, self.reception).turn, self._give_back)
         self.wait = self.lead.wait
+        self._keeper = Keeper(self.node, transport, self._company)
+        self._courier = Courier(self.node, self._company)
+        self.wake_courier = self._courier.wake
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
 
@@ -93,13 +97,12 @@ class Link:
         transport.open()
         try:
             self._company.say(Kind.HELLO)
-        except BaseException:
-            transport.close()
+            self._keeper.start()
+            self._courier.start()
+            self.lead.start()
+        except BaseException:  # Ctrl-C as well
+            self.lead.close(CLOSE_S)
             raise
-        self._keeper = Keeper(self.node, transport, self._company)
-        self._courier = Courier(self.node, self._company)
-        self.wake_courier = self._courier.wake
-        self.lead.start()
         _open_links.add(self)
 
     # What applications call
@@ -326,7 +329,8 @@ class Link:
         deadline = time.monotonic() + STOP_S
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
-        self._company.say(Kind.BYE)
+        with contextlib.suppress(TransportError):
+            self._company.say(Kind.BYE)
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())
         self._transport.close()

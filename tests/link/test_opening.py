@@ -1,12 +1,16 @@
 """A link that cannot be opened leaves nothing behind."""
 
+import itertools
 import subprocess
 import sys
+import threading
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import twinlink
-from twinlink.testing import free_endpoint, patience
+from twinlink.testing import free_endpoint, patience, wait_until
 
 
 def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,6 +23,31 @@ def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytes
         with pytest.raises(twinlink.TransportError, match="no more"):
             twinlink.open("memory", listen=endpoint)
     twinlink.open("memory", listen=endpoint).close()
+
+
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_a_link_that_is_interrupted_at_any_moment_gives_its_endpoint_back(transport: str) -> None:
+    """Ctrl-C before each call of a function of the library."""
+    endpoint, library = free_endpoint(), str(Path(twinlink.__file__).parent)
+    for moment in itertools.count(1):
+        calls = itertools.count(1)
+
+        def interrupt(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(library) and next(calls) == moment:  # noqa: B023
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        try:
+            sys.setprofile(interrupt)
+            link = twinlink.open(transport, listen=endpoint)
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.setprofile(None)
+        link.close()
+        break
+    assert moment > 20
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("twinlink")])
 
 
 FEW = """

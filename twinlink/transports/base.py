@@ -171,7 +171,7 @@ def check_threads(count: int) -> None:
             "or raise the limit (`ulimit -u`, `ulimit -v`, or pids and memory of its container)"
         ) from error
     finally:
-        while len(ids) < started or any(Path("/proc/self/task", str(one)).exists() for one in ids):
+        while len(ids) < started or [one for one in ids if Path("/proc/self/task", str(one)).exists()]:
             time.sleep(THREAD_ENDS_S)  # one that has not ended counts
 
 

@@ -110,7 +110,11 @@ class ZenohTransport(Transport):
             reason = _reason(error)
             raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}{advice(reason)}") from error
         self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
-        self._ticker.start()
+        try:
+            self._ticker.start()
+        except BaseException:  # Ctrl-C as well
+            self.close()
+            raise
 
     def _open_session(self) -> None:
         session = zenoh.open(self.config())
@@ -290,7 +294,8 @@ class ZenohTransport(Transport):
 
     def close(self) -> None:
         self._closing.set()
-        self._ticker.join()
+        if self._ticker.is_alive():
+            self._ticker.join()
         closer = threading.Thread(target=self._leave, name="twinlink-zenoh-close", daemon=True)
         closer.start()
         closer.join(CLOSE_S)

@@ -85,8 +85,10 @@ class ZeromqTransport(Transport):
             else:
                 for made, port in ((self._sub, first), (self._pub, second)):
                     made.connect(self._address(port))
-        except (zmq.ZMQError, OSError) as error:
-            self._context.destroy(linger=0)
+        except BaseException as error:  # Ctrl-C as well
+            self._context.destroy(linger=0)  # while a socket is open, whoever ends the context waits for ever
+            if not isinstance(error, zmq.ZMQError | OSError):
+                raise
             what = "listen on" if self.listening else "connect to"
             known = error.errno is not None and 0 < error.errno < 1000  # not libzmq's own, nor the resolver's
             reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
