@@ -19,7 +19,7 @@ from .wire import frame as make_frame
 AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a pause this side was away, not the others
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
-MAX_JOINED = 2048
+MAX_MET = 2048
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
@@ -62,7 +62,7 @@ class Company:
         self._emptied_mono_ns = _monotonic_ns()
         self._patience = Patience(_monotonic_ns())
         self._absent: dict[int, tuple[int, Peer]] = {}  # epochs that fell silent -> monotonic ns, as it was then
-        self._joined: dict[int, dict[str, int]] = {}  # epoch -> where its flows stood when it was first heard
+        self._met: dict[int, Peer] = {}  # by epoch, as they were when they were first heard
         self._replaced: dict[int, None] = {}  # epochs whose node has begun a newer session, the last to go last
 
     def add_sender(self, sender: Sender) -> None:
@@ -77,7 +77,11 @@ class Company:
 
     def joined_at(self, epoch: int, flow: str) -> int:
         """The next number of a peer's flow when the peer was first heard."""
-        return self._joined.get(epoch, {}).get(flow, 0)
+        return self._met[epoch].flows.get(flow, 0) if epoch in self._met else 0
+
+    def known(self, epoch: int) -> Peer | None:
+        """Whose session this is, also one that has fallen silent: its data may arrive before its next hello."""
+        return self.peers.get(epoch) or self._met.get(epoch)
 
     def greeting(self, kind: Kind, epoch: int, number: int, frame: Frame, mono_ns: int) -> Hello | None:
         """Take in a hello or a bye; returns the hello of somebody who was not known.  Raises Malformed."""
@@ -100,7 +104,7 @@ class Company:
         answer, changes = self.peers.hello(epoch, number, sent_ns, hello, mono_ns)
         greeted = self.peers.get(epoch)
         if greeted is not None:
-            self._joined.setdefault(epoch, hello.flows)
+            self._met.setdefault(epoch, greeted)
         self._changed(changes)
         if answer:
             self.say(Kind.HELLO)
@@ -126,9 +130,9 @@ class Company:
                 self._forget(epoch, f"peer {peer.node} was silent for {ABSENT_NS // 1_000_000_000} s")
         if (patience := self._patience.look(not self.up, now_mono_ns)) is not None:
             self._transport.renew(patience)
-        if len(self._joined) > MAX_JOINED:
-            known = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
-            self._joined = {epoch: flows for epoch, flows in self._joined.items() if epoch in known}
+        if len(self._met) > MAX_MET:
+            here = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
+            self._met = {epoch: peer for epoch, peer in self._met.items() if epoch in here}
         self.report_losses()
 
     def _changed(self, changes: list[Change]) -> None:
@@ -194,10 +198,10 @@ class Company:
 
     def _lose_track(self, epoch: int, replaced: bool) -> None:
         """A session will not come back: nothing of it is remembered here."""
-        self._joined.pop(epoch, None)
+        self._met.pop(epoch, None)
         if replaced:
             self._replaced[epoch] = None
-            if len(self._replaced) > MAX_JOINED:
+            if len(self._replaced) > MAX_MET:
                 del self._replaced[next(iter(self._replaced))]
         self._give_up(epoch, replaced)
 

@@ -267,7 +267,7 @@ class Reception:
         incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
         stream = incoming.streams.get(epoch)
         if stream is None:
-            if self.company.peers.get(epoch) is None:
+            if self.company.known(epoch) is None:
                 return
             stream = self._join(incoming, epoch, unsent)
         if stream.repairs:
@@ -354,7 +354,7 @@ class Reception:
         """Begin a sender session on a flow with the message that has come first."""
         if epoch == self._epoch:
             raise Malformed("reflected")
-        peer = self.company.peers.get(epoch)
+        peer = self.company.known(epoch)
         if peer is None:
             return incoming.join(epoch, None, None, False, self.company.up)
         first = self.company.joined_at(epoch, incoming.flow)

@@ -417,6 +417,28 @@ def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(rece
     assert [(message.epoch, message.sequence) for message in received] == [(old, 0), (old, 1), (new, 0)]
 
 
+@pytest.mark.parametrize("down", [False, True], ids=["up", "fell silent"])
+def test_a_flow_that_begins_while_its_peer_is_silent_begins_with_what_was_lost(
+    reception: Reception, down: bool
+) -> None:
+    """After a cut, data may arrive before the hello that brings the peer back."""
+    received: list[int] = []
+    incoming = reception.flow("flow")
+    incoming.claimed, incoming.handler = True, lambda message: received.append(message.sequence)
+    now = time.monotonic_ns()
+    reception.handle(
+        HELLO_TOPIC, frame(Kind.HELLO, THEIRS, now, 1, Hello("theirs", {OURS: now - 1}, {}, True).encode()), now, True
+    )
+    for _ in range(down * 2 * SILENT_NS // LOOK_NS):
+        now += LOOK_NS
+        reception.keep_time(now, now)
+    assert bool(reception.company.up) is not down
+    reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 1, 1, b"data"), now, True)
+    assert received == []
+    reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, 0, 1, b"data"), now, True)
+    assert received == [0, 1]
+
+
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "not yet replaced"])
 def test_a_hello_that_waited_does_not_end_the_session_that_lives(reception: Reception, replaced: bool) -> None:
     """Those of the session that died are read after those of the next one, which are then not read for a while."""
