@@ -108,16 +108,25 @@ def test_what_follows_a_message_of_other_parts_is_received(
 ) -> None:
     one, other = ZeromqTransport(Endpoint.parse(endpoint), True, 1000, ZeromqOptions()), [b"traffic/flow", GOOD]
     one.open()
+
+    def up_to(mark: bytes) -> list[tuple[bytes, bytes]]:
+        """What is received before this message, which is sent now."""
+        publish([b"traffic/mark", mark])
+        received = []
+        while True:
+            message = one.receive(patience())
+            assert message is not None
+            received.append((message[0], bytes(message[1])))
+            if received[-1] == (b"traffic/mark", mark):
+                return received[:-1]
+
     try:
         wait_until(lambda: publish(other) or one.receive(0))
-        while one.receive(0.2):
-            pass
+        up_to(frame(Kind.DATA, 7, 1, 1, b"begin"))
         for _ in range(20):
             publish(parts)
             publish(other)
-        received = []
-        while (message := one.receive(0.5)) is not None:
-            received.append((message[0], bytes(message[1])))
+        received = up_to(frame(Kind.DATA, 7, 2, 1, b"end"))
     finally:
         one.close()
     assert received.count((b"traffic/flow", GOOD)) == 20 * (1 + (GOOD in parts))
