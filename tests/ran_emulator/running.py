@@ -73,9 +73,11 @@ class DApp:
         assert response.response_code == "positive"
         assert response.dapp_identifier is not None
         self.identifier: int = response.dapp_identifier
+        # PUB and SUB join late, and E3 has no way to tell when: report nothing blocked until there is an answer.
+        report = e3.encode_structure(e3.PrbBlacklistReport(()))
+        self.ask(e3.DAppReport(3, self.identifier, 1, report), again_s=0.2)
         if subscribe:
-            # PUB and SUB join late, and E3 has no way to tell when: ask until there is an answer.
-            self.ask(e3.SubscriptionRequest(2, self.identifier, 1, (1,), (1,)))
+            self.subscribe()
 
     def setup(self, octets: bytes) -> e3.SetupResponse:
         self.request.send(octets)
@@ -84,12 +86,16 @@ class DApp:
         assert isinstance(response, e3.SetupResponse)
         return response
 
-    def ask(self, pdu: e3.Pdu) -> Any:
-        """Send until the answer comes."""
+    def subscribe(self) -> None:
+        """Once: with another request the emulator would begin anew, and leave out what it played meanwhile."""
+        assert self.ask(e3.SubscriptionRequest(2, self.identifier, 1, (1,), (1,))).response_code == "positive"
+
+    def ask(self, pdu: e3.Pdu, again_s: float = PATIENCE_S) -> Any:
+        """The answer; passes over indications.  Sends again as long as none comes."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             self.outward.send(e3.encode(pdu))
-            if (answer := self.receive(0.2, wanted=pdu.message_id)) is not None:
+            if (answer := self.receive(again_s, wanted=pdu.message_id)) is not None:
                 return answer
         raise AssertionError(f"no answer to {pdu}")
 

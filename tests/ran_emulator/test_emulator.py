@@ -129,11 +129,11 @@ def test_rubbish_is_counted_and_everything_goes_on(ipc: e3.Endpoints, tmp_path: 
             assert dapp.setup(rubbish).response_code == "negative"
         dapp.request.send_multipart([b"two", b"parts"])
         assert e3.decode(dapp.request.recv()).response_code == "negative"  # type: ignore[union-attr]
-        dapp.ask(e3.SubscriptionRequest(2, dapp.identifier, 1, (1,), (1,)))
         for rubbish in (b"", b"\0", b"\xff" * 50_000):
             dapp.outward.send(rubbish)
         dapp.outward.send_multipart([b"two", b"parts"])
-        assert dapp.ask(e3.ReleaseMessage(3, 77)).response_code == "negative"
+        assert dapp.ask(e3.ReleaseMessage(4, 77)).response_code == "negative"
+        dapp.subscribe()
         assert [each.timestamp for each in dapp.indications(200)] == list(range(1, 201))
         emulator.wait_event("done")
         code, said = emulator.stop(signal.SIGINT)
@@ -210,7 +210,7 @@ def test_flat_out_waits_for_the_slowest_dapp_and_loses_nothing(
         lazy.set_hwm(10)
         lazy.subscribe(b"")
         lazy.connect(ipc.to_dapp)
-        dapp.ask(e3.SubscriptionRequest(2, dapp.identifier, 1, (1,), (1,)))
+        dapp.subscribe()
         while dapp.receive(1) is not None:  # until the queue of the one that does not read is full
             pass
         context.destroy(linger=0)
