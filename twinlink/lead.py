@@ -112,6 +112,8 @@ class Lead:
     def abandon(self) -> None:
         """The link is closed, and nothing is given back: it belongs to another process."""
         self.closed = self._given_back = True
+        self.followers = 0
+        self._progress = threading.Condition(threading.Lock())
 
     def _take(self, done: Callable[[], object], deadline: float) -> None:
         """Lead, the lock being ours, until done or somebody wants to act."""

@@ -322,6 +322,11 @@ class Link:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
         _open_links.discard(self)
 
+    def abandon_flows(self) -> None:
+        """For a process that was forked with this link in it."""
+        for sender in list(self._company.senders.values()):
+            sender.abandon()
+
     def _give_back(self) -> None:
         """Say goodbye, and give back threads and transport.  Called once, by the thread that holds the lead."""
         senders = list(self._company.senders.values())
@@ -378,11 +383,12 @@ def _check_callable(name: str, value: object) -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Threads and sockets stayed with the parent, and locks may be held for ever: only say so."""
+    """Threads and sockets stayed with the parent, and locks may be held for ever: whoever calls is only told so."""
     for link in list(_open_links):
         link.why_unusable = "was opened before this process was forked; open another one here"
         link.sending_ends = True
         link.lead.abandon()
+        link.abandon_flows()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

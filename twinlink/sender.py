@@ -358,6 +358,11 @@ class Sender:
         if self._order.acquire(timeout=max(0.0, patience_s)):
             self._order.release()
 
+    def abandon(self) -> None:
+        """This is a forked process's copy: whoever held a lock stayed with the parent, and nothing may leave here."""
+        self._order, self._state, self._handing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._core.end()
+
     def end(self) -> None:
         """Log what is outstanding, or lost and not yet named by a flush.
 

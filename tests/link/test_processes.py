@@ -306,6 +306,33 @@ def test_a_forked_child_that_waits_leaves_its_parents_link_alone() -> None:
         link._transport.close = closes  # type: ignore[method-assign]
 
 
+def test_a_child_forked_in_the_midst_of_a_send_is_told_so_and_sends_nothing() -> None:
+    """What a thread of the parent held then, nobody will ever let go of in the child."""
+    endpoint = free_endpoint()
+    with twinlink.open("memory", listen=endpoint) as link, twinlink.open("memory", connect=endpoint) as other:
+        link.wait_ready(patience())
+        other.receiver("flow")
+        sender = link.sender("flow")
+        link._transport.send = lambda topic, frame: None  # type: ignore[method-assign]  # so that something is left
+        sender.send(b"")
+        sender._backlog.waits = True
+        with sender._order, sender._state, sender._handing, link.lead._progress:
+            child = os.fork()
+            if child == 0:
+                handed_over: list[bytes] = []
+                link._transport.send = lambda topic, frame: handed_over.append(frame)  # type: ignore[method-assign]
+                signal.alarm(10)
+                refused = 0
+                uses = (lambda: sender.send(b""), lambda: sender.flush(0.1), link.stats, lambda: link.sender("new"))
+                for use in uses:
+                    try:
+                        use()
+                    except twinlink.TwinlinkError as error:
+                        refused += "forked" in str(error) or isinstance(error, twinlink.AckTimeout)
+                os._exit(refused if not handed_over else 99)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
 def length(message: twinlink.Message) -> int:
     return len(message.payload)
 
