@@ -112,6 +112,8 @@ class Lead:
     def abandon(self) -> None:
         """The link is closed, and nothing is given back: it belongs to another process."""
         self.closed = self._given_back = True
+        if not self.held_here:
+            self._lock, self._leader = threading.Lock(), 0
         self.followers = 0
         self._progress = threading.Condition(threading.Lock())
 

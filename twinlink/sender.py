@@ -163,7 +163,7 @@ class Sender:
         if not missing:
             return
         if self._link.closed:
-            what = "not acknowledged before the link was closed"
+            what = f"not acknowledged, and the link {self._link.why_unusable}"
         elif owing:
             what = f"not acknowledged within {timeout:g} s by {self._link.reception.company.names(owing)}"
         else:
