@@ -24,7 +24,7 @@ from . import faults
 from .faults import FAULTS
 from .lab import seeds
 from .ledger import ROW, Row
-from .measuring import round_trips
+from .measuring import round_trips, rss
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
@@ -371,6 +371,23 @@ def test_many_flows_that_begin_at_once_do_not_fill_a_slow_path(
         assert outcome.verdict.findings == [], name
         told = [event.fields for session in outcome.sessions for event in session.events if event.name == "PeerDown"]
         assert [fields for fields in told if fields.get("reason") != "closed"] == [], name
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_bulk_that_nobody_was_there_for_is_not_ahead_of_who_comes(tmp_path: Path, transport: str) -> None:
+    """Of a millisecond's worth of it the path takes a second and more."""
+    bulk, urgent = Flow("bulk", "rw", 1000.0, (3_000_000,)), Flow("urgent", "rw", 100.0, (100,), "high")
+    with Trial(tmp_path, transport, (urgent, bulk), options={"retention": 4 * 2**20}, late="dt") as trial:
+        faults.RateLimit(20).begin(trial)
+        base.wait_until(lambda: len(rows(trial.nodes["rw"].ledger, Row.SENT)) > 50)
+        before = rss(trial, "rw")
+        trial.restart("dt")
+        base.wait_until(lambda: len(rows(trial.nodes["dt"].ledger, Row.GOT)) > 50)
+        assert rss(trial, "rw") < before + 64 * 2**20
+        outcome = trial.finish()
+    assert not outcome.broken
+    assert outcome.verdict.findings == []
 
 
 def rows(ledger: Path, kind: Row) -> list[int]:

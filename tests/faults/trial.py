@@ -119,7 +119,9 @@ class Trial:
         reliability: str = "repair",
         options: dict[str, Any] | None = None,
         buffered: bool = False,
+        late: str = "",
     ) -> None:
+        """``late``: who is not started on entry; `restart` does that."""
         self.folder = folder
         self.transport = transport
         self.flows = flows
@@ -129,6 +131,7 @@ class Trial:
         self.reliability = reliability
         self.options = options or {}
         self.buffered = buffered
+        self.sides = tuple(side for side in ("dt", "rw") if side != late)
         self.world = World(f"{seed}-{transport}-{threading.get_ident() % 10_000}")
         self.nodes: dict[str, Process] = {}
         self.moments: list[Moment] = []
@@ -148,9 +151,9 @@ class Trial:
                 self._helpers.append(self._proxy)
                 assert self._proxy.stdout is not None
                 self._proxy.stdout.readline()
-            for side in ("dt", "rw"):
+            for side in self.sides:
                 self._start(side)
-            for side in ("dt", "rw"):
+            for side in self.sides:
                 self._ready(side)
         except BaseException:
             self.__exit__(None, None, None)

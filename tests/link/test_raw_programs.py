@@ -1,5 +1,6 @@
 """Programs that are not ours, in plain pyzmq, plain Zenoh and plain TCP: counted, dropped, nothing else changes."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -11,8 +12,8 @@ import zmq
 import twinlink
 from twinlink.testing import patience, wait_until
 from twinlink.transports import Endpoint
-from twinlink.transports.zeromq import ZeromqOptions, ZeromqTransport
-from twinlink.wire import Kind, frame
+from twinlink.transports.zeromq import TOPICS, ZeromqOptions, ZeromqTransport
+from twinlink.wire import HELLO_TOPIC, Kind, frame
 
 GOOD = frame(Kind.DATA, 7, 0, 1, b"payload")
 Pair = tuple[twinlink.Link, twinlink.Link]
@@ -172,6 +173,29 @@ def test_a_raw_subscriber_that_does_not_read_holds_nobody_up(zeromq_pair: Pair, 
     assert idle.poll(int(patience() * 1000))  # it is subscribed, and from now on reads nothing
     goes_on(zeromq_pair, 2000)
     idle.close(0)
+    context.term()
+
+
+def test_who_is_about_to_say_hello_is_sent_hellos_alone_and_plain_subscribers_hear_all(endpoint: str) -> None:
+    context, address = zmq.Context(), f"tcp://127.0.0.1:{endpoint.rsplit(':', 1)[1]}"
+    with twinlink.open("zeromq", listen=endpoint) as link, contextlib.closing(context.socket(zmq.SUB)) as node:
+        sender = link.sender("flow")
+        for topic in TOPICS:
+            node.subscribe(topic)
+        node.connect(address)
+        for _ in range(3):
+            assert node.poll(int(patience() * 1000))
+            assert node.recv_multipart()[0] == HELLO_TOPIC
+            for _ in range(100):
+                sender.send(b"nobody is up")
+        with contextlib.closing(context.socket(zmq.SUB)) as plain:
+            plain.subscribe(b"")
+            plain.connect(address)
+            node.close(0)
+            wait_until(
+                lambda: sender.send(b"nobody is up") and plain.poll(0) and plain.recv_multipart()[0] != HELLO_TOPIC
+            )
+            plain.close(0)
     context.term()
 
 

@@ -243,6 +243,10 @@ class MqttTransport(Transport):
             if self._behind() and get_ident() != self._reader:
                 self._hold()
 
+    def offer(self, topic: bytes, frame: bytes) -> None:
+        if not self._behind():  # what the broker has not taken would be ahead of our hello
+            self.send(topic, frame)
+
     def _publish(self, topic: bytes, frame: bytes) -> None:
         """Queue a message and write what the socket takes; without a connection it goes nowhere."""
         with self._lock:

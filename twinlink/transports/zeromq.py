@@ -20,12 +20,15 @@ from .base import Frame, Options, Transport, advice, check_descriptors
 
 ACK_INITIAL = ord("a")
 SNDMORE, NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)  # members of an enumeration take their time
-TOPICS = (b"ack/", b"traffic/")  # in this order: who hears our traffic must hear our acks
+# In this order: who hears our traffic must hear our acks, and whoever asks for hellos by name is a node of ours.
+TOPICS = (HELLO_TOPIC, b"ack/", b"traffic/")
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
 ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
 FAREWELL_MS = 100  # what is unsent at close gets this long
+SUBSCRIPTIONS = 16  # of one connection that wait to be read, and of all that are read at one go
+SUBSCRIPTION_OCTETS = 1024
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,14 @@ class ZeromqTransport(Transport):
         self._closed = False
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
         self._patience = 1
+        self._nodes_listen = False
         self._topic = b""  # received where a frame should have been
         self._urgent: list[None] = []  # as long as there are acks and hellos waiting for the socket
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
         try:
-            self._pub = self._socket(zmq.PUB)
+            self._pub = self._socket(zmq.XPUB)  # a PUB that says what is subscribed to
+            self._pub.setsockopt(zmq.RCVHWM, SUBSCRIPTIONS)
+            self._pub.setsockopt(zmq.MAXMSGSIZE, SUBSCRIPTION_OCTETS)
             self._sub = self._socket(zmq.SUB)
             for beginning in TOPICS:
                 self._sub.setsockopt(zmq.SUBSCRIBE, beginning)
@@ -134,6 +140,8 @@ class ZeromqTransport(Transport):
             self._urgent.append(None)
             try:
                 self._send_now(topic, frame)
+                if topic == HELLO_TOPIC:
+                    self._look_who_listens()
             finally:
                 self._urgent.pop()
         else:
@@ -150,6 +158,23 @@ class ZeromqTransport(Transport):
                 except BaseException:
                     self._send(b"")  # Ctrl-C: end the message, or the next frame would become a part of it
                     raise
+
+    def offer(self, topic: bytes, frame: bytes) -> None:
+        # A node that has connected is about to say hello.  What it got now would be ahead of ours, and without a peer
+        # that acknowledges there is no limit to that.
+        self._look_who_listens()
+        if not self._nodes_listen:
+            self.send(topic, frame)
+
+    def _look_who_listens(self) -> None:
+        """Read what has been subscribed to, by the first that did, and what no longer is, by anybody."""
+        with self._send_lock:
+            for _ in range(SUBSCRIPTIONS):  # no more: a flood of them would keep everybody waiting
+                if self._closed or not int(self._pub.get(zmq.EVENTS)) & zmq.POLLIN:
+                    return
+                told = self._pub.recv()
+                if told[1:] == HELLO_TOPIC:
+                    self._nodes_listen = told[0] == 1
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         recv = self._recv
