@@ -152,6 +152,19 @@ class TestPrivateBroker(Conformance):
         assert broker_of(first).pid != killed
         assert [r.getMessage() for r in caplog.records if "started again" in r.getMessage()] != []
 
+    def test_what_nobody_is_up_for_does_not_pile_up_while_it_takes_nothing(self, opening: Open) -> None:
+        alone = opening("listen")
+        stopped = broker_of(alone).pid
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            for _ in range(50):  # more than fits any socket
+                alone.sender("flow").send(bytes(1_000_000))
+            waiting = list(alone._transport._client._out_packet)  # type: ignore[attr-defined]
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert sum(len(packet["packet"]) > 1_000_000 for packet in waiting) == 1  # and hellos
+        self.close_in_time(alone)
+
     def test_while_it_is_stopped_neither_send_nor_close_hang(self, opening: Open) -> None:
         first, second = self.ready_pair(opening)
         stopped = broker_of(first).pid
