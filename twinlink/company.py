@@ -20,6 +20,8 @@ AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a 
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_MET = 2048
+MUTE_HELLOS = 5  # twinlink says it in the second that hears us
+MAX_SINCE = 512  # numbers in one hello that say from where on somebody is owed something: it has room for so many
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
@@ -76,15 +78,35 @@ class Company:
             self.urgent |= sender.priority == "high"
 
     def joined_at(self, epoch: int, flow: str) -> int:
-        """The next number of a peer's flow when the peer was first heard."""
+        """The first number of a peer's flow that it owes us; the next to leave when it was first heard, at least."""
         return self._met[epoch].flows.get(flow, 0) if epoch in self._met else 0
+
+    def placed(self, epoch: int) -> bool:
+        """Whether a peer has said what it owes us."""
+        return epoch in self._met and self._met[epoch].placed
+
+    def place(self, epoch: int, hello: Hello) -> bool:
+        """Whether a peer says, for the first time, what it owes us from where on; or hears us, and will not say it."""
+        met = self._met.get(epoch)
+        if met is None or met.placed:
+            return False
+        since = hello.since.get(self._epoch)
+        met.mute += since is None and self._epoch in hello.heard
+        if since is None and met.mute < MUTE_HELLOS:
+            return False
+        met.placed = True
+        met.flows.update(since or {})
+        return True
 
     def known(self, epoch: int) -> Peer | None:
         """Whose session this is, also one that has fallen silent: its data may arrive before its next hello."""
         return self.peers.get(epoch) or self._met.get(epoch)
 
-    def greeting(self, kind: Kind, epoch: int, number: int, frame: Frame, mono_ns: int) -> Hello | None:
-        """Take in a hello or a bye; returns the hello of somebody who was not known.  Raises Malformed."""
+    def greeting(self, kind: Kind, epoch: int, number: int, frame: Frame, mono_ns: int) -> tuple[Hello, bool] | None:
+        """Take in a hello or a bye; returns the hello, and whether it is of somebody who was not known.
+
+        Raises Malformed.
+        """
         if kind is Kind.BYE:
             self._changed(self.peers.bye(epoch))
             if epoch in self._absent:
@@ -96,12 +118,15 @@ class Company:
         if epoch in self._replaced:  # it waited on the way; or two nodes have one name, and this one's data are stale
             return None
         sent_ns = HEADER.unpack_from(frame)[4]
-        known = self.peers.get(epoch) is not None
+        self._transport.greeted()
+        before = self.peers.get(epoch)
+        known = before is not None
+        joins = not (before and before.up) and self._transport.joins(epoch, self._epoch in hello.heard)
         if not known:
             for absent, (_, peer) in list(self._absent.items()):
                 if peer.node == hello.node and absent != epoch:  # its new session: nothing of the old one may follow
                     self._forget(absent, f"peer {peer.node} was restarted", epoch)
-        answer, changes = self.peers.hello(epoch, number, sent_ns, hello, mono_ns)
+        answer, changes = self.peers.hello(epoch, number, sent_ns, hello, mono_ns, joins)
         greeted = self.peers.get(epoch)
         if greeted is not None:
             self._met.setdefault(epoch, greeted)
@@ -111,7 +136,7 @@ class Company:
         if greeted is not None and greeted.interrupted:  # so messages, acks and asks may be lost
             for sender in list(self.senders.values()):
                 sender.ask()
-        return None if known else hello
+        return hello, not known
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """Take out peers that have been silent for too long; report what senders have lost.
@@ -123,6 +148,8 @@ class Company:
         self._kept_mono_ns, self._emptied_mono_ns = now_mono_ns, emptied_mono_ns
         changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
         self._changed(changes)
+        if not self.peers.heard:
+            self._transport.parted()
         if changes:
             self.say(Kind.HELLO)  # who cannot be heard is to know it
         for epoch, (since_ns, peer) in list(self._absent.items()):
@@ -217,13 +244,27 @@ class Company:
         with self._say_lock:  # an older hello that went out after a newer one would say that we hear less than we do
             if kind is Kind.HELLO:
                 senders = list(self.senders.items())
-                flows = {flow: sender.next_sequence for flow, sender in senders}
+                flows = {flow: sender.next_to_leave for flow, sender in senders}
                 detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
-                heard = {peer.epoch: peer.number for peer in self.peers.all()}
+                heard = {peer.epoch: peer.number for peer in self.peers.all() if not peer.joins}
                 number = _monotonic_ns()
                 behind = number - self._emptied_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
-                body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload).encode()
+                since = self._since(number, senders)
+                body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, since).encode()
             self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, number, _time_ns(), body))
+
+    def _since(self, number: int, senders: list[tuple[str, Sender]]) -> dict[int, dict[str, int]]:
+        """What hello ``number`` says to those who have come up and may not know yet from where on they are owed."""
+        since: dict[int, dict[str, int]] = {}
+        for peer in reversed(self.peers.all()):
+            if peer.epoch not in self.up or peer.known >= (peer.told or number):
+                continue
+            if since and (len(since) + 1) * len(senders) > MAX_SINCE:
+                break
+            peer.told = peer.told or number
+            joined = {flow: sender.joined(peer.epoch) for flow, sender in senders[:MAX_SINCE]}
+            since[peer.epoch] = {flow: first for flow, first in joined.items() if first is not None}
+        return since
 
     def report_losses(self) -> None:
         """Report, as events, what the senders have lost since the last time."""

@@ -94,6 +94,7 @@ class Link:
         self._flows_lock = threading.Lock()
 
         check_threads(THREADS + transport.threads)
+        transport.epoch = self.epoch
         transport.open()
         try:
             self._company.say(Kind.HELLO)

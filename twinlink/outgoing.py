@@ -72,7 +72,7 @@ class Outgoing:
         self._stood = 0  # looks since which that has been so
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
-        self._joined: dict[int, int] = {}  # peer epoch -> next when it came
+        self._joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._doubt = Doubt()
         self._refused: set[int] = set()  # by somebody, and owed by others
@@ -274,16 +274,17 @@ class Outgoing:
     # Peers
 
     def peer_up(self, epoch: int, repairs: bool = False) -> None:
-        """A peer joined: it owes nothing for what was sent before.  Or it is back: it still owes what it owed.
+        """A peer joined: it owes nothing for what has left before.  Or it is back: it still owes what it owed.
 
         ``repairs``: it asks for what it misses, and reads bundles and parts.
         """
         backlog = self.backlog
         returns = epoch in self._absent
-        self._joined.setdefault(epoch, backlog.next)
+        joined = backlog.next if epoch in self.owing else self._owes_what_waits(epoch)
+        self._joined.setdefault(epoch, joined)
         if not repairs:
             self._plain.add(epoch)
-        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, backlog.next))
+        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, joined))
         if repairs and self.repair:
             self._repairing.add(epoch)
         self._peers_changed()
@@ -295,6 +296,24 @@ class Outgoing:
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
         self.delays.join(epoch, self.owing)
+
+    def _owes_what_waits(self, epoch: int) -> int:
+        """What waits to leave for others will reach a peer that joins as well, and is bounded by what it takes.
+
+        Returns the first number that it owes.
+        """
+        entries, backlog = self.kept.entries, self.backlog
+        first, owed_by, with_it = backlog.next, self.owing, self.owing | {epoch}
+        while first > backlog.unsent and (entry := entries.get(first - 1)) is not None and entry[1] & backlog.up:
+            first -= 1
+            if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
+                owed_by, with_it = entry[1], entry[1] | {epoch}
+            entries[first] = (entry[0], with_it, entry[2])
+        return first
+
+    def joined(self, epoch: int) -> int | None:
+        """The first number that peer ``epoch`` owes an ack for; None if it is not known here."""
+        return self._joined.get(epoch)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it.

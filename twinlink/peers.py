@@ -37,7 +37,9 @@ class Peer:
     """One session at the other end.
 
     ``number`` and ``sent_ns`` are those of its last hello; what it says of ours is news when it is above ``known``.
-    ``trip_ns`` is how old the last news was: at least a round trip.
+    ``trip_ns`` is how old the last news was: at least a round trip.  Who ``joins`` does not get our messages yet: it is
+    not up, and is not told that we hear it.  ``told`` is the number of the first of our hellos that said what we owe it
+    from where on; ``placed``: it has said what it owes us, or not in ``mute`` hellos that heard us.
     """
 
     node: str
@@ -52,6 +54,10 @@ class Peer:
     trip_ns: int = 0
     up: bool = False
     behind: bool = False  # by its last hello
+    joins: bool = False
+    told: int = 0
+    placed: bool = False
+    mute: int = 0
     interrupted: bool = False  # until its last hello, its own or ours did not get through for a while
 
 
@@ -96,8 +102,13 @@ class PeerTable:
             for peer in self.all()
         )
 
-    def hello(self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int) -> tuple[bool, list[Change]]:
-        """Take in a hello; says whether to answer at once, and what changed."""
+    def hello(
+        self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int, joins: bool = False
+    ) -> tuple[bool, list[Change]]:
+        """Take in a hello; says whether to answer at once, and what changed.
+
+        ``joins``: it does not get our messages yet.  What it says of ours does not count, and it is answered once.
+        """
         changes = []
         for other in self.all():
             if other.node != hello.node or other.epoch == epoch or now_mono_ns - self.heard[other.epoch] <= RESTART_NS:
@@ -107,7 +118,7 @@ class PeerTable:
             # been set, or have begun anew with its host.
             if not (other.number > number and other.sent_ns > sent_ns):
                 changes += self._remove(other, "restarted", epoch)
-        peer = self._peers.get(epoch)
+        peer, new = self._peers.get(epoch), epoch not in self._peers
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
                 return False, changes
@@ -116,8 +127,8 @@ class PeerTable:
                 hello.node, epoch, hello.flows, hello.repairs, hello.detect, known, hello.max_payload
             )
             self.hears_us[epoch] = 0
-        peer.detect, peer.behind = hello.detect, hello.behind
-        confirmed = hello.heard.get(self._epoch)
+        peer.detect, peer.behind, peer.joins = hello.detect, hello.behind, joins
+        confirmed = None if joins else hello.heard.get(self._epoch)
         peer.interrupted = peer.up and (
             number - peer.number > QUIET_NS or (confirmed is not None and confirmed - peer.known > 2 * QUIET_NS)
         )
@@ -137,7 +148,7 @@ class PeerTable:
                 return True, changes  # so that they learn at once that we hear them
         elif hello.behind:
             self.hears_us[epoch] = now_mono_ns
-        return not peer.up or peer.interrupted, changes
+        return (not peer.up and (new or not joins)) or peer.interrupted, changes
 
     def bye(self, epoch: int) -> list[Change]:
         """A peer closes."""

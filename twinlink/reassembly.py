@@ -21,7 +21,7 @@ class Reassembly:
         self.missing = RangeSet()
         self._held: dict[int, Message] = {}
         self._gone = RangeSet()  # given up, not released yet
-        self._conflated = RangeSet()  # of them: replaced by a newer message
+        self._silent = RangeSet()  # of them: not to be reported
 
     def expect(self, end: int) -> tuple[int, int] | None:
         """Everything below ``end`` has been sent; returns the range that is now found missing."""
@@ -48,20 +48,23 @@ class Reassembly:
         self._held.update(zip(range(first, end), messages, strict=True))
         return True
 
-    def give_up(self, ranges: Sequence[tuple[int, int]], conflated: bool) -> None:
-        """These will not come."""
+    def give_up(self, ranges: Sequence[tuple[int, int]], silently: bool) -> int:
+        """These will not come; returns how many of them were missing."""
+        count = 0
         for first, end in ranges:
             for gone in self.missing.take(first, end):
+                count += gone[1] - gone[0]
                 self._gone.add(*gone)
-                if conflated:
-                    self._conflated.add(*gone)
+                if silently:
+                    self._silent.add(*gone)
+        return count
 
     def give_up_all(self) -> None:
         """Nothing more will come."""
-        self.give_up([(self.due, self.end)], conflated=False)
+        self.give_up([(self.due, self.end)], silently=False)
 
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
-        """What is due: messages, and ranges ``(first, end, conflated)`` that were given up, in order."""
+        """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order."""
         while self.due < self.end:
             message = self._held.pop(self.due, None)
             if message is not None:
@@ -72,14 +75,14 @@ class Reassembly:
             if gone is None or gone[0] != self.due:
                 return
             first, end = gone
-            replaced = self._conflated.first_range()
-            conflated = replaced is not None and replaced[0] == first
-            if replaced is not None:  # a range that is partly conflated is released in parts
-                end = replaced[1] if conflated else min(end, replaced[0])
+            quiet = self._silent.first_range()
+            silently = quiet is not None and quiet[0] == first
+            if quiet is not None:  # a range of which only a part is silent is released in parts
+                end = quiet[1] if silently else min(end, quiet[0])
             self._gone.take(first, end)
-            self._conflated.take(first, end)
+            self._silent.take(first, end)
             self.due = end
-            yield first, end, conflated
+            yield first, end, silently
 
     @property
     def held(self) -> int:

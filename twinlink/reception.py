@@ -20,6 +20,7 @@ from .freshness import Freshness
 from .incoming import Incoming, Stream
 from .message import Message
 from .parts import Parts
+from .ranges import RangeSet
 from .repair import Repair
 from .sender import URGENT_FLOW
 from .sequence import Arrival
@@ -272,10 +273,10 @@ class Reception:
             stream = self._join(incoming, epoch, unsent)
         if stream.repairs:
             self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
-        elif not ranges and 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
-            first = stream.tracker.next
-            stream.tracker.pass_over(first, unsent)
-            self._missed(incoming, stream, first, unsent)
+        elif not ranges:
+            stream.pass_what_was_not_ours(unsent)
+            if 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
+                self._missed(incoming, stream, stream.tracker.next, unsent)
         if not ranges:
             self.acks.send_batch()
             incoming.pass_gaps(stream)
@@ -284,8 +285,13 @@ class Reception:
     def _greeting(self, kind: Kind, frame: Frame, epoch: int, number: int, mono_ns: int) -> None:
         if epoch == self._epoch:
             raise Malformed("reflected")
-        hello = self.company.greeting(kind, epoch, number, frame, mono_ns)
-        if hello is None:
+        greeted = self.company.greeting(kind, epoch, number, frame, mono_ns)
+        if greeted is None:
+            return
+        hello, new = greeted
+        if self.company.place(epoch, hello):
+            self._place(epoch)
+        if not new:
             return
         for incoming in list(self.flows.values()):  # data may have overtaken the first hello
             if (stream := incoming.streams.get(epoch)) is not None:
@@ -293,6 +299,21 @@ class Reception:
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect
                 if stream.tracker.next < 0:  # all that has come of it was refused
                     stream.tracker.next = hello.flows.get(incoming.flow, 0)
+
+    def _place(self, epoch: int) -> None:
+        """A peer has said from where on it owes us something, after some of it has come."""
+        for incoming in list(self.flows.values()):
+            stream = incoming.streams.get(epoch)
+            if stream is None or stream.unsure is None:
+                continue
+            stream.since = self.company.joined_at(epoch, incoming.flow)
+            unsure, stream.unsure = stream.unsure, None
+            if stream.repairs:
+                self._repair.place(incoming, stream)
+                continue
+            for first, end in unsure:
+                if end > stream.since:
+                    self._missed(incoming, stream, max(first, stream.since), end)
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
         """A session will not come back: what is missing of it is a gap, and what is held behind that is delivered.
@@ -313,18 +334,26 @@ class Reception:
         """Report what a sequence number says that is not the next one; whether to deliver the message."""
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
+        stream.pass_what_was_not_ours(sequence)
         flow, expected = incoming.flow, stream.tracker.next
-        arrival = stream.tracker.arrive(sequence)
-        if arrival is Arrival.AFTER_GAP:
+        if 0 <= expected < sequence:
             self._missed(incoming, stream, expected, sequence)
-        elif arrival is Arrival.LATE:
+        elif stream.unsure is not None:
+            stream.unsure.remove(sequence)
+        arrival = stream.tracker.arrive(sequence)
+        if arrival is Arrival.LATE:
             self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
         elif arrival is Arrival.DUPLICATE:
             self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
         return arrival is not Arrival.DUPLICATE
 
     def _missed(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
-        """Report a gap."""
+        """Report a gap on a flow without repair; later, if what is missing may have left before we joined."""
+        if stream.unsure is not None:
+            stream.unsure.add(first, end)
+            stream.tracker.begin(end)
+            return
+        stream.tracker.pass_over(first, end)
         if incoming.sync is not None:
             incoming.sync.missed(end - first, _monotonic_ns())
         self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
@@ -357,11 +386,15 @@ class Reception:
         peer = self.company.known(epoch)
         if peer is None:
             return incoming.join(epoch, None, None, False, self.company.up)
-        first = self.company.joined_at(epoch, incoming.flow)
+        first, placed = self.company.joined_at(epoch, incoming.flow), self.company.placed(epoch)
         repairs = peer.repairs and incoming.flow not in peer.detect
         if repairs:
             first = min(first, sequence)  # a hello may overtake data
-        return incoming.join(epoch, peer.node, first, repairs, self.company.up)
+        elif peer.repairs and not placed:
+            first = sequence  # what is missing before it shows when the peer has said what it owes us
+        stream = incoming.join(epoch, peer.node, first, repairs, self.company.up)
+        stream.unsure = RangeSet([(0, sequence)]) if peer.repairs and not placed else None
+        return stream
 
     def _held_octets(self) -> int:
         """Octets that are held on flows that nobody has asked for yet, with what Python needs beside the payloads."""

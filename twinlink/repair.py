@@ -70,6 +70,7 @@ class Repair:
 
     def _expect(self, stream: Stream, end: int) -> tuple[int, int] | None:
         """Everything below ``end`` was sent: the range that is thereby found missing."""
+        stream.pass_what_was_not_ours(end)
         if end <= stream.tracker.next:
             return None
         if stream.pending is None:
@@ -90,9 +91,8 @@ class Repair:
             if isinstance(released, Message):
                 self._deliver(incoming, stream, released)
                 continue
-            first, end, conflated = released
-            if conflated:
-                stream.conflated += end - first
+            first, end, silently = released
+            if silently:
                 continue
             stream.tracker.pass_over(first, end)
             if incoming.sync is not None:
@@ -111,7 +111,8 @@ class Repair:
         """
         found = self._expect(stream, max([unsent, *(end for _, end in ranges)]))
         if stream.pending is not None:
-            stream.pending.give_up(ranges, why is Why.CONFLATED)
+            given_up = stream.pending.give_up(ranges, why is Why.CONFLATED)
+            stream.conflated += given_up if why is Why.CONFLATED else 0
             self._release(incoming, stream)
         if ranges and (found is None or found[0] >= unsent):
             return
@@ -120,6 +121,12 @@ class Repair:
             return
         known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else stream.tracker.next
         self._ask(ack_topic, stream, missing[:MAX_RANGES], known)
+
+    def place(self, incoming: Incoming, stream: Stream) -> None:
+        """What came before we joined is known now: what is missing of it is not a gap."""
+        if stream.pending is not None:
+            stream.pending.give_up([(0, stream.since)], silently=True)
+            self._release(incoming, stream)
 
     def give_up(self, incoming: Incoming, stream: Stream) -> None:
         """The session will not come back: what it still owed is a gap."""

@@ -309,9 +309,13 @@ class Sender:
             self._link.wake_courier()
 
     @property
-    def next_sequence(self) -> int:
-        """The number the next message will get."""
-        return self._backlog.next
+    def next_to_leave(self) -> int:
+        """The first number that has not been handed to the transport."""
+        return self._backlog.unsent
+
+    def joined(self, epoch: int) -> int | None:
+        """The first number that was owed to a peer when it came up; None if it has not."""
+        return self._core.joined(epoch)
 
     @property
     def reliability(self) -> str:

@@ -29,7 +29,7 @@ import json
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
 from typing import Any
@@ -237,11 +237,13 @@ class Hello:
         node: the name given to ``twinlink.open``.
         heard: epochs of the sessions this node hears, with the number of the last hello heard: the way to here worked
             when that one was said.
-        flows: the next sequence number of each flow that this node has sent on.
+        flows: the next sequence number to leave on each flow that this node has sent on.
         repairs: whether this node asks for what it misses, and sends again what it is asked for.
         detect: flows on which it does not.
         behind: it has not read all that has arrived, so that ``heard`` is older than this hello.
         max_payload: the longest payload it takes, in octets.
+        since: epochs of sessions that have come up, until they are known to have heard it: for each flow, the first
+            sequence number that is owed to them.
     """
 
     node: str
@@ -251,6 +253,7 @@ class Hello:
     detect: frozenset[str] = frozenset()
     behind: bool = False
     max_payload: int = MAX_PAYLOAD
+    since: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
@@ -262,6 +265,8 @@ class Hello:
             members["behind"] = True
         if self.repairs:
             members |= {"repairs": True, "detect": sorted(self.detect)}
+        if self.since:
+            members["since"] = {f"{epoch:016x}": flows for epoch, flows in sorted(self.since.items())}
         return json.dumps(members, separators=(",", ":")).encode()
 
     @classmethod
@@ -274,10 +279,10 @@ class Hello:
             node, flows = fields["node"], fields["flows"]
             repairs, detect = fields.get("repairs", False), frozenset(fields.get("detect", ()))
             heard, behind = fields["heard"], fields.get("behind", False)
-            max_payload = fields.get("max_payload", MAX_PAYLOAD)
-            if not all(_EPOCH.fullmatch(epoch) for epoch in heard) or not is_node_name(node):
+            max_payload, since = fields.get("max_payload", MAX_PAYLOAD), fields.get("since", {})
+            if not all(_EPOCH.fullmatch(epoch) for epoch in (*heard, *since)) or not is_node_name(node):
                 raise Malformed("hello")
-            for numbers in (heard, flows, {"max_payload": max_payload}):
+            for numbers in (heard, flows, {"max_payload": max_payload}, *since.values()):
                 if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in numbers.values()):
                     raise Malformed("hello")
             if (
@@ -289,4 +294,5 @@ class Hello:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Malformed("hello") from None
         heard = {int(epoch, 16): number for epoch, number in heard.items()}
-        return cls(node, heard, flows, repairs, detect, behind, max_payload)
+        since = {int(epoch, 16): numbers for epoch, numbers in since.items()}
+        return cls(node, heard, flows, repairs, detect, behind, max_payload, since)

@@ -181,6 +181,12 @@ class Sending(RuleBasedStateMachine):
 
     @rule(epoch=PEERS)
     def peer_up(self, epoch: int) -> None:
+        """Who joins owes what waits to leave for others, up to where something does not."""
+        if epoch not in self.up | self.absent:
+            for sequence in range(len(self.sizes) - 1, self.core.backlog.unsent - 1, -1):
+                if not self.owed.get(sequence, set()) & self.up:
+                    break
+                self.owed[sequence].add(epoch)
         self.core.peer_up(epoch, repairs=True)
         self.absent.discard(epoch)
         self.up.add(epoch)

@@ -89,8 +89,8 @@ def test_a_strangers_word_is_nothing(core: Outgoing) -> None:
 
 def test_who_returns_has_not_had_the_beginning(core: Outgoing) -> None:
     send(core, LONG, now=77)
-    core.peer_up(2, repairs=True)
     first = handed_over(core)
+    core.peer_up(2, repairs=True)
     core.peer_down(1, "silent", may_return=True)
     assert core.backlog.take() is None  # nobody who is up waits for it
     core.peer_up(1, repairs=True)

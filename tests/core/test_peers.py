@@ -47,14 +47,23 @@ class Peers(RuleBasedStateMachine):
                 self.up.remove(epoch)
             assert (change.successor is not None) == (change.reason == "restarted")
 
-    @rule(epoch=EPOCHS, node=NODES, what=CONFIRMED, behind=st.booleans(), others=st.frozensets(EPOCHS))
-    def hello(self, epoch: int, node: str, what: str, behind: bool, others: frozenset[int]) -> None:
+    @rule(
+        epoch=EPOCHS,
+        node=NODES,
+        what=CONFIRMED,
+        behind=st.booleans(),
+        others=st.frozensets(EPOCHS),
+        joins=st.booleans(),
+    )
+    def hello(self, epoch: int, node: str, what: str, behind: bool, others: frozenset[int], joins: bool) -> None:
         node = self.model[epoch].node if epoch in self.model else node  # a session keeps its name
         for other, model in list(self.model.items()):
             if model.node == node and other != epoch and self.now - model.heard > RESTART_NS:
                 del self.model[other]
+        new = epoch not in self.model
         peer = self.model.setdefault(epoch, Model(node, 0, known=self.fell_silent.pop(epoch, 0)))
         before, peer.heard = peer.up, self.now
+        joins = joins and not peer.up  # nobody is asked of who is up
         silent, peer.number = self.now - peer.number > QUIET_NS, self.now
         number = {
             "nothing": None, "never said": 0, "known": peer.known, "a little more": min(peer.known + 1, self.now),
@@ -62,8 +71,9 @@ class Peers(RuleBasedStateMachine):
         }[what]  # fmt: skip
         heard = dict.fromkeys(others, 7) | ({} if number is None else {OURS: number})
         answer, changes = self.table.hello(
-            epoch, self.now, self.now, Hello(peer.node, heard, {}, behind=behind), self.now
+            epoch, self.now, self.now, Hello(peer.node, heard, {}, behind=behind), self.now, joins
         )
+        number = None if joins else number
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
         assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
@@ -75,10 +85,13 @@ class Peers(RuleBasedStateMachine):
             peer.hears = max(peer.hears, number, self.now - HELLO_NS)
         elif number is not None and behind:
             peer.hears = self.now
-        assert answer == (not peer.up or not before or interrupted)  # answered until both sides know
+        if joins:
+            assert answer == new
+        else:
+            assert answer == (not peer.up or not before or interrupted)  # answered until both sides know
         entry = self.table.get(epoch)
         assert entry is not None
-        assert entry.interrupted == interrupted
+        assert (entry.interrupted, entry.joins) == (interrupted, joins)
 
     @rule(epoch=EPOCHS)
     def bye(self, epoch: int) -> None:

@@ -3,6 +3,7 @@
 It needs root, for the namespaces.  `python -m tests.faults.lab` is the long form.
 """
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -26,7 +27,7 @@ from .lab import seeds
 from .ledger import ROW, Row
 from .measuring import round_trips, rss
 from .schedule import Flow, Schedule, Step, draw
-from .trial import Outcome, Trial, run_seed
+from .trial import PORT, Outcome, Trial, run_seed
 from .world import PREFIX, World, ip, why_not
 
 CLONE_NEWNET = 0x40000000
@@ -388,6 +389,42 @@ def test_bulk_that_nobody_was_there_for_is_not_ahead_of_who_comes(tmp_path: Path
         outcome = trial.finish()
     assert not outcome.broken
     assert outcome.verdict.findings == []
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_who_comes_over_a_slow_path_is_not_sent_what_others_take(tmp_path: Path, transport: str) -> None:
+    """And stays: what is kept takes the path 2.7 s."""
+    bulk = Flow("bulk", "dt", 1000.0, (1_000_000,))
+    with Trial(tmp_path, transport, (bulk,), options={"retention": 8 * 2**20}, late="rw") as trial:
+        faults.RateLimit(25).begin(trial)
+        with quick_receiver(trial, "bulk") as ledger:
+            base.wait_until(lambda: len(rows(ledger, Row.GOT)) > 100)
+            before = rss(trial, "dt")
+            trial.restart("rw")
+            base.wait_until(lambda: len(rows(trial.nodes["rw"].ledger, Row.GOT)) > 8)
+            assert rss(trial, "dt") < before + 32 * 2**20
+            outcome = trial.finish()
+    assert not outcome.broken
+    (session,) = (session for session in outcome.sessions if session.node == "rw")
+    told = [event.fields.get("reason") for event in session.events if event.name in {"PeerUp", "PeerDown", "Gap"}]
+    assert told in ([None], [None, "closed"])
+
+
+@contextlib.contextmanager
+def quick_receiver(trial: Trial, flow: str) -> Iterator[Path]:
+    """A third node, beside the listener; its ledger."""
+    ledger = trial.folder / "quick.ledger"
+    node = trial.world.start(
+        trial.world.dt, "tests.faults.node", "--ledger", str(ledger), "--transport", trial.transport, "--node", "quick",
+        "--connect", f"tcp/127.0.0.1:{PORT}", "--receive", flow,
+    )  # fmt: skip
+    try:
+        base.wait_until(ledger.exists)
+        yield ledger
+    finally:
+        node.kill()
+        node.communicate()
 
 
 def rows(ledger: Path, kind: Row) -> list[int]:

@@ -154,6 +154,7 @@ class TestPrivateBroker(Conformance):
 
     def test_what_nobody_is_up_for_does_not_pile_up_while_it_takes_nothing(self, opening: Open) -> None:
         alone = opening("listen")
+        wait_until(lambda: alone._transport._up)  # type: ignore[attr-defined]
         stopped = broker_of(alone).pid
         os.kill(stopped, signal.SIGSTOP)
         try:

@@ -12,7 +12,7 @@ import zmq
 import twinlink
 from twinlink.testing import patience, wait_until
 from twinlink.transports import Endpoint
-from twinlink.transports.zeromq import TOPICS, ZeromqOptions, ZeromqTransport
+from twinlink.transports.zeromq import TOPICS, TRAFFIC, ZeromqOptions, ZeromqTransport
 from twinlink.wire import HELLO_TOPIC, Kind, frame
 
 GOOD = frame(Kind.DATA, 7, 0, 1, b"payload")
@@ -180,7 +180,7 @@ def test_who_is_about_to_say_hello_is_sent_hellos_alone_and_plain_subscribers_he
     context, address = zmq.Context(), f"tcp://127.0.0.1:{endpoint.rsplit(':', 1)[1]}"
     with twinlink.open("zeromq", listen=endpoint) as link, contextlib.closing(context.socket(zmq.SUB)) as node:
         sender = link.sender("flow")
-        for topic in TOPICS:
+        for topic in (*TOPICS, TRAFFIC):
             node.subscribe(topic)
         node.connect(address)
         for _ in range(3):

@@ -111,6 +111,7 @@ def good() -> dict[str, tuple[str, bytes]]:
     hello = Hello("gnb-1", {PEER: 3}, {"spectrum": 41, "telemetry": 0}).encode()
     repairing = Hello("gnb-1", {PEER: 2**63 - 1}, {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
     behind = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, behind=True).encode()
+    placing = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, since={PEER: {"spectrum": 17}}).encode()
     small = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, max_payload=1_048_576).encode()
     bundled = b"".join(
         (
@@ -145,6 +146,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 12, SENT_NS, hello)),
         "hello-behind": ("traffic/_link", frame(Kind.HELLO, EPOCH, 2**63 - 1, SENT_NS, behind)),
         "hello-small": ("traffic/_link", frame(Kind.HELLO, EPOCH, 14, SENT_NS, small)),
+        "hello-placing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 15, SENT_NS, placing)),
         "hello-repairing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 13, SENT_NS, repairing)),
         "hello-with-more": ("traffic/_link", frame(Kind.HELLO, EPOCH, 1, SENT_NS, extended)),
         "bye": ("traffic/_link", frame(Kind.BYE, EPOCH, 0, SENT_NS, b"")),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from twinlink.company import MAX_SINCE
 from twinlink.wire import (
     AGAIN_WORD,
     DATA_WORD,
@@ -165,6 +166,10 @@ def test_a_flipped_octet_is_seen_where_it_matters(body: bytes, place: int, flip:
         b'{"node":"x","heard":{},"flows":{"a":NaN}}',
         b'{"node":"x","heard":{},"flows":{},"max_payload":-1}',
         b'{"node":"x","heard":{},"flows":{},"max_payload":"1"}',
+        b'{"node":"x","heard":{},"flows":{},"since":7}',
+        b'{"node":"x","heard":{},"flows":{},"since":{"7":{}}}',
+        b'{"node":"x","heard":{},"flows":{},"since":{"0123456789abcdef":7}}',
+        b'{"node":"x","heard":{},"flows":{},"since":{"0123456789abcdef":{"a":-1}}}',
         b" " * (MAX_HELLO + 1),
     ],
 )
@@ -176,7 +181,8 @@ def test_hostile_hellos(body: bytes) -> None:
 def test_a_hello_has_room_for_every_flow_and_peer() -> None:
     flows = {f"{number:063d}": MAX_SEQUENCE for number in range(1024)}
     heard = {2**64 - 1 - number: MAX_SEQUENCE for number in range(1024)}
-    hello = Hello("n" * 255, heard, flows, True, frozenset(flows), True, MAX_PAYLOAD - 1)
+    since = {2**64 - 1: dict(list(flows.items())[:MAX_SINCE])}
+    hello = Hello("n" * 255, heard, flows, True, frozenset(flows), True, MAX_PAYLOAD - 1, since)
     assert len(hello.encode()) <= MAX_HELLO
     assert Hello.decode(hello.encode()) == hello
 

@@ -72,6 +72,7 @@ class Transport(ABC):
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
     gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
+    epoch: int | None = None  # of the link that opens it, set before
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint
@@ -101,6 +102,19 @@ class Transport(ABC):
         For what nobody is known to hear, and while a peer that fell silent may hold up the others.
         """
         self.send(topic, frame)
+
+    def joins(self, epoch: int, hears_us: bool) -> bool:
+        """Whether this peer has connected, and gets hellos and acks but no messages yet: it is not up before.
+
+        Asked at each of its hellos until it is up; ``hears_us``: of which this is one that has got ours.
+        """
+        return False
+
+    def greeted(self) -> None:  # noqa: B027  (most transports get everything as soon as they are connected)
+        """Somebody has said hello.  Called by the thread that receives, while it is not in `receive`."""
+
+    def parted(self) -> None:  # noqa: B027
+        """Nobody is heard any more, or yet.  Called as `greeted` is."""
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
         """Header and payload as one frame for `send`, with what the transport adds to it."""

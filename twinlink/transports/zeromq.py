@@ -20,15 +20,22 @@ from .base import Frame, Options, Transport, advice, check_descriptors
 
 ACK_INITIAL = ord("a")
 SNDMORE, NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)  # members of an enumeration take their time
-# In this order: who hears our traffic must hear our acks, and whoever asks for hellos by name is a node of ours.
-TOPICS = (HELLO_TOPIC, b"ack/", b"traffic/")
+# Whoever asks for hellos by name is a node of ours.  A connector asks for the rest of the traffic when the listener has
+# said hello: to one that has only connected, and does not acknowledge yet, it would be sent as fast as to the others,
+# whatever the path takes.  Until then it subscribes to JOINING and its epoch as well, so that the listener knows.
+TOPICS = (HELLO_TOPIC, b"ack/")
+TRAFFIC = b"traffic/"
+JOINING = b"joining/"
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
 ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
 FAREWELL_MS = 100  # what is unsent at close gets this long
-SUBSCRIPTIONS = 16  # of one connection that wait to be read, and of all that are read at one go
+SUBSCRIPTIONS = 16  # of one connection that wait to be read
 SUBSCRIPTION_OCTETS = 1024
+LOOK_SUBSCRIPTIONS = 256  # that are read at one go: a flood of them is not to keep everybody waiting
+JOIN_S = 0.002  # what a peer subscribes to is here so long after the hello that answers ours, unless TCP lost it
+JOINED_S = 0.02  # and the other way round: so long nothing is sent to who gets everything, and is not up
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,10 @@ class ZeromqTransport(Transport):
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
         self._patience = 1
         self._nodes_listen = False
+        self._joining: set[bytes] = set()  # the topics of those who are
+        self._held_until = 0.0
+        self._joins_as = b"" if self.listening or self.epoch is None else b"%s%016x" % (JOINING, self.epoch)
+        self._greeted = True
         self._topic = b""  # received where a frame should have been
         self._urgent: list[None] = []  # as long as there are acks and hellos waiting for the socket
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
@@ -79,8 +90,10 @@ class ZeromqTransport(Transport):
             self._pub.setsockopt(zmq.RCVHWM, SUBSCRIPTIONS)
             self._pub.setsockopt(zmq.MAXMSGSIZE, SUBSCRIPTION_OCTETS)
             self._sub = self._socket(zmq.SUB)
-            for beginning in TOPICS:
-                self._sub.setsockopt(zmq.SUBSCRIBE, beginning)
+            for topic in TOPICS:
+                self._sub.setsockopt(zmq.SUBSCRIBE, topic)
+            self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
+            self.parted()
             self._sub.setsockopt(zmq.RCVTIMEO, int(POLL_S * 1000))
             # Past pyzmq's Python layer, which looks for what frames of ours never are: half the cost of a send.
             self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
@@ -145,7 +158,7 @@ class ZeromqTransport(Transport):
             finally:
                 self._urgent.pop()
         else:
-            while self._urgent:
+            while self._urgent or (self._held_until and self._is_held()):
                 time.sleep(0)
             self._send_now(topic, frame)
 
@@ -158,6 +171,8 @@ class ZeromqTransport(Transport):
                 except BaseException:
                     self._send(b"")  # Ctrl-C: end the message, or the next frame would become a part of it
                     raise
+                if self._joining:
+                    self._look()
 
     def offer(self, topic: bytes, frame: bytes) -> None:
         # A node that has connected is about to say hello.  What it got now would be ahead of ours, and without a peer
@@ -167,14 +182,51 @@ class ZeromqTransport(Transport):
             self.send(topic, frame)
 
     def _look_who_listens(self) -> None:
-        """Read what has been subscribed to, by the first that did, and what no longer is, by anybody."""
         with self._send_lock:
-            for _ in range(SUBSCRIPTIONS):  # no more: a flood of them would keep everybody waiting
-                if self._closed or not int(self._pub.get(zmq.EVENTS)) & zmq.POLLIN:
-                    return
-                told = self._pub.recv()
-                if told[1:] == HELLO_TOPIC:
-                    self._nodes_listen = told[0] == 1
+            if not self._closed:
+                self._look()
+
+    def _look(self) -> None:
+        """Read what has been subscribed to, by the first that did, and what no longer is, by anybody."""
+        for _ in range(LOOK_SUBSCRIPTIONS):
+            if not int(self._pub.get(zmq.EVENTS)) & zmq.POLLIN:
+                return
+            told = self._pub.recv()
+            begins, topic = told[:1] == b"\1", told[1:]
+            if topic == HELLO_TOPIC:
+                self._nodes_listen = begins
+            elif begins and topic.startswith(JOINING):
+                self._joining.add(topic)
+            elif topic in self._joining:
+                self._joining.remove(topic)
+                self._held_until = time.monotonic() + JOINED_S
+
+    def _is_held(self) -> bool:
+        """Whether somebody gets everything now, and its hello is still to be heard."""
+        if time.monotonic() >= self._held_until:
+            self._held_until = 0.0
+        return self._held_until > 0
+
+    def joins(self, epoch: int, hears_us: bool) -> bool:
+        topic = b"%s%016x" % (JOINING, epoch)
+        self._look_who_listens()
+        if topic in self._joining and hears_us:
+            time.sleep(JOIN_S)
+            self._look_who_listens()
+        self._held_until = 0.0
+        return topic in self._joining
+
+    def greeted(self) -> None:
+        if not self._greeted:
+            self._greeted = True
+            self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
+            self._sub.setsockopt(zmq.UNSUBSCRIBE, self._joins_as)
+
+    def parted(self) -> None:
+        if self._greeted and self._joins_as:
+            self._greeted = False
+            self._sub.setsockopt(zmq.SUBSCRIBE, self._joins_as)
+            self._sub.setsockopt(zmq.UNSUBSCRIBE, TRAFFIC)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         recv = self._recv
@@ -196,7 +248,7 @@ class ZeromqTransport(Transport):
         except zmq.Again:  # parts of one message arrive together
             return b"", b""
         self._copies = len(frame) < VIEW_OCTETS
-        if frame[:2] != MAGIC and bytes(frame[:8]).startswith(TOPICS):
+        if frame[:2] != MAGIC and bytes(frame[:8]).startswith((b"ack/", TRAFFIC)):
             self._topic = bytes(frame)
             return b"", b""
         return topic, frame
