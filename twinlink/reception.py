@@ -87,7 +87,6 @@ class Reception:
         self.flows: dict[str, Incoming] = {}
         self._flows_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
-        self._transport = transport
         self._epoch = epoch
         # Below the window of a sender like us by a whole message: who is refused must not be held up before.
         self._held_limit = min(max(window - max_payload, window // 8), MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import PATIENCE_S, Run, Start
+from twinlink.delays import percentiles
 from twinlink.measure import records, results
 
 PARTS = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}
@@ -83,7 +84,9 @@ def test_its_records_are_those_of_a_sweep_and_say_what_the_parts_counted(played:
     sent, received = tables["spectrum"]
     assert (len(sent), len(received)) == (spectrum["sent"], spectrum["received"])
     assert sent["acknowledged"].sum() == spectrum["acknowledged"]
-    assert np.median(sent["rtt_ns"]) == pytest.approx(spectrum["rtt_p50_ns"], rel=0.2)
+    acknowledged = sent["rtt_ns"][sent["acknowledged"]]
+    assert spectrum["rtt_ns"] == percentiles(acknowledged.tolist())
+    assert spectrum["rtt_p50_ns"] == spectrum["rtt_ns"]["p50"]
     exporter = json.loads((out / "zeromq" / "exporter-summary.json").read_text())
     assert sent["octets"].sum() == exporter["spectrum"]["sent_octets"]
     with np.load(out / "zeromq" / "twin" / "observations.npz") as observed:

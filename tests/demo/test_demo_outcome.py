@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from twinlink_demo import outcome
 from twinlink_demo.evidence import Evidence
 from twinlink_demo.loop import episodes
 
 from tests.demo.synthetic import MS, N, evidence, heard, rebuilt
+from twinlink.measure import records
 
 
 def test_a_closed_loop() -> None:
@@ -56,7 +58,9 @@ def verdict(found: Evidence, failure: dict[str, Any] | None = None, interrupted:
         "started_ns": 0, "ended_ns": 1, "interrupted": interrupted, "configuration": {"transports": ["zeromq"]},
         "versions": {}, "system": {}, "transports": {"zeromq": fact},
     }  # fmt: skip
-    return outcome.summarise(facts, {"zeromq": found})
+    sent = np.zeros(3, records.SENT)
+    sent["rtt_ns"], sent["acknowledged"] = [7, 5, 0], [True, True, False]
+    return outcome.summarise(facts, {"zeromq": found}, {"zeromq": sent})
 
 
 def test_a_perfect_run_passes() -> None:
@@ -65,6 +69,7 @@ def test_a_perfect_run_passes() -> None:
     summary = verdict(found)
     assert (summary["verdict"], summary["exit_code"], summary["failed"]) == ("passed", 0, [])
     assert summary["transports"]["zeromq"]["interferer_on_to_block_ns"] == 95 * MS
+    assert summary["transports"]["zeromq"]["rtt_ns"] == {"n": 2, "min": 5, "p50": 5, "p95": 7, "p99": 7, "max": 7}
     *table, last = outcome.text(summary).splitlines()
     assert last.startswith(f"passed: over zeromq, all {N:,} messages arrived")
     assert "In 1 of 1 appearances of the interferer its PRBs were blocked, 95.0 ms (zeromq)" in last

@@ -66,7 +66,7 @@ def _delays(folder: Path, results: dict[str, Any], name: str) -> Drawn | None:
         f"Bars: CI95 of the mean (moving-block bootstrap). Pale lines: the paper's Table I ({published.PAPER_SETTING})"
     )
     if one_way:
-        context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in published.MQTT if each.drawn)
+        context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in published.MQTT)
         caption += f"; grey: published MQTT ({context}). Both are other settings and no comparison."
         if left_out:
             caption += f" {left_out} cells are left out: the clocks agree to no better than 20 % of their delay."
@@ -95,7 +95,7 @@ def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None
 
 
 def _context(axis: Axes) -> None:
-    for each, marker in zip((each for each in published.MQTT if each.drawn), "*_x", strict=True):
+    for each, marker in zip(published.MQTT, "*_x", strict=True):
         octets = [place for place, _ in each.points if place is not None]
         if octets:
             axis.plot(

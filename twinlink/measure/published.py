@@ -57,7 +57,6 @@ class Context:
         points: (payload octets, ms); the payload None where the source gives one figure for all.
         setting: where and how.
         source: whom to cite.
-        drawn: whether it is a one-way delay, which may stand in a figure of delays.
     """
 
     label: str
@@ -65,7 +64,6 @@ class Context:
     points: tuple[tuple[int | None, float], ...]
     setting: str
     source: str
-    drawn: bool
 
 
 # Collected from the literature for orientation; the figures were not checked against the sources' own tables, so look
@@ -78,7 +76,6 @@ MQTT = (
         "one host, loopback, QoS 0",
         "Silva, Carvalho, Soares, Sofia, “A Performance Analysis of Internet of Things Networking Protocols: "
         "Evaluating MQTT, CoAP, OPC UA”, Applied Sciences 11(11) 4879, 2021",
-        True,
     ),
     Context(
         "MQTT, TwiNet (2024)",
@@ -87,7 +84,6 @@ MQTT = (
         "real network to digital twin on Colosseum, through a broker",
         "Robinson, Lacava, Johari, Cuomo, Melodia, “TwiNet: Connecting Real World Networks to their Digital Twins "
         "Through a Live Bidirectional Link”, arXiv:2411.03503, 2024",
-        True,
     ),
     Context(
         "MQTT, C client, one host (Liang 2023)",
@@ -96,7 +92,6 @@ MQTT = (
         "one host (Ryzen 5800X), client and broker in C",
         "Liang, Yuan, Lin, “A Performance Study on the Throughput and Latency of Zenoh, MQTT, Kafka, and DDS”, "
         "arXiv:2303.09419, 2023",
-        True,
     ),
 )
 

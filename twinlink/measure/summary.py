@@ -258,7 +258,8 @@ def _paper(results: dict[str, Any], cells: list[Cell]) -> str:
     row = next((published.row(name, "rw-dt", 100) for name in ("zeromq", "zenoh") if name in names), None)
     if row is None:
         return ""
+    where = "other two" if results["setting"] == "hosts" else labels.setting(results["setting"])
     return (
         f"Its RTTs ({row.rtt_ms:.1f} ms at 100 B) were taken between two hosts with a network between them; these here "
-        f"between {labels.setting(results['setting'])}. Compare their shapes, not the figures."
+        f"between {where}. Compare their shapes, not the figures."
     )

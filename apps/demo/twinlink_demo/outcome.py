@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from twinlink.measure import labels
+from twinlink.measure.records import Table
 from twinlink.prbs import format_prbs
 
 from . import freshness, loop, score
@@ -19,9 +20,9 @@ ON_ITS_WAY_NS = 1_000_000_000
 LATE_MS = 100.0
 
 
-def summarise(facts: dict[str, Any], evidence: dict[str, Evidence]) -> dict[str, Any]:
-    """The summary (docs/demo.md) of a run's facts and each transport's evidence."""
-    transports = {name: _transport(found, facts["transports"][name]) for name, found in evidence.items()}
+def summarise(facts: dict[str, Any], evidence: dict[str, Evidence], sent: dict[str, Table]) -> dict[str, Any]:
+    """The summary (docs/demo.md) of a run's facts, each transport's evidence, and what was sent on its ``spectrum``."""
+    transports = {name: _transport(found, facts["transports"][name], sent[name]) for name, found in evidence.items()}
     failed = [f"{name}: {text}" for name, found in transports.items() for text in found["failed"]]
     broken = any(facts["transports"][name]["failure"] for name in facts["transports"])
     left_out = [name for name in facts["configuration"]["transports"] if name not in transports]
@@ -41,7 +42,7 @@ def summarise(facts: dict[str, Any], evidence: dict[str, Evidence]) -> dict[str,
     }
 
 
-def _transport(evidence: Evidence, fact: dict[str, Any]) -> dict[str, Any]:
+def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[str, Any]:
     heard, rebuilt = evidence.heard, evidence.rebuilt
     messages = score.counts(heard, rebuilt, evidence.exporter)
     samples = {"compared": 0, "different": 0, "records_not_played": 0, "bit_identical": None}
@@ -54,7 +55,7 @@ def _transport(evidence: Evidence, fact: dict[str, Any]) -> dict[str, Any]:
             prompt = score.detection(heard, rebuilt, rebuilt.prompt).as_dict()
             occupancy = score.occupancy(heard, rebuilt).as_dict()
             age = freshness.age_summary(heard, rebuilt)
-    rtt, clock = _delays(evidence.exporter)
+    rtt = freshness.spread(sent["rtt_ns"][sent["acknowledged"]])
     episodes = loop.episodes(evidence)
     blocking = np.array([time for each in episodes if (time := each.time_to_block_ns) is not None], np.int64)
     to_block = freshness.spread(blocking)
@@ -76,7 +77,7 @@ def _transport(evidence: Evidence, fact: dict[str, Any]) -> dict[str, Any]:
         "time_to_block_ns": to_block,
         "rtt_ns": rtt,
         "one_way_ns": one_way,
-        "clock_offset_ns": clock,
+        "clock_offset_ns": _clock_offset(evidence.exporter),
         "age_ns": age,
         "sync": _sync(evidence),
         "episodes": [each.as_dict() for each in episodes],
@@ -85,12 +86,10 @@ def _transport(evidence: Evidence, fact: dict[str, Any]) -> dict[str, Any]:
     return {**found, "failed": _unmet(found, episodes)}
 
 
-def _delays(exporter: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Round-trip times and clock offset as the exporter's end of the link saw them, towards the one twin."""
-    for peer in exporter.get("spectrum", {}).get("peers", {}).values():
-        if peer["rtt_ns"]:
-            return peer["rtt_ns"], peer["clock_offset_ns"]
-    return None, None
+def _clock_offset(exporter: dict[str, Any]) -> dict[str, Any] | None:
+    """As the exporter's end of the link found it, towards the one twin."""
+    peers = exporter.get("spectrum", {}).get("peers", {}).values()
+    return next((peer["clock_offset_ns"] for peer in peers if peer["clock_offset_ns"]), None)
 
 
 def _sync(evidence: Evidence) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from twinlink import ConfigurationError
 from twinlink.measure import results
 
 from . import evidence, figures, outcome, page
+from .flows import cell_id
 from .folder import Folder
 
 
@@ -24,9 +25,10 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
     Raises ConfigurationError where there was no demo, DamagedRun, OSError.
     """
     facts, ue = _facts(path)
-    measured, _ = results.tabulate(path, out)
+    measured, rows = results.tabulate(path, out)
     found = {name: evidence.load(Folder(path).transport(name), ue) for name in facts["transports"]}
-    summary = outcome.summarise(facts, found)
+    sent = {name: rows[cell_id(name, "spectrum")].sent for name in found}
+    summary = outcome.summarise(facts, found, sent)
     derived = Folder(out or path)
     results.write(derived.summary, json.dumps(summary, indent=2) + "\n")
     drawn = figures.draw(derived, found, summary)

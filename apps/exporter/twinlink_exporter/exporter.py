@@ -76,7 +76,6 @@ class Exporter:
         ledger: Ledger | None = None,
     ) -> None:
         self.counters = Counters()
-        self._link = link
         self._sockets = sockets
         self._carrier = carrier
         self._limits = limits
