@@ -24,13 +24,13 @@ class Stream:
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
         repairs: whether this sender sends again what it is asked for.
         pending: what is held until what is missing has come; None while nothing is.
-        since: the first number that the sender owes us, if it has said so.
-        unsure: as long as the sender has not said so: what has not come, and may be missing, on a flow without repair.
+        began: the number that came first, until the sender has said from where on it owes us something.
         unannounced: octets consumed since the sender was last told, WEIGHT_OCTETS for each message among them.
     """
 
     __slots__ = (
         "acked",
+        "began",
         "conflated",
         "consumed",
         "epoch",
@@ -41,11 +41,9 @@ class Stream:
         "repairs",
         "repeated",
         "retired",
-        "since",
         "stale",
         "tracker",
         "unannounced",
-        "unsure",
     )  # fmt: skip
 
     def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
@@ -57,19 +55,13 @@ class Stream:
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
         self.acked = self.consumed
-        self.since = 0
-        self.unsure: RangeSet | None = None
+        self.began: int | None = None
         self.unannounced = 0
         self.refused = 0
         self.repaired = 0  # came when asked for
         self.repeated = 0  # came again, and was here already
         self.conflated = 0
         self.stale = 0
-
-    def pass_what_was_not_ours(self, end: int) -> None:
-        """Below ``end``, what left before the sender owed us anything, and has not come, is not missing."""
-        if self.pending is None:
-            self.tracker.begin(min(self.since, end))
 
 
 class Incoming:

@@ -20,7 +20,6 @@ from .freshness import Freshness
 from .incoming import Incoming, Stream
 from .message import Message
 from .parts import Parts
-from .ranges import RangeSet
 from .repair import Repair
 from .sender import URGENT_FLOW
 from .sequence import Arrival
@@ -272,10 +271,8 @@ class Reception:
             stream = self._join(incoming, epoch, unsent)
         if stream.repairs:
             self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
-        elif not ranges:
-            stream.pass_what_was_not_ours(unsent)
-            if 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
-                self._missed(incoming, stream, stream.tracker.next, unsent)
+        elif not ranges and 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
+            self._missed(incoming, stream, stream.tracker.next, unsent)
         if not ranges:
             self.acks.send_batch()
             incoming.pass_gaps(stream)
@@ -303,16 +300,13 @@ class Reception:
         """A peer has said from where on it owes us something, after some of it has come."""
         for incoming in list(self.flows.values()):
             stream = incoming.streams.get(epoch)
-            if stream is None or stream.unsure is None:
+            if stream is None or stream.began is None:
                 continue
-            stream.since = self.company.joined_at(epoch, incoming.flow)
-            unsure, stream.unsure = stream.unsure, None
+            first, began, stream.began = self.company.joined_at(epoch, incoming.flow), stream.began, None
             if stream.repairs:
-                self._repair.place(incoming, stream)
-                continue
-            for first, end in unsure:
-                if end > stream.since:
-                    self._missed(incoming, stream, max(first, stream.since), end)
+                self._repair.place(incoming, stream, min(first, began))
+            elif first < began:
+                self._missed(incoming, stream, first, began)
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
         """A session will not come back: what is missing of it is a gap, and what is held behind that is delivered.
@@ -333,12 +327,9 @@ class Reception:
         """Report what a sequence number says that is not the next one; whether to deliver the message."""
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
-        stream.pass_what_was_not_ours(sequence)
         flow, expected = incoming.flow, stream.tracker.next
         if 0 <= expected < sequence:
             self._missed(incoming, stream, expected, sequence)
-        elif stream.unsure is not None:
-            stream.unsure.remove(sequence)
         arrival = stream.tracker.arrive(sequence)
         if arrival is Arrival.LATE:
             self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
@@ -347,11 +338,7 @@ class Reception:
         return arrival is not Arrival.DUPLICATE
 
     def _missed(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
-        """Report a gap on a flow without repair; later, if what is missing may have left before we joined."""
-        if stream.unsure is not None:
-            stream.unsure.add(first, end)
-            stream.tracker.begin(end)
-            return
+        """Count and report a gap on a flow without repair."""
         stream.tracker.pass_over(first, end)
         if incoming.sync is not None:
             incoming.sync.missed(end - first, _monotonic_ns())
@@ -387,12 +374,12 @@ class Reception:
             return incoming.join(epoch, None, None, False, self.company.up)
         first, placed = self.company.joined_at(epoch, incoming.flow), self.company.placed(epoch)
         repairs = peer.repairs and incoming.flow not in peer.detect
-        if repairs:
+        if repairs or placed:
             first = min(first, sequence)  # a hello may overtake data
-        elif peer.repairs and not placed:
+        elif peer.repairs:
             first = sequence  # what is missing before it shows when the peer has said what it owes us
         stream = incoming.join(epoch, peer.node, first, repairs, self.company.up)
-        stream.unsure = RangeSet([(0, sequence)]) if peer.repairs and not placed else None
+        stream.began = sequence if peer.repairs and not placed else None
         return stream
 
     def _held_octets(self) -> int:

@@ -70,7 +70,6 @@ class Repair:
 
     def _expect(self, stream: Stream, end: int) -> tuple[int, int] | None:
         """Everything below ``end`` was sent: the range that is thereby found missing."""
-        stream.pass_what_was_not_ours(end)
         if end <= stream.tracker.next:
             return None
         if stream.pending is None:
@@ -122,10 +121,10 @@ class Repair:
         known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else stream.tracker.next
         self._ask(ack_topic, stream, missing[:MAX_RANGES], known)
 
-    def place(self, incoming: Incoming, stream: Stream) -> None:
-        """What came before we joined is known now: what is missing of it is not a gap."""
+    def place(self, incoming: Incoming, stream: Stream, first: int) -> None:
+        """What is below ``first`` was never owed to us: it is no gap."""
         if stream.pending is not None:
-            stream.pending.give_up([(0, stream.since)], silently=True)
+            stream.pending.give_up([(0, first)], silently=True)
             self._release(incoming, stream)
 
     def give_up(self, incoming: Incoming, stream: Stream) -> None:

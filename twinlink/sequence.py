@@ -38,12 +38,6 @@ class SequenceTracker:
         self.late = 0
         self.duplicates = 0
 
-    def begin(self, first: int) -> None:
-        """What is below ``first`` and has not come was never owed to us."""
-        if 0 <= self.next < first:
-            self._before.add(self.next, first)
-            self.next = first
-
     def pass_over(self, first: int, end: int) -> None:
         """Count ``first`` to ``end - 1`` as a gap; ``end`` becomes the next number, unless that is beyond already."""
         self.missing.add(first, end)
