@@ -21,7 +21,8 @@ ROWS = 900  # of a picture; more records are averaged
 WIDTH = 7.2
 SPECTRUM = "magma"
 FREE, UE, FOUND, MISSED, FALSE = "#f4f4f2", "#8db4d8", "#e8590c", "#111111", "#9c36b5"
-BLOCK, TRUTH = "#2b8a3e", "#000000"
+BLOCK, TRUTH, NOTHING = "#2b8a3e", "#000000", "#9a9a9a"
+PAUSE_PERIODS = 3  # so much later than the last, and playing had paused
 
 Image = NDArray[np.float32]
 
@@ -34,7 +35,7 @@ def spectrogram(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
     shown = ScalarMappable()
     for axis, power, title in zip(axes, (left, right), ("Real World: heard by the gNB", "Digital Twin: rebuilt"),
                                   strict=True):  # fmt: skip
-        axis.set_facecolor("#9a9a9a")  # records that never came
+        axis.set_facecolor(NOTHING)  # records that never came
         extent = (-0.5, power.shape[1] - 0.5, _seconds(heard), 0)
         shown = axis.imshow(_thin(power), aspect="auto", extent=extent, cmap=SPECTRUM, vmin=low, vmax=high)
         axis.set_title(title)
@@ -116,12 +117,11 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
     shown = ScalarMappable()
     for axis, (record, span, marks) in zip(axes, steps, strict=True):
         zero_ns = int(heard.played_ns[record])
-        first, end = np.searchsorted(heard.played_ns, zero_ns + np.array(span) * 1.1e9)
+        edges_ns, column = _columns(heard)
+        first, end = np.searchsorted(edges_ns, zero_ns + np.array(span) * 1.1e9)
         first = max(int(first) - 1, 0)
-        edges_ms = (_edges_ns(heard)[first : end + 1] - zero_ns) / 1e6
-        rows = power[first : len(edges_ms) + first - 1]
-        shown = axis.pcolormesh(edges_ms, np.arange(power.shape[1] + 1) - 0.5, rows.T, cmap=SPECTRUM, vmin=low,
-                                vmax=high, rasterized=True)  # fmt: skip
+        edges_ms = (edges_ns[first : end + 1] - zero_ns) / 1e6
+        shown = _mesh(axis, edges_ms, power, column[first:end], cmap=SPECTRUM, vmin=low, vmax=high)
         axis.set_xlim(1000 * max(span[0], (begin_ns - zero_ns) / 1e9), 1000 * span[1])
         axis.set_ylim(max(-0.5, min(prbs) - 14.5), min(power.shape[1] - 0.5, max(prbs) + 14.5))
         axis.add_patch(Rectangle((axis.get_xlim()[0], min(prbs) - 0.5), 2000, max(prbs) - min(prbs) + 1, fill=False,
@@ -145,10 +145,24 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
     _save(figure, path)
 
 
-def _edges_ns(heard: Heard) -> Times:
-    """When each record was played, and when one after the last would have been."""
-    last = 2 * heard.played_ns[-1:] - heard.played_ns[-2:-1] if len(heard.played_ns) > 1 else heard.played_ns + 1
-    return np.concatenate((heard.played_ns, last))
+def _columns(heard: Heard) -> tuple[Times, NDArray[np.intp]]:
+    """Edges in Unix ns of what is drawn side by side, and the record in each column; -1 where playing paused.
+
+    A record lasts until the next one was played, but not through a pause.
+    """
+    played = heard.played_ns
+    period = int(np.median(np.diff(played))) if len(played) > 1 else 1
+    ends = np.append(played[1:], played[-1] + period)
+    pauses = np.flatnonzero(ends - played > PAUSE_PERIODS * period)
+    edges = np.insert(np.append(played, ends[-1]), pauses + 1, played[pauses] + period)
+    return edges, np.insert(np.arange(len(played)), pauses + 1, -1)
+
+
+def _mesh(axis: Axes, edges: NDArray[Any], rows: NDArray[Any], column: NDArray[np.intp], **style: Any) -> Any:
+    """Rows per record as columns between these edges."""
+    values = np.where(column[:, None] < 0, np.nan, rows[column])
+    axis.set_facecolor(NOTHING)
+    return axis.pcolormesh(edges, np.arange(rows.shape[1] + 1) - 0.5, values.T, rasterized=True, **style)
 
 
 def _lifted(heard: Heard, prbs: list[int], over: int) -> int | None:
@@ -161,8 +175,7 @@ def _lifted(heard: Heard, prbs: list[int], over: int) -> int | None:
 
 def _seconds(heard: Heard) -> float:
     """Length of the run."""
-    times = _times(heard)
-    return float(times[-1] * len(times) / max(len(times) - 1, 1))
+    return float((_columns(heard)[0][-1] - heard.played_ns[0]) / 1e9)
 
 
 def _times(heard: Heard) -> Times:
@@ -192,16 +205,17 @@ def _thin(power: Image) -> Image:
 
 
 def _classes(axis: Axes, heard: Heard, kinds: NDArray[Any], colours: list[str]) -> None:
-    axis.imshow(kinds.T, aspect="auto", origin="lower", extent=(0, _seconds(heard), -0.5, kinds.shape[1] - 0.5),
-                cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5, interpolation="nearest")  # fmt: skip
+    edges_ns, column = _columns(heard)
+    edges_s = (edges_ns - edges_ns[0]) / 1e9
+    _mesh(axis, edges_s, kinds, column, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
     axis.set_ylabel("PRB")
 
 
 def _outline(axis: Axes, heard: Heard, mask: Cells, colour: str, style: str, width: float, hatch: str = "") -> None:
-    period = _seconds(heard) / len(mask)
+    times = np.append(_times(heard), _seconds(heard))
     for area in areas_of("", mask):
-        corner = (area.first_record * period, area.first_prb - 0.5)
-        size = ((area.end_record - area.first_record) * period, area.end_prb - area.first_prb)
+        corner = (times[area.first_record], area.first_prb - 0.5)
+        size = (times[area.end_record] - times[area.first_record], area.end_prb - area.first_prb)
         axis.add_patch(Rectangle(corner, *size, fill=False, ec=colour, lw=width, ls=style, hatch=hatch))
 
 
