@@ -189,8 +189,8 @@ def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn |
     canvas.legend(figure, axes, markerscale=2.5)
     caption = (
         "A dot is a message. The bar beside each round reaches from its median as far as the clocks may be wrong: here "
-        f"{labels.between(cell['statistics']['one_way_delay_ns']['bound_ns'] for cell in cells)}. Subjects take turns, "
-        "so that they meet the same machine."
+        f"{labels.between(cell['statistics']['one_way_delay_ns']['bound_ns'] for cell in cells)}. A bar that "
+        "is shorter than a dot cannot be seen. Subjects take turns, so that they meet the same machine."
     )
     return canvas.save(figure, folder, "delay-over-time", results, cells, "One-way delay over time", caption)
 
@@ -214,16 +214,17 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
     """Delay against the rate, of what was sent on a schedule, and how far each search came."""
     cells = [cell for mode in ("open", "saturation") for cell in _measured(results, mode, "open_loop_delay_ns")]
     searched = [cell for cell in results["cells"] if (cell.get("search") or {}).get("steps")]
-    payloads = sorted({cell["octets"] for cell in cells})
+    panels = [(direction, octets) for direction in labels.DIRECTIONS for octets in sorted({c["octets"] for c in cells})]
+    panels = [each for each in panels if any((cell["direction"], cell["octets"]) == each for cell in cells)]
     if not cells and not searched:
         return None
-    figure, axes = canvas.panels(len(payloads) + bool(searched), 2.1)
-    for axis, octets in zip(axes, payloads, strict=False):
-        here = [cell for cell in cells if cell["octets"] == octets]
+    figure, axes = canvas.panels(len(panels) + bool(searched), 2.1)
+    for axis, (direction, octets) in zip(axes, panels, strict=False):
+        here = [cell for cell in cells if (cell["direction"], cell["octets"]) == (direction, octets)]
         for subject in labels.ordered(cell["subject"] for cell in here):
             _delay_by_rate(axis, subject, _of(here, subject))
         canvas.rate_axis(axis, [rate_hz(cell) for cell in here])
-        axis.set_title(f"{labels.payload(octets)}: delay from the intended send time")
+        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.payload(octets)}: delay against the rate")
         canvas.log_ms(axis, "p50, bar to p95 (ms)")
         axis.set_xlabel("messages/s")
     if searched:
@@ -237,7 +238,7 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
     if searched:
         caption += (
             " Lowest panel: every step of the search; what lies on the line was kept up, a cross lost messages or fell "
-            "behind."
+            "behind. It holds both directions and all payloads."
         )
     return canvas.save(figure, folder, "rate", results, cells or searched, "Delay against the rate", caption)
 
@@ -276,6 +277,9 @@ def _search(axis: Axes, cells: list[Cell]) -> None:
                     label=shown.short if kept else None,
                 )  # fmt: skip
     axis.set(xscale="log", yscale="log", ylabel="messages/s received")
+    for scale, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
+        canvas.plain(scale, limits)
+        scale.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axis.set_title("The search for the highest rate")
 
 
