@@ -5,7 +5,7 @@ from collections.abc import Collection
 from .ranges import RangeSet
 
 ANYBODY = None
-MAX_PEERS = 64  # of whom it is remembered what only they may have
+MAX_GROUPS = 64  # of peers of whom it is remembered what they may have
 
 
 class Losses:
@@ -21,31 +21,39 @@ class Losses:
         self.all = RangeSet()
         self.unflushed = RangeSet()
         self.unreported: dict[str, RangeSet] = {}
-        self._may_have: dict[int | None, RangeSet] = {}  # peer epoch, or anybody
+        self._may_have: dict[frozenset[int] | None, RangeSet] = {}  # by those whose acks would show it, or anybody's
 
     def add(self, first: int, end: int, reason: str, owed_by: Collection[int] | None = ()) -> None:
         """Sequences from ``first`` to below ``end`` are lost.
 
-        If just one peer owed an ack, or it may be ``ANYBODY``, one that comes yet shows that they are not.
+        If acks come yet of all that owed one, or of ``ANYBODY`` where nobody did, they are not.
         """
-        if owed_by is ANYBODY or len(owed_by) == 1:
-            epoch = ANYBODY if owed_by is ANYBODY else next(iter(owed_by))
-            self._may_have.setdefault(epoch, RangeSet()).add(first, end)
-            if len(self._may_have) > MAX_PEERS:
-                del self._may_have[next(iter(self._may_have))]
+        if owed_by is ANYBODY or owed_by:
+            self._remember(ANYBODY if owed_by is ANYBODY else frozenset(owed_by), first, end)
         self.all.add(first, end)
         self.unflushed.add(first, end)
         self.unreported.setdefault(reason, RangeSet()).add(first, end)
 
     def found(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
-        if not any(had.remove(sequence) for who in (epoch, ANYBODY) if (had := self._may_have.get(who))):
+        for group, may_have in self._may_have.items():
+            if (group is ANYBODY or epoch in group) and may_have.remove(sequence):
+                break
+        else:
+            return False
+        if group is not ANYBODY and group != {epoch}:
+            self._remember(group - {epoch}, sequence, sequence + 1)
             return False
         self.all.remove(sequence)
         self.unflushed.remove(sequence)
         for lost in self.unreported.values():
             lost.remove(sequence)
         return True
+
+    def _remember(self, group: frozenset[int] | None, first: int, end: int) -> None:
+        self._may_have.setdefault(group, RangeSet()).add(first, end)
+        if len(self._may_have) > MAX_GROUPS:
+            del self._may_have[next(iter(self._may_have))]
 
     def report(self) -> dict[str, RangeSet]:
         """What no event has told yet, by reason; from now on it counts as told."""

@@ -75,7 +75,7 @@ class Outgoing:
         self._joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._doubt = Doubt()
-        self._refused: set[int] = set()  # by somebody, and owed by others
+        self._failed: dict[int, str] = {}  # what somebody will not get, and others owe an ack for -> why
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
 
     def fits(self, size: int) -> bool:
@@ -142,7 +142,7 @@ class Outgoing:
     def _let_go(self, sequence: int) -> None:
         """Keep it no longer, nor send it again: no peer's ack for it counts any more."""
         self.kept.remove(sequence)
-        self._refused.discard(sequence)
+        self._failed.pop(sequence, None)
         self.backlog.settle((sequence,))
 
     # What comes back
@@ -198,17 +198,16 @@ class Outgoing:
     def _settle(self, had_by_all: list[int]) -> None:
         """Count these, which are kept no longer since every peer has them or refused them; none is sent again."""
         self.acknowledged += len(had_by_all)
-        if self._refused:
-            for sequence in self._refused.intersection(had_by_all):
-                self._refused.remove(sequence)
+        if self._failed:
+            for sequence in self._failed.keys() & had_by_all:
                 self.acknowledged -= 1
-                self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
+                self.losses.add(sequence, sequence + 1, self._failed.pop(sequence))
         self.repaired += self.backlog.settle(had_by_all)
 
     def _refused_by(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` refused it, so it is lost; it is kept as long as others may ask for it."""
         if len(entry[1]) > 1:
-            self._refused.add(sequence)
+            self._failed[sequence] = TAKES_NOTHING
             self._owes_no_more(epoch, sequence, entry)
             return
         self._let_go(sequence)
@@ -339,7 +338,7 @@ class Outgoing:
             self.window.free()
 
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """A peer will not return: what only it owed is lost."""
+        """A peer will not return: what it owed is lost, where others owe it too when they have settled it."""
         self._absent.pop(epoch, None)
         self._joined.pop(epoch, None)
         self._peers_changed()
@@ -349,13 +348,16 @@ class Outgoing:
             if epoch not in entry[1]:
                 continue
             if len(entry[1]) > 1:
+                if sequence < taken_over:
+                    self._failed.setdefault(sequence, reason)
                 self._owes_no_more(epoch, sequence, entry)
                 continue
+            failed = self._failed.get(sequence)
             self._let_go(sequence)
-            if sequence >= taken_over:
-                self.acknowledged += 1
+            if failed or sequence < taken_over:
+                self.losses.add(sequence, sequence + 1, failed or reason, () if failed else (epoch,))
             else:
-                self.losses.add(sequence, sequence + 1, reason, (epoch,))
+                self.acknowledged += 1
         for first, end in self._doubt.forget(epoch):
             self.losses.add(first, end, REASONS[Why.EVICTED])
         if self.window.consumed:

@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
+SUCCEEDED_NS = 1_000_000_000  # after such a silence another session, whose clock may be earlier, takes its place
 LOOK_BACK_S = 10  # of completeness, in whole seconds
 
 
@@ -63,7 +64,10 @@ class Sync:
         self._seconds: deque[tuple[int, int, int]] = deque()  # monotonic s, arrived, missing
 
     def arrived(self, sequence: int, sent_ns: int, received_ns: int, mono_ns: int, epoch: int = 0) -> None:
-        """A message of a sender's session is here.  What is newer its number says: a clock may be set back."""
+        """A message of a sender's session is here.  What is newer its number says: a clock may be set back.
+
+        Of several sessions the younger message is newer; or any, when the session of the newest has been silent.
+        """
         self._count(mono_ns, 1, 0)
         if self._began_mono_ns is None:
             self._began_mono_ns = mono_ns
@@ -71,6 +75,8 @@ class Sync:
             return  # older than what is here: nothing became fresher
         else:
             passed, peak = mono_ns - self._at_mono_ns, self._age_ns + mono_ns - self._at_mono_ns
+            if epoch != self._epoch and received_ns - sent_ns > peak and passed < SUCCEEDED_NS:
+                return
             self._area += (self._age_ns + peak) * passed // 2
             self.peak_age_ns = max(self.peak_age_ns or 0, peak)
         self._sequence, self._epoch = sequence, epoch

@@ -119,8 +119,10 @@ class Sending(RuleBasedStateMachine):
         expected, was_lost = [], numbers(self.core.losses.all)
         for sequence in sequences:
             if sequence in was_lost - self.acknowledged:
-                if self.owed_when_lost[sequence] in ({epoch}, ANYBODY):
+                waiting = self.owed_when_lost[sequence]
+                if waiting in ({epoch}, ANYBODY):
                     self.acknowledged.add(sequence)  # after all
+                self.owed_when_lost[sequence] = waiting - {epoch}
             elif epoch in self.owed.get(sequence, set()):
                 expected.append(sequence)
                 self.settle(epoch, sequence)
@@ -213,12 +215,15 @@ class Sending(RuleBasedStateMachine):
 
     def lose_all_of(self, epoch: int) -> None:
         expected = {sequence for sequence, waiting in self.owed.items() if waiting == {epoch}}
-        for waiting in self.owed.values():
+        for sequence, waiting in self.owed.items():
+            if epoch in waiting and len(waiting) > 1:
+                self.refused.add(sequence)  # it is lost to this one, when the others have settled it
             waiting.discard(epoch)
         doubt = self.doubt.pop(epoch, set())
         self.doubt_is_over(doubt)
         assert self.note_losses() == expected | doubt
-        self.owed_when_lost |= {sequence: {epoch} for sequence in expected}
+        for sequence in expected:
+            self.owed_when_lost[sequence] = set() if sequence in self.refused else {epoch}
 
     @rule()
     def everybody_catches_up(self) -> None:

@@ -41,8 +41,21 @@ def test_an_older_message_makes_nothing_fresher(sync: Sync) -> None:
 
 def test_a_new_session_may_have_an_earlier_clock(sync: Sync) -> None:
     sync.arrived(7, 5000 * MS, 5001 * MS, 1 * MS, epoch=1)
-    sync.arrived(0, 4000 * MS, 5002 * MS, 2 * MS, epoch=2)
-    assert sync.age_ns(2 * MS) == 1002 * MS
+    for at in (1000, 1001, 1002):
+        sync.arrived(at, 1900 * MS + at * MS, 5000 * MS + at * MS, at * MS, epoch=2)
+        assert sync.age_ns(at * MS) == (1000 * MS if at < 1001 else 3100 * MS)
+
+
+def test_the_backlog_of_one_sender_does_not_make_old_what_another_sends(sync: Sync) -> None:
+    for at in range(0, 3000, 100):
+        sync.arrived(at, 10_000 * MS + at * MS, 10_003 * MS + at * MS, at * MS, epoch=1)
+        sync.arrived(at // 100, 5000 * MS, 10_050 * MS + at * MS, (at + 47) * MS, epoch=2)
+        assert sync.age_ns((at + 47) * MS) == 50 * MS
+        sync.arrived(at, 10_048 * MS + at * MS, 10_050 * MS + at * MS, (at + 47) * MS, epoch=3)
+        assert sync.age_ns((at + 47) * MS) == 2 * MS
+    assert sync.look(3000 * MS) is State.IN_SYNC
+    assert sync.peak_age_ns is not None
+    assert sync.peak_age_ns < 100 * MS
 
 
 def test_a_clock_that_was_set_back_does_not_make_what_comes_old(sync: Sync) -> None:
