@@ -122,7 +122,7 @@ class Reception:
                 elif kind is Kind.GONE:
                     self._gone(topic, frame, epoch, sequence)
                 elif kind is Kind.PART:
-                    self._part(topic, frame, epoch, sent_ns, mono_ns, at_once)
+                    self._part(topic, frame, epoch, sent_ns, mono_ns)
                 elif kind is Kind.PROGRESS:
                     self.feedback.progress(topic, frame, epoch, mono_ns)
                 elif topic == HELLO_TOPIC:
@@ -250,12 +250,12 @@ class Reception:
         stream.consumed = max(stream.consumed, message.sequence + 1)
         self.calls.later(incoming.handler, message, incoming.flow)
 
-    def _part(self, topic: bytes, frame: Frame, epoch: int, sent_ns: int, mono_ns: int, at_once: bool) -> None:
+    def _part(self, topic: bytes, frame: Frame, epoch: int, sent_ns: int, mono_ns: int) -> None:
         _, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
         known = epoch in self._heard
         there = self._parts.take(topic, frame, known)
         if isinstance(there, memoryview):
-            self.handle(topic, there, mono_ns, at_once)
+            self.handle(topic, there, mono_ns, True)  # parts come close together, messages of that length do not
         elif known:
             self.acks.progress(ack_topic, epoch, sent_ns, there)
 
