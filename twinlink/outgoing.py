@@ -72,7 +72,7 @@ class Outgoing:
         self._stood = 0  # looks since which that has been so
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
-        self._joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
+        self.joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self._doubt = Doubt()
         self._failed: dict[int, str] = {}  # what somebody will not get, and others owe an ack for -> why
@@ -279,8 +279,10 @@ class Outgoing:
         """
         backlog = self.backlog
         returns = epoch in self._absent
-        joined = backlog.next if epoch in self.owing else self._owes_what_waits(epoch)
-        self._joined.setdefault(epoch, joined)
+        joined = backlog.next
+        if epoch not in self.owing:  # what waits to leave for others will reach it as well, and goes as it takes it
+            joined = self.kept.owe(epoch, range(backlog.unsent, backlog.next), backlog.up)
+        self.joined.setdefault(epoch, joined)
         if not repairs:
             self._plain.add(epoch)
         self.window.consumed.setdefault(epoch, self._absent.pop(epoch, joined))
@@ -295,24 +297,6 @@ class Outgoing:
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
         self.delays.join(epoch, self.owing)
-
-    def _owes_what_waits(self, epoch: int) -> int:
-        """What waits to leave for others will reach a peer that joins as well, and is bounded by what it takes.
-
-        Returns the first number that it owes.
-        """
-        entries, backlog = self.kept.entries, self.backlog
-        first, owed_by, with_it = backlog.next, self.owing, self.owing | {epoch}
-        while first > backlog.unsent and (entry := entries.get(first - 1)) is not None and entry[1] & backlog.up:
-            first -= 1
-            if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
-                owed_by, with_it = entry[1], entry[1] | {epoch}
-            entries[first] = (entry[0], with_it, entry[2])
-        return first
-
-    def joined(self, epoch: int) -> int | None:
-        """The first number that peer ``epoch`` owes an ack for; None if it is not known here."""
-        return self._joined.get(epoch)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it.
@@ -340,10 +324,10 @@ class Outgoing:
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what it owed is lost, where others owe it too when they have settled it."""
         self._absent.pop(epoch, None)
-        self._joined.pop(epoch, None)
+        self.joined.pop(epoch, None)
         self._peers_changed()
         end = self.backlog.next
-        taken_over = end if successor is None else self._joined.get(successor, end)
+        taken_over = end if successor is None else self.joined.get(successor, end)
         for sequence, entry in list(self.kept.entries.items()):
             if epoch not in entry[1]:
                 continue

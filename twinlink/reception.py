@@ -272,7 +272,9 @@ class Reception:
         if stream.repairs:
             self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
         elif not ranges and 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
-            self._missed(incoming, stream, stream.tracker.next, unsent)
+            first = stream.tracker.next
+            stream.tracker.pass_over(first, unsent)
+            self._missed(incoming, stream, first, unsent)
         if not ranges:
             self.acks.send_batch()
             incoming.pass_gaps(stream)
@@ -306,6 +308,7 @@ class Reception:
             if stream.repairs:
                 self._repair.place(incoming, stream, min(first, began))
             elif first < began:
+                stream.tracker.pass_over(first, began)
                 self._missed(incoming, stream, first, began)
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
@@ -328,18 +331,17 @@ class Reception:
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
         flow, expected = incoming.flow, stream.tracker.next
-        if 0 <= expected < sequence:
-            self._missed(incoming, stream, expected, sequence)
         arrival = stream.tracker.arrive(sequence)
-        if arrival is Arrival.LATE:
+        if arrival is Arrival.AFTER_GAP:
+            self._missed(incoming, stream, expected, sequence)
+        elif arrival is Arrival.LATE:
             self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
         elif arrival is Arrival.DUPLICATE:
             self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
         return arrival is not Arrival.DUPLICATE
 
     def _missed(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
-        """Count and report a gap on a flow without repair."""
-        stream.tracker.pass_over(first, end)
+        """Report a gap."""
         if incoming.sync is not None:
             incoming.sync.missed(end - first, _monotonic_ns())
         self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))

@@ -315,7 +315,7 @@ class Sender:
 
     def joined(self, epoch: int) -> int | None:
         """The first number that was owed to a peer when it came up; None if it has not."""
-        return self._core.joined(epoch)
+        return self._core.joined.get(epoch)
 
     @property
     def reliability(self) -> str:

@@ -214,8 +214,11 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
     """Delay against the rate, of what was sent on a schedule, and how far each search came."""
     cells = [cell for mode in ("open", "saturation") for cell in _measured(results, mode, "open_loop_delay_ns")]
     searched = [cell for cell in results["cells"] if (cell.get("search") or {}).get("steps")]
-    panels = [(direction, octets) for direction in labels.DIRECTIONS for octets in sorted({c["octets"] for c in cells})]
-    panels = [each for each in panels if any((cell["direction"], cell["octets"]) == each for cell in cells)]
+    panels = [
+        (direction, octets)
+        for direction in labels.DIRECTIONS
+        for octets in sorted({cell["octets"] for cell in cells if cell["direction"] == direction})
+    ]
     if not cells and not searched:
         return None
     figure, axes = canvas.panels(len(panels) + bool(searched), 2.1)

@@ -113,11 +113,11 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
             ),
         ),
     )
+    edges_ns, column = _columns(heard)
     figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 6.0))
     shown = ScalarMappable()
     for axis, (record, span, marks) in zip(axes, steps, strict=True):
         zero_ns = int(heard.played_ns[record])
-        edges_ns, column = _columns(heard)
         first, end = np.searchsorted(edges_ns, zero_ns + np.array(span) * 1.1e9)
         first = max(int(first) - 1, 0)
         edges_ms = (edges_ns[first : end + 1] - zero_ns) / 1e6
