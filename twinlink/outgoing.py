@@ -33,9 +33,9 @@ _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as
 class Outgoing:
     """Feed it what is sent, acks, asks and peers that come and go; ask its backlog what to hand to the transport.
 
-    A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that
-    were up when it was sent, and those that had fallen silent and may return (*absent*).  What is kept is bounded by
-    ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
+    A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that were up when it was
+    sent, or came before it left, and those that had fallen silent and may return (*absent*).  What is kept is bounded
+    by ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
     refused it, or it had to give up its place; had it been handed over by then, it is in *doubt* until the peers say
     whether they have it.  A lost message that is acknowledged after all is lost no more.
     """

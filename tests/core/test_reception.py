@@ -9,13 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twinlink.company import MUTE_HELLOS
-from twinlink.events import Event, Gap
+from twinlink.events import Event
 from twinlink.inbox import Receiver
 from twinlink.message import Message
 from twinlink.patience import TIMES, TURN_NS
 from twinlink.peers import BEHIND_NS, LOOK_NS, RESTART_NS, SILENT_NS
-from twinlink.ranges import RangeSet
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
@@ -148,60 +146,6 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
     assert consumed_when_asked() == 3
     assert receiver.take() is not None
     assert consumed_when_asked() == 4
-
-
-@given(
-    detect=st.booleans(),
-    stood=st.integers(0, 6),
-    joined=st.integers(0, 6),
-    early=st.sets(st.integers(0, 11)),
-    lost=st.sets(st.integers(0, 16)),
-    told_after=st.integers(0, 17),
-    tells=st.booleans(),
-)
-def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
-    detect: bool, stood: int, joined: int, early: set[int], lost: set[int], told_after: int, tells: bool
-) -> None:
-    """``stood``: what was next to leave when we were first heard; ``joined``: how much later we came up.
-
-    Not every peer ``tells``: then all that left since it was first heard is ours.
-    """
-    end, since = 17, stood + joined if tells else stood
-    reported: list[Event] = []
-    reception = Reception(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    taken: list[int] = []
-    incoming.handler = lambda message: taken.append(message.sequence)
-    detecting = frozenset(["flow"] if detect else [])
-
-    def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
-        heard = {OURS: number} if number > 1 else {}
-        body = Hello("theirs", heard, {"flow": stood}, True, detecting, since=placing).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, True)
-
-    hello(1, {})
-    early = {sequence for sequence in early if sequence < since}
-    owed = [sequence for sequence in range(since, end) if sequence not in lost]
-    for sequence in sorted(early):
-        data(reception, sequence, at_once=True)
-    for sequence in owed[:told_after]:
-        data(reception, sequence, at_once=True)
-    for number in range(2, 2 + MUTE_HELLOS):
-        hello(number, {THEIRS + 1: {"flow": end}} | ({OURS: {"flow": since}} if tells else {}))
-    for sequence in owed[told_after:]:
-        data(reception, sequence, at_once=True)
-    hello(10, {OURS: {"flow": 0}})  # once is enough
-    absent = RangeSet((sequence, sequence + 1) for sequence in range(end) if sequence not in early.union(owed))
-    for ranges in ([], [] if detect else list(absent)):
-        body = gone_body(Why.EVICTED, ranges)
-        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, end, 1, body), 0, True)
-    gaps = [sequence for event in reported if isinstance(event, Gap) for sequence in range(event.first, event.end)]
-    came = sorted(early) + owed
-    assert sorted(gaps) == [sequence for sequence in range(min([since, *early]), end) if sequence not in came]
-    assert taken == came
-    assert incoming.stats()["missing"] == len(gaps)
-    assert incoming.stats()["conflated"] == incoming.stats()["held"] == 0
 
 
 def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_for(

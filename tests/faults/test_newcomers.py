@@ -1,0 +1,69 @@
+"""Who comes late, over a slow path: real nodes in network namespaces."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from twinlink.testing import base
+
+from . import faults
+from .ledger import Row
+from .measuring import rss
+from .schedule import Flow
+from .test_lab_short import TRANSPORTS, needs_namespaces, rows
+from .trial import PORT, Trial
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_bulk_that_nobody_was_there_for_is_not_ahead_of_who_comes(tmp_path: Path, transport: str) -> None:
+    """Of a millisecond's worth of it the path takes a second and more."""
+    bulk, urgent = Flow("bulk", "rw", 1000.0, (3_000_000,)), Flow("urgent", "rw", 100.0, (100,), "high")
+    with Trial(tmp_path, transport, (urgent, bulk), options={"retention": 4 * 2**20}, late="dt") as trial:
+        faults.RateLimit(20).begin(trial)
+        base.wait_until(lambda: len(rows(trial.nodes["rw"].ledger, Row.SENT)) > 50)
+        before = rss(trial, "rw")
+        trial.restart("dt")
+        base.wait_until(lambda: len(rows(trial.nodes["dt"].ledger, Row.GOT)) > 50)
+        assert rss(trial, "rw") < before + 64 * 2**20
+        outcome = trial.finish()
+    assert not outcome.broken
+    assert outcome.verdict.findings == []
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_who_comes_over_a_slow_path_is_not_sent_what_others_take(tmp_path: Path, transport: str) -> None:
+    """And stays: what was under way to the quick one takes the path half a second."""
+    bulk = Flow("bulk", "dt", 1000.0, (1_000_000,))
+    with Trial(tmp_path, transport, (bulk,), options={"retention": 8 * 2**20}, late="rw") as trial:
+        faults.RateLimit(80).begin(trial)
+        with quick_receiver(trial, "bulk") as ledger:
+            base.wait_until(lambda: len(rows(ledger, Row.GOT)) > 100)
+            before = rss(trial, "dt")
+            trial.restart("rw")
+            base.wait_until(lambda: len(rows(trial.nodes["rw"].ledger, Row.GOT)) > 8)
+            assert rss(trial, "dt") < before + 32 * 2**20
+            outcome = trial.finish()
+    assert not outcome.broken
+    (session,) = (session for session in outcome.sessions if session.node == "rw")
+    told = [event.fields.get("reason") for event in session.events if event.name in {"PeerUp", "PeerDown", "Gap"}]
+    assert told in ([None], [None, "closed"])
+
+
+@contextlib.contextmanager
+def quick_receiver(trial: Trial, flow: str) -> Iterator[Path]:
+    """A third node, beside the listener; its ledger."""
+    ledger = trial.folder / "quick.ledger"
+    node = trial.world.start(
+        trial.world.dt, "tests.faults.node", "--ledger", str(ledger), "--transport", trial.transport, "--node", "quick",
+        "--connect", f"tcp/127.0.0.1:{PORT}", "--receive", flow,
+    )  # fmt: skip
+    try:
+        base.wait_until(ledger.exists)
+        yield ledger
+    finally:
+        node.kill()
+        node.communicate()
