@@ -110,6 +110,7 @@ class Reception:
                 incoming, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
                 if not again or epoch in incoming.streams:  # else it is for another peer
                     payload = memoryview(frame)[HEADER_OCTETS:]
+                    at_once = at_once or incoming.handler is not None  # which may take its time
                     self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, _time_ns(), at_once, again)
             elif word == ACK_WORD:
                 self._ack(topic, frame, epoch, sent_ns, mono_ns)
@@ -182,7 +183,8 @@ class Reception:
                 self.acks.later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
         finally:  # whether or not a transport fails, it has been taken
             if new and handler is not None:
-                self.calls.call(handler, message, incoming.flow)
+                call = self.calls.call if at_once else self.calls.later
+                call(handler, message, incoming.flow)
 
     def _bundle(self, topic: bytes, frame: Frame, epoch: int, at_once: bool) -> None:
         """What came together is acknowledged together."""
@@ -195,9 +197,7 @@ class Reception:
                 again = word == AGAIN_WORD
                 if not again or epoch in incoming.streams:
                     self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
-                if self.calls.due:  # what was held comes before the next of the bundle
-                    self.calls.run()
-        if at_once:
+        if at_once or self.calls.due:
             self.acks.send_batch()
 
     def _row(self, incoming: Incoming, ack_topic: bytes, stream: Stream, bundle: Bundle, received_ns: int) -> bool:
@@ -233,6 +233,8 @@ class Reception:
             return False
         try:
             self.acks.later(ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle])
+            if handler is not None:
+                self.acks.send_batch()
         finally:
             if plain and handler is not None:
                 self.calls.call_each(handler, messages, flow)

@@ -115,10 +115,9 @@ def test_what_came_again_does_not_hide_how_far_is_consumed(reception: Reception,
     incoming = reception.flow("flow")
     incoming.claimed = True
     incoming.handler = lambda message: None
-    for sequence in (0, 2, 3):
-        data(reception, sequence, at_once=False)
-    reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, 1, 1, bytes(10)), 0, False)
-    reception.acks.send_batch()
+    messages = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in (0, 2, 3)]
+    messages.append(frame(Kind.AGAIN, THEIRS, 1, 1, b""))
+    reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(messages)), 0, False)
     assert transport.acks() == [(4, [0, 2, 3, 1])]
 
 

@@ -5,6 +5,7 @@
 import contextlib
 import random
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,28 @@ class Acks(Conformance):
             outbox.send(bytes(1_000_000))  # takes its time to copy
             outbox.flush(patience())
         assert [ack.sequence for ack in acks if ack.rtt_ns < ack.peer_received_ns - ack.sent_ns] == []
+
+    def test_come_before_a_handler_takes_its_time(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        turn, running = threading.Semaphore(0), threading.Semaphore(0)
+
+        def handle(message: twinlink.Message) -> None:
+            if message.sequence % 3 == 0:
+                running.release()
+                turn.acquire(timeout=patience())
+
+        outbox = first.sender("flow")
+        second.receiver("flow", handler=handle)
+        outbox.send(b"")
+        for _ in range(20):
+            assert running.acquire(timeout=patience())
+            wait_until(lambda: outbox.stats()["outstanding"] == 0)
+            for _ in range(3):
+                outbox.send(b"")
+                time.sleep(0.002)  # they leave one by one, and are there together when the handler returns
+            turn.release()
+        assert running.acquire(timeout=patience())
+        turn.release()
 
     def test_one_at_a_time(self, pair: Pair) -> None:
         first, second = pair
