@@ -1,6 +1,7 @@
-"""Who comes late, over a slow path: real nodes in network namespaces."""
+"""Who comes late, over a slow path, and who is stopped beside others: real nodes in network namespaces."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from .measuring import rss
 from .schedule import Flow
 from .test_lab_short import TRANSPORTS, needs_namespaces, rows
 from .trial import PORT, Trial
+
+STOPPED_S = 3.0  # PeerDown, the end of the connection, and what goes out in between
 
 
 @needs_namespaces
@@ -51,6 +54,26 @@ def test_who_comes_over_a_slow_path_is_not_sent_what_others_take(tmp_path: Path,
     (session,) = (session for session in outcome.sessions if session.node == "rw")
     told = [event.fields.get("reason") for event in session.events if event.name in {"PeerUp", "PeerDown", "Gap"}]
     assert told in ([None], [None, "closed"])
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_waits_for_who_is_stopped_is_held_once(tmp_path: Path, transport: str) -> None:
+    """Also when it goes out to the others while the connection of the stopped one is still there."""
+    bulk = Flow("bulk", "dt", 60.0, (1_000_000,))
+    with Trial(tmp_path, transport, (bulk,)) as trial, quick_receiver(trial, "bulk") as ledger:
+        base.wait_until(lambda: len(rows(ledger, Row.GOT)) > 100)
+        before = most = rss(trial, "dt")
+        stop = faults.Stop("rw")
+        stop.begin(trial)
+        until = time.monotonic() + STOPPED_S
+        while time.monotonic() < until:
+            most = max(most, rss(trial, "dt"))
+            time.sleep(0.005)
+        stop.end(trial)
+        outcome = trial.finish()
+    assert most < before + 80 * 2**20
+    assert not outcome.broken
 
 
 @contextlib.contextmanager
