@@ -1,56 +1,79 @@
 """Messages that were handed over and had to give up their place before it was known whether they arrived."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .ranges import RangeSet
 
 
 class Doubt:
-    """For each peer that owes an ack, what it may or may not have; settled when it says so, or is given up."""
+    """For each peer that owes an ack, what it may or may not have; settled when it says so, or is given up.
+
+    What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
+    read to its end beside the next.  So it is told that this will not come, and asked again.  What it has not
+    acknowledged by then, and lacks no more, it has given up: that is lost.
+    """
 
     def __init__(self) -> None:
         self._of: dict[int, RangeSet] = {}  # peer epoch -> sequences
+        self._lacked: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
+
+    def __bool__(self) -> bool:
+        return bool(self._of or self._lacked)
+
+    def asks(self, up: frozenset[int]) -> bool:
+        """Whether somebody who is ``up`` has said what it lacks, and is to be asked again."""
+        return not up.isdisjoint(self._lacked)
 
     def add(self, epochs: Iterable[int], sequence: int) -> None:
         """These peers may have it."""
         for epoch in epochs:
             self._of.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
 
+    def arrived(self, epoch: int, sequence: int) -> bool:
+        """A peer has it; whether it is in doubt no more."""
+        if not any(of[epoch].remove(sequence) for of in (self._of, self._lacked) if epoch in of):
+            return False
+        self._tidy()
+        return not any(sequence in ranges for ranges in self._all())
+
     def answer(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]]
     ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """A peer lacks the ``missing`` ranges and has all else below ``known``.
+        """A peer lacks the ``missing`` ranges, and has, or has given up, all else below ``known``.
 
         Returns what is lost by that, and what is there and in doubt no more; a message that any peer lacks is lost.
         """
-        doubt = self._of.get(epoch)
-        if doubt is None:
-            return [], []
-        lost = [one for first, end in missing for one in doubt.take(first, end)]
+        of, lacked = self._of.get(epoch, RangeSet()), self._lacked.get(epoch, RangeSet())
+        still = RangeSet(one for first, end in missing for one in (*of.take(first, end), *lacked.take(first, end)))
+        lost, there = lacked.take(0, known), RangeSet(of.take(0, known))
+        for first, end in still:
+            self._lacked.setdefault(epoch, RangeSet()).add(first, end)
         self._lose(lost)
-        there = RangeSet(doubt.take(0, known))
-        if not doubt:
-            del self._of[epoch]
-        for other in self._of.values():
-            for first, end in other:
+        for ranges in self._all():
+            for first, end in ranges:
                 there.take(first, end)
         return lost, list(there)
 
     def forget(self, epoch: int) -> list[tuple[int, int]]:
         """A peer will never say: what is lost by that."""
-        lost = list(self._of.pop(epoch, ()))
+        lost = [*self._of.pop(epoch, ()), *self._lacked.pop(epoch, ())]
         self._lose(lost)
         return lost
 
     def _lose(self, lost: list[tuple[int, int]]) -> None:
-        for doubt in self._of.values():
+        for ranges in self._all():
             for first, end in lost:
-                doubt.take(first, end)
+                ranges.take(first, end)
+        self._tidy()
+
+    def _all(self) -> Iterator[RangeSet]:
+        yield from self._of.values()
+        yield from self._lacked.values()
+
+    def _tidy(self) -> None:
+        self._of = {epoch: ranges for epoch, ranges in self._of.items() if ranges}
+        self._lacked = {epoch: ranges for epoch, ranges in self._lacked.items() if ranges}
 
     def all(self) -> RangeSet:
         """Everything that somebody may or may not have."""
-        together = RangeSet()
-        for doubt in self._of.values():
-            for first, end in doubt:
-                together.add(first, end)
-        return together
+        return RangeSet(one for ranges in self._all() for one in ranges)

@@ -74,7 +74,7 @@ class Outgoing:
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self.joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
-        self._doubt = Doubt()
+        self.doubt = Doubt()
         self._failed: dict[int, str] = {}  # what somebody will not get, and others owe an ack for -> why
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
 
@@ -133,7 +133,7 @@ class Outgoing:
         if why is Why.CONFLATED:
             self.conflated += 1
         elif why is Why.EVICTED and sequence < self.backlog.unsent:
-            self._doubt.add(owed_by, sequence)
+            self.doubt.add(owed_by, sequence)
             return  # it is announced as gone when somebody misses it
         else:
             self.losses.add(sequence, sequence + 1, REASONS[why], owed_by)
@@ -162,7 +162,7 @@ class Outgoing:
         for sequence, t1_ns, t2_ns in records:
             entry = entries.get(sequence)
             if entry is None:
-                if t2_ns != REFUSED and self.losses.found(sequence, epoch):
+                if t2_ns != REFUSED and (self.doubt.arrived(epoch, sequence) or self.losses.found(sequence, epoch)):
                     self.acknowledged += 1
                 continue
             if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
@@ -235,7 +235,7 @@ class Outgoing:
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
         self._settle(had_by_all)
-        lost, there = self._doubt.answer(epoch, known, missing)
+        lost, there = self.doubt.answer(epoch, known, missing)
         for first, end in lost:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         self.acknowledged += sum(end - first for first, end in there)
@@ -342,7 +342,7 @@ class Outgoing:
                 self.losses.add(sequence, sequence + 1, failed or reason, () if failed else (epoch,))
             else:
                 self.acknowledged += 1
-        for first, end in self._doubt.forget(epoch):
+        for first, end in self.doubt.forget(epoch):
             self.losses.add(first, end, REASONS[Why.EVICTED])
         if self.window.consumed:
             self.window.free()
@@ -363,7 +363,7 @@ class Outgoing:
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
         ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.kept.entries))
-        for first, end in self._doubt.all():
+        for first, end in self.doubt.all():
             ranges.add(first, end)
         return ranges
 
@@ -382,8 +382,8 @@ class Outgoing:
     def look(self) -> None:
         """To be called a few times a second: asks what the peers miss when something waits for the same as before.
 
-        That is an ack, room in the window, an answer of who returned, or that all went past what was announced as
-        gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
+        That is an ack, room in the window, an answer of who returned or lacks something, or that all went past what was
+        announced as gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
         """
         backlog, before = self.backlog, self._waited_for
         in_parts = backlog.look()
@@ -391,7 +391,7 @@ class Outgoing:
         self._waited_for = (
             self.transit.oldest,
             self.window.awaited if backlog.unsent < backlog.next else None,
-            0 if self._returned else None,
+            0 if self._returned or self.doubt.asks(backlog.up) else None,
             slowest if slowest < backlog.announced else None,
         )
         backlog.forget_below(min([slowest, *self._absent.values()]))
@@ -444,7 +444,7 @@ class Outgoing:
             "sent": self.backlog.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self.kept.entries) + self._doubt.all().count(),
+            "outstanding": len(self.kept.entries) + self.doubt.all().count(),
             "lost": self.losses.all.count(),
             "conflated": self.conflated,
             "repaired": self.repaired,

@@ -63,6 +63,10 @@ class Reassembly:
         """Nothing more will come."""
         self.give_up([(self.due, self.end)], silently=False)
 
+    def gave_up(self, sequence: int) -> bool:
+        """Whether this was given up, and has not been released yet."""
+        return sequence in self._gone
+
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
         """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order."""
         while self.due < self.end:

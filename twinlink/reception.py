@@ -164,7 +164,8 @@ class Reception:
         elif stream.retired:
             stream.stale += 1
         elif stream.repairs:
-            self._repair.take(incoming, ack_topic, stream, message, again)
+            if not self._repair.take(incoming, ack_topic, stream, message, again):
+                return  # its sender counts it as lost, and so does this side
         else:
             new = self._out_of_order(incoming, stream, sequence)
         if new and incoming.watched:

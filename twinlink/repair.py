@@ -31,8 +31,8 @@ class Repair:
         self._report = report
         self._deliver = deliver
 
-    def take(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> None:
-        """Take in a message that is not simply the next one.  Raises Malformed."""
+    def take(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> bool:
+        """Take in a message that is not simply the next one; False where it was given up before.  Raises Malformed."""
         tracker, sequence = stream.tracker, message.sequence
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
@@ -48,10 +48,12 @@ class Repair:
             else:
                 tracker.duplicates += 1
                 self._report(ev.Duplicate(_time_ns(), incoming.flow, stream.epoch, sequence))
-            return
+            given_up = sequence in tracker.missing or (pending is not None and pending.gave_up(sequence))
+            return not given_up
         tracker.received += 1
         stream.repaired += again
         self._release(incoming, stream)
+        return True
 
     def take_row(self, incoming: Incoming, stream: Stream, messages: Sequence[Message], again: bool) -> bool:
         """Take in messages in a row; False, and nothing is done, unless all are missing, or all new behind a gap."""

@@ -152,9 +152,9 @@ class Sender:
                 self._hand_over_bundle()
             finally:
                 self._order.release()
-        if core.kept.entries or self.on_ack_due:
+        if core.kept.entries or core.doubt or self.on_ack_due:
             self._link.wait(self._is_flushed, timeout)
-        if not core.kept.entries and not core.losses.unflushed:
+        if not core.kept.entries and not core.doubt and not core.losses.unflushed:
             return
         with self._state:
             missing = core.missing()
@@ -171,7 +171,8 @@ class Sender:
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
 
     def _is_flushed(self) -> bool:
-        return not self._core.kept.entries and (not self.on_ack_due or self._link.lead.held_here)
+        core = self._core
+        return not core.kept.entries and not core.doubt and (not self.on_ack_due or self._link.lead.held_here)
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow (docs/library.md); times in ns."""

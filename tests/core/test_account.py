@@ -38,6 +38,7 @@ class Sending(RuleBasedStateMachine):
         self.handed_over: list[int] = []  # first transmissions
         self.last_part = b""
         self.doubt: dict[int, set[int]] = {}  # evicted, but handed over to this absent peer
+        self.lacked: dict[int, set[int]] = {}  # of them, what this peer has said it lacks
 
     def note_losses(self) -> set[int]:
         lost = set()
@@ -126,6 +127,9 @@ class Sending(RuleBasedStateMachine):
             elif epoch in self.owed.get(sequence, set()):
                 expected.append(sequence)
                 self.settle(epoch, sequence)
+            elif sequence in self.in_doubt(epoch):
+                self.doubt_is_over({sequence}, epoch)
+                self.acknowledged |= {sequence} - self.in_doubt()
         assert acknowledge(self.core, epoch, sequences) == expected
         self.losses_are(set())
 
@@ -164,17 +168,28 @@ class Sending(RuleBasedStateMachine):
         assert [ack.sequence for ack in acks] == expected
         for sequence in expected:
             self.settle(epoch, sequence)
-        doubt = self.doubt.pop(epoch, set())
-        self.doubt_is_over(doubt & missing)
-        self.losses_are(doubt & missing)
-        if left := doubt - missing - there:
-            self.doubt[epoch] = left
-        others = set().union(*self.doubt.values())
-        self.acknowledged |= (doubt & there) - others - self.reported
+        doubt, lacked = self.doubt.pop(epoch, set()), self.lacked.pop(epoch, set())
+        self.doubt[epoch] = doubt - missing - there
+        self.lacked[epoch] = (doubt | lacked) & missing | lacked - there
+        self.doubt_is_over(lacked & there)
+        self.losses_are(lacked & there)
+        self.acknowledged |= (doubt & there) - self.in_doubt() - self.reported
 
-    def doubt_is_over(self, lost: set[int]) -> None:
-        for epoch in self.doubt:
-            self.doubt[epoch] -= lost
+    def in_doubt(self, epoch: int | None = None) -> set[int]:
+        """What this peer, or anybody, may or may not have."""
+        return {
+            one
+            for of in (self.doubt, self.lacked)
+            for peer, sequences in of.items()
+            for one in sequences
+            if epoch in {peer, None}
+        }
+
+    def doubt_is_over(self, sequences: set[int], epoch: int | None = None) -> None:
+        for of in (self.doubt, self.lacked):
+            for peer in of:
+                if epoch in {peer, None}:
+                    of[peer] -= sequences
 
     @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
     def consume(self, epoch: int, consumed: int) -> None:
@@ -219,7 +234,7 @@ class Sending(RuleBasedStateMachine):
             if epoch in waiting and len(waiting) > 1:
                 self.refused.add(sequence)  # it is lost to this one, when the others have settled it
             waiting.discard(epoch)
-        doubt = self.doubt.pop(epoch, set())
+        doubt = self.doubt.pop(epoch, set()) | self.lacked.pop(epoch, set())
         self.doubt_is_over(doubt)
         assert self.note_losses() == expected | doubt
         for sequence in expected:
@@ -269,7 +284,7 @@ class Sending(RuleBasedStateMachine):
         biggest = max(self.sizes, default=0)
         assert 0 <= stats["in_flight_octets"] <= max(WINDOW, SLACK_OCTETS) + biggest
         assert self.up or self.absent or not self.owed
-        assert numbers(self.core.outstanding()) == set(self.owed).union(*self.doubt.values())
+        assert numbers(self.core.outstanding()) == set(self.owed) | self.in_doubt()
 
 
 class DroppingOldest(Sending):

@@ -233,7 +233,8 @@ def test_who_has_not_gone_past_what_is_gone_is_asked_though_the_flow_goes_on(cor
     assert [asked_while_it_goes_on() for _ in range(3)] == [False, False, False]
 
 
-def test_what_was_handed_over_is_lost_only_when_the_peer_says_so(core: Outgoing) -> None:
+def test_what_was_handed_over_is_lost_only_when_the_peer_has_given_it_up(core: Outgoing) -> None:
+    """What it lacks when it is asked it may be about to read."""
     for _ in range(4):
         send(core, 10_000)
     core.peer_down(1, "silent", may_return=True)
@@ -244,9 +245,16 @@ def test_what_was_handed_over_is_lost_only_when_the_peer_says_so(core: Outgoing)
     assert {0, 1, 2, 3} < numbers(core.outstanding())
     core.peer_up(1, repairs=True)
     core.asked(1, 4, [(2, 4)], 3, 4, 5)
-    assert {0, 1} & numbers(core.losses.all) == set()
-    assert {2, 3} < numbers(core.losses.all)
-    assert core.stats()["acknowledged"] == 2
+    assert {0, 1, 2, 3} & numbers(core.losses.all) == set()
+    assert {2, 3} < numbers(core.outstanding())
+    acknowledge(core, 1, [2])
+    assert (Why.EVICTED, [(2, min(core.kept.entries))]) in taken(core)  # it hears that they will not come,
+    for _ in range(3):
+        core.look()
+    assert (Why.EVICTED, []) in taken(core)  # is asked again, and
+    core.asked(1, 4, [], 3, 4, 5)  # lacks nothing any more
+    assert {0, 1, 2, 3} & numbers(core.losses.all) == {3}
+    assert core.stats()["acknowledged"] == 3
 
 
 def test_what_is_missing_is_not_under_way(core: Outgoing) -> None:

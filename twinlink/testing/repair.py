@@ -85,6 +85,22 @@ class Repairing(Conformance):
         assert link.stats()["received"]["flow"]["missing"] == 2
 
     @pytest.mark.usefixtures("greeting")
+    def test_what_comes_after_it_was_given_up_is_not_acknowledged(self, link: twinlink.Link, peer: ForeignPeer) -> None:
+        """Its sender has lost it, and so has this side."""
+        inbox = link.receiver("flow")
+        peer.data("flow", 0)
+        self.gone(peer, "flow", 5, (1, 3))  # 3 and 4 are still missing, so what was given up behind them waits
+        self.gone(peer, "flow", 5, (4, 5))
+        for sequence in (2, 4, 3, 0):
+            peer.data("flow", sequence)
+        acked: list[int] = []
+        while acked.count(0) < 2:
+            acked += [sequence for sequence, _, _ in parse_ack(peer.next(Kind.ACK))[2]]
+        assert acked == [0, 3, 0]
+        assert [message.sequence for message in receive_all(inbox, 2)] == [0, 3]
+        assert [(gap.first, gap.end) for gap in drain(link, twinlink.Gap)] == [(1, 3), (4, 5)]
+
+    @pytest.mark.usefixtures("greeting")
     def test_the_question_what_is_missing_is_answered(self, link: twinlink.Link, peer: ForeignPeer) -> None:
         link.receiver("flow")
         peer.data("flow", 0)
@@ -190,6 +206,38 @@ class Repairing(Conformance):
         peer.ack(link, "flow", 3, 0, 1, 2)
         outbox.flush(patience())
         assert [event.reason for event in drain(link, twinlink.PeerDown, twinlink.Lost)] == ["silent"]
+
+    def test_what_a_peer_lacks_that_is_on_its_way_to_it_is_not_lost(
+        self, link: twinlink.Link, peer: ForeignPeer, greeting: threading.Event
+    ) -> None:
+        outbox = link.sender("flow")
+        for _ in range(4):
+            outbox.send(bytes(10_000))
+        for _ in range(4):
+            peer.next(Kind.DATA)
+        greeting.set()
+        wait_until(lambda: link.peers() == [])
+        for _ in range(20):
+            outbox.send(bytes(100_000))  # the four have to make room
+        peer.meet(link)
+        self.ask(peer, link, "flow", 4, (1, 4))
+        while not any(first == 1 for first, _ in parse_gone(peer.next(Kind.GONE))[1]):
+            peer.hello(link.epoch)
+        peer.ack(link, "flow", 0, 2)  # it was there to be read
+        while parse_gone(peer.next(Kind.GONE))[1]:
+            peer.hello(link.epoch)
+        self.ask(peer, link, "flow", 4)
+        peer.ack(link, "flow", 4)
+        lost: list[int] = []
+
+        def reported() -> bool:
+            peer.hello(link.epoch)
+            for event in drain(link, twinlink.Lost):
+                lost.extend(range(event.first, event.end))
+            return {1, 3} <= set(lost)
+
+        wait_until(reported)
+        assert not {0, 2} & set(lost)
 
     @pytest.mark.usefixtures("greeting")
     @pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
