@@ -27,6 +27,7 @@ TOPICS = (HELLO_TOPIC, b"ack/")
 TRAFFIC = b"traffic/"
 JOINING = b"joining/"
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
+HANDSHAKE_MS = 1000  # times the patience; without it 30 s, for what takes a connection and says nothing, as a tunnel may
 ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
@@ -137,6 +138,8 @@ class ZeromqTransport(Transport):
         made.setsockopt(zmq.RECONNECT_IVL_MAX, options.reconnect_max_ms)
         made.setsockopt(zmq.CONNECT_TIMEOUT, options.connect_timeout_ms)
         made.setsockopt(zmq.MAXMSGSIZE, self.max_frame)
+        if not self.listening:
+            made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * self._patience)
         return made
 
     def _address(self, port: int) -> str:
@@ -264,6 +267,7 @@ class ZeromqTransport(Transport):
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 made.disconnect(self._address(port))
                 made.setsockopt(zmq.CONNECT_TIMEOUT, limit_ms)
+                made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * patience)
                 made.connect(self._address(port))
 
     def close(self) -> None:
