@@ -40,7 +40,7 @@ class Lead:
         self._pump = pump
         self._give_back = give_back
         self._given_back = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # which knows its owner
         self._leader = 0  # thread id
         self._let_go_at = 0.0
         self._waiting = False  # whether a thread in wait leads
@@ -63,12 +63,14 @@ class Lead:
         if done():
             return
         deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
-        if self._lock.acquire(False):
-            self._take(done, deadline)
-        elif self._leader == get_ident():
+        if self._leader == get_ident():
             self._pump_until(done, deadline)
-        else:
-            self._follow(done, deadline)
+            return
+        try:
+            if self._lock.acquire(False) or self._follow(done, deadline):
+                self._take(done, deadline)
+        finally:
+            self._let_go_if_ours()
 
     def act(self, do: Callable[[], None]) -> None:
         """Do something while nothing arrives."""
@@ -77,14 +79,17 @@ class Lead:
             return
         self._acting += 1
         try:
-            self._lock.acquire()
-            self._leader = get_ident()
+            try:
+                self._lock.acquire()
+                self._leader = get_ident()
+            finally:
+                self._acting -= 1
+            try:
+                do()
+            finally:
+                self._let_go()
         finally:
-            self._acting -= 1
-        try:
-            do()
-        finally:
-            self._let_go()
+            self._let_go_if_ours()
 
     def notify(self) -> None:
         """Something has arrived: let the followers look whether it is what they wait for."""
@@ -113,22 +118,29 @@ class Lead:
         """The link is closed, and nothing is given back: it belongs to another process."""
         self.closed = self._given_back = True
         if not self.held_here:
-            self._lock, self._leader = threading.Lock(), 0
+            self._lock, self._leader = threading.RLock(), 0
         self.followers = 0
         self._progress = threading.Condition(threading.Lock())
 
     def _take(self, done: Callable[[], object], deadline: float) -> None:
-        """Lead, the lock being ours, until done or somebody wants to act."""
-        self._leader = get_ident()
-        self._waiting = True
-        try:
-            self._pump_until(done, deadline)
-        finally:
+        """Lead, the lock being ours, until done; whoever wants to act gets a turn."""
+        while True:
+            self._leader = get_ident()
+            self._waiting = True
+            try:
+                self._pump_until(done, deadline, steps_aside=True)
+            finally:
+                self._waiting = False
+                self._let_go_at = _monotonic()
+                self._let_go()
+            if not self._acting or not self._follow(done, deadline):
+                return
+
+    def _let_go_if_ours(self) -> None:
+        """Only the lock knows: Ctrl-C may come between taking it and noting that, and before it is released."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
             self._waiting = False
-            self._let_go_at = _monotonic()
             self._let_go()
-        if self._acting:
-            self._follow(done, deadline)
 
     def _let_go(self) -> None:
         try:
@@ -141,26 +153,24 @@ class Lead:
             if self.followers:
                 self.notify()  # one of them leads now
 
-    def _follow(self, done: Callable[[], object], deadline: float) -> None:
-        """Wait while another thread leads; take over when it stops."""
+    def _follow(self, done: Callable[[], object], deadline: float) -> bool:
+        """Wait while another thread leads; True: it has stopped, and the lead is ours."""
         self.followers += 1
         try:
             while not done() and not self.closed:
                 left = min(IDLE_S, deadline - _monotonic())
                 if left <= 0:
-                    return
+                    return False
                 if not self._acting and self._lock.acquire(False):
-                    break
+                    return True
                 with self._progress:
                     if not done():
                         self._progress.wait(left)
-            else:
-                return
+            return False
         finally:
             self.followers -= 1
-        self._take(done, deadline)
 
-    def _pump_until(self, done: Callable[[], object], deadline: float) -> None:
+    def _pump_until(self, done: Callable[[], object], deadline: float, steps_aside: bool = False) -> None:
         while not self.closed:
             left = deadline - _monotonic()
             if left <= 0:
@@ -170,7 +180,7 @@ class Lead:
                 self.notify()
             if done():
                 return
-            if self._acting and self._waiting:
+            if steps_aside and self._acting:
                 return
 
     def _serve(self) -> None:

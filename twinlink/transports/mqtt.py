@@ -229,8 +229,8 @@ class MqttTransport(Transport):
     def send(self, topic: bytes, frame: bytes) -> None:
         # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
         if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
-            self._urgent.append(None)
             try:
+                self._urgent.append(None)
                 self._publish(topic, frame)
             finally:
                 self._urgent.pop()
@@ -330,8 +330,8 @@ class MqttTransport(Transport):
                 self._wakes.recv(1000)
 
     def _serve(self) -> None:
-        self._urgent.append(None)
         try:
+            self._urgent.append(None)
             with self._lock:
                 self._serve_client()
         finally:

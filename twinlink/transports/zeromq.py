@@ -27,7 +27,7 @@ TOPICS = (HELLO_TOPIC, b"ack/")
 TRAFFIC = b"traffic/"
 JOINING = b"joining/"
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
-HANDSHAKE_MS = 1000  # times the patience; without it 30 s, for what takes a connection and says nothing, as a tunnel may
+HANDSHAKE_MS = 1000  # times the patience; else 30 s, for what takes a connection and says nothing, as a tunnel may
 ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
 POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
 DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
@@ -154,8 +154,8 @@ class ZeromqTransport(Transport):
     def send(self, topic: bytes, frame: bytes) -> None:
         # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
         if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
-            self._urgent.append(None)
             try:
+                self._urgent.append(None)
                 self._send_now(topic, frame)
                 if topic == HELLO_TOPIC:
                     self._look_who_listens()

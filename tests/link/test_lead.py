@@ -1,0 +1,96 @@
+"""Who receives, whoever waits, acts or is interrupted: a lead with a pump that nothing comes out of."""
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from twinlink import lead as module
+from twinlink.lead import Lead
+from twinlink.testing import patience, wait_until
+from twinlink.testing.base import in_thread
+
+ACTS = 40
+
+
+@pytest.fixture
+def lead() -> Iterator[Lead]:
+    given_back = threading.Event()
+    made = Lead("lead", lambda timeout_s: time.sleep(min(timeout_s, 0.002)), given_back.set)
+    yield made
+    assert made.close(patience())
+    assert given_back.is_set()
+
+
+def test_who_waits_steps_aside_for_who_acts_and_goes_on(lead: Lead) -> None:
+    depths: list[int] = []
+    over = threading.Event()
+
+    def done() -> bool:
+        frame: FrameType | None = sys._getframe()
+        depths.append(0)
+        while frame is not None:
+            depths[-1] += 1
+            frame = frame.f_back
+        return over.is_set()
+
+    waiting = in_thread(lambda: lead.wait(done, patience()))
+    for _ in range(ACTS):
+        seen = len(depths)
+        wait_until(lambda: len(depths) > seen + 3)  # noqa: B023
+        lead.act(lambda: None)
+    over.set()
+    waiting.result()
+    assert max(depths) < min(depths) + ACTS / 2  # each turn is given back where it was taken
+
+
+def test_what_a_handler_waits_for_it_gets_though_somebody_wants_to_act(lead: Lead) -> None:
+    over, acted = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def handle() -> bool:
+        """What is pumped in a wait may be a handler that waits."""
+        if not ended and lead.held_here:
+            ended.append(False)
+            lead.wait(over.is_set, patience())
+            ended[0] = over.is_set()
+        return bool(ended)
+
+    waiting = in_thread(lambda: lead.wait(handle, patience()))
+    wait_until(lambda: ended)
+    acting = in_thread(lambda: lead.act(acted.set))
+    wait_until(lambda: lead._acting)
+    time.sleep(0.05)  # several turns of the pump
+    over.set()
+    waiting.result()
+    acting.result()
+    assert ended == [True]
+    assert acted.is_set()
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_nobody_holds_the_lead_after_an_interrupt(lead: Lead, acts: bool) -> None:
+    """Ctrl-C at each call, also of the lock's own, and at each return."""
+    for moment in itertools.count(1):
+        events, turns = itertools.count(1), itertools.count(1)
+
+        def interrupt(frame: FrameType, event: str, _: object) -> None:
+            if frame.f_code.co_filename == module.__file__ and next(events) == moment:  # noqa: B023
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        sys.setprofile(interrupt)
+        try:
+            lead.act(lambda: None) if acts else lead.wait(lambda: next(turns) > 2, 0.05)  # noqa: B023
+        except KeyboardInterrupt:
+            in_thread(lambda: lead.act(lambda: None)).result()
+            assert not lead._waiting
+            continue
+        finally:
+            sys.setprofile(None)
+        break
+    assert moment > 10
