@@ -21,12 +21,14 @@ class Calls:
         due: calls to be made when the frame at hand has been dealt with.
         running: whether a handler is running.
         errors: how many raised.
+        ending: whether the link is being closed.
     """
 
     def __init__(self, report: Callable[[Event], None]) -> None:
         self.due: deque[tuple[Callable[[Any], None], Any, str]] = deque()
         self.running = False
         self.errors = 0
+        self.ending = False
         self._report = report
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
@@ -49,10 +51,10 @@ class Calls:
             for argument in arguments:
                 try:
                     handler(argument)
-                except LinkClosed:
-                    self.errors += 1  # it wanted to send while the link is being closed: no news
                 except Exception as error:  # whatever an application does must not stop delivery
                     self.errors += 1
+                    if self.ending and isinstance(error, LinkClosed):  # it wanted to send: no news
+                        continue
                     self._log(flow)
                     if flow:
                         self._report(HandlerError(time.time_ns(), flow, repr(error)))

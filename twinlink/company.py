@@ -1,5 +1,6 @@
 """Those at the other end: greets them, notes who comes, goes and may return, and tells the senders."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -20,10 +21,13 @@ AWAY_NS = 600_000_000  # time is kept ten times a second and more; after such a 
 ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will not come back
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_MET = 2048
+NAMESAKES_NS = 3_000_000_000  # a session that is heard for so long beside its successor has not been restarted
 MUTE_HELLOS = 5  # twinlink says it in the second that hears us
 MAX_SINCE = 512  # numbers in one hello that say from where on somebody is owed something: it has room for so many
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+
+logger = logging.getLogger("twinlink")
 
 
 class Company:
@@ -65,7 +69,9 @@ class Company:
         self._patience = Patience(_monotonic_ns())
         self._absent: dict[int, tuple[int, Peer]] = {}  # epochs that fell silent -> monotonic ns, as it was then
         self._met: dict[int, Peer] = {}  # by epoch, as they were when they were first heard
-        self._replaced: dict[int, None] = {}  # epochs whose node has begun a newer session, the last to go last
+        self._replaced: dict[int, int] = {}  # epochs whose node has begun a newer session -> monotonic ns then
+        self._namesakes: dict[str, int] = {}  # node names under which two were up -> monotonic ns
+        self._told_of: set[str] = set()  # of them, those of which a person has been told
 
     def add_sender(self, sender: Sender) -> None:
         """Tell this sender who is up, now and from now on."""
@@ -116,6 +122,8 @@ class Company:
             raise Malformed("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         if epoch in self._replaced:  # it waited on the way; or two nodes have one name, and this one's data are stale
+            if mono_ns - self._replaced[epoch] > NAMESAKES_NS:
+                self._tell_of_namesakes(hello.node)
             return None
         sent_ns = HEADER.unpack_from(frame)[4]
         self._transport.greeted()
@@ -157,6 +165,11 @@ class Company:
                 self._forget(epoch, f"peer {peer.node} was silent for {ABSENT_NS // 1_000_000_000} s")
         if (patience := self._patience.look(not self.up, now_mono_ns)) is not None:
             self._transport.renew(patience)
+        for node, since_ns in list(self._namesakes.items()):
+            if now_mono_ns - since_ns > NAMESAKES_NS:
+                del self._namesakes[node]
+                if self._are_up(node) > 1:
+                    self._tell_of_namesakes(node)
         if len(self._met) > MAX_MET:
             here = {peer.epoch for peer in self.peers.all()} | self._absent.keys()
             self._met = {epoch: peer for epoch, peer in self._met.items() if epoch in here}
@@ -169,6 +182,8 @@ class Company:
             if reason is None:
                 self._absent.pop(peer.epoch, None)
                 self._patience.met(peer.trip_ns)
+                if self._are_up(peer.node) > 1:
+                    self._namesakes.setdefault(peer.node, self._kept_mono_ns)
             elif reason in MAY_RETURN:
                 self._absent[peer.epoch] = (self._kept_mono_ns, peer)
                 if self._transport.gives_up_ns:
@@ -203,7 +218,7 @@ class Company:
         Those are the peers that are up, and those that may return and ask for what they missed.  A peer would ask for a
         message that it does not take again and again, which would hold up all that follows, for the others too.
         """
-        absent = (peer.max_payload for _, peer in self._absent.values() if peer.repairs)
+        absent = (peer.max_payload for _, peer in list(self._absent.values()) if peer.repairs)
         return min([self._max_payload, *absent, *(peer.max_payload for peer in self.peers.all() if peer.up)])
 
     def who_takes_less(self, size: int) -> str:
@@ -227,10 +242,23 @@ class Company:
         """A session will not come back: nothing of it is remembered here."""
         self._met.pop(epoch, None)
         if replaced:
-            self._replaced[epoch] = None
+            self._replaced[epoch] = self._kept_mono_ns
             if len(self._replaced) > MAX_MET:
                 del self._replaced[next(iter(self._replaced))]
         self._give_up(epoch, replaced)
+
+    def _are_up(self, node: str) -> int:
+        return sum(peer.up and peer.node == node for peer in self.peers.all())
+
+    def _tell_of_namesakes(self, node: str) -> None:
+        """Once: who falls silent for a moment counts as replaced by the other, and is passed over from then on."""
+        if node not in self._told_of and len(self._told_of) < MAX_MET:
+            self._told_of.add(node)
+            logger.warning(
+                "two nodes are called %s, and one of them will be taken for the other's restart: give each a name of "
+                "its own (node=, --node)",
+                node,
+            )
 
     def names(self, epochs: frozenset[int]) -> str:
         """Names of these peers, for a person: those that are up, or have fallen silent and may return."""

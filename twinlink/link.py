@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import itertools
 import logging
 import os
 import secrets
@@ -43,7 +42,6 @@ MAX_AGE_S = 1e6
 _monotonic_ns = time.monotonic_ns
 
 logger = logging.getLogger("twinlink")
-_numbers = itertools.count(1)  # of links in this process, for their default names
 _open_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
 
 
@@ -73,8 +71,9 @@ class Link:
         self.transport_name = name
         self.endpoint = str(transport.endpoint)
         self.listening = transport.listening
-        self.node = node or f"{socket.gethostname()}-{os.getpid()}-{next(_numbers)}"
         self.epoch = secrets.randbits(64)
+        # In containers everybody is process 1, and those that share the host's network share its name.
+        self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = max_payload
         self.send_timeout = send_timeout
         self.sending_ends = False  # it is being closed: what is sent from now on raises LinkClosed
@@ -315,7 +314,8 @@ class Link:
         """
         if self.closed:
             return
-        self.sending_ends = True  # first: acks could not settle, nor get through, while others go on sending
+        # First: acks could not settle, nor get through, while others go on sending.
+        self.sending_ends = self.reception.calls.ending = True
         senders = list(self._company.senders.values())
         if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)

@@ -360,6 +360,12 @@ class Outgoing:
         self.backlog.parts = not self._plain
         self.owing = up | frozenset(self._absent) if self._absent else up
 
+    def is_settled_below(self, end: int) -> bool:
+        """Whether the fate of every sequence below ``end`` is known."""
+        oldest = self.kept.oldest()
+        doubtful = self.doubt.all().first_range() if self.doubt else None
+        return (oldest is None or oldest >= end) and (doubtful is None or doubtful[0] >= end)
+
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
         ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.kept.entries))

@@ -146,33 +146,37 @@ class Sender:
             AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so
                 before; ``missing`` holds their ranges.
         """
-        core = self._core
+        core, end = self._core, self._backlog.next
         if self._backlog.waits and self._order.acquire(False):
             try:
                 self._hand_over_bundle()
             finally:
                 self._order.release()
         if core.kept.entries or core.doubt or self.on_ack_due:
-            self._link.wait(self._is_flushed, timeout)
+            self._link.wait(lambda: self._is_flushed(end), timeout)
         if not core.kept.entries and not core.doubt and not core.losses.unflushed:
             return
         with self._state:
-            missing = core.missing()
-            owing = core.kept.owing()
-            core.losses.unflushed.clear()
+            missing = RangeSet(core.missing().take(0, end))
+            outstanding, owing = core.outstanding().take(0, end), core.kept.owing()
+            core.losses.unflushed.take(0, end)
         if not missing:
             return
         if self._link.closed:
             what = f"not acknowledged, and the link {self._link.why_unusable}"
-        elif owing:
+        elif outstanding:
             what = f"not acknowledged within {timeout:g} s by {self._link.reception.company.names(owing)}"
         else:
-            what = "lost: no peer was up, or it went down; link.events() says which"
+            what = "lost; link.events() says why"
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
 
-    def _is_flushed(self) -> bool:
+    def _is_flushed(self, end: int) -> bool:
         core = self._core
-        return not core.kept.entries and not core.doubt and (not self.on_ack_due or self._link.lead.held_here)
+        if core.kept.entries or core.doubt:
+            with self._state:
+                if not core.is_settled_below(end):
+                    return False
+        return not self.on_ack_due or self._link.lead.held_here
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow (docs/library.md); times in ns."""

@@ -15,7 +15,18 @@ import pytest
 import twinlink
 from twinlink.wire import MAX_PAYLOAD, Kind, frame
 
-from .base import Conformance, MakeForeign, Open, Pair, drain, in_thread, patience, receive_all, wait_until
+from .base import (
+    Conformance,
+    MakeForeign,
+    Open,
+    Pair,
+    drain,
+    free_endpoint,
+    in_thread,
+    patience,
+    receive_all,
+    wait_until,
+)
 
 ORDER_EVENTS = (twinlink.Gap, twinlink.Duplicate, twinlink.Reordered, twinlink.Lost, twinlink.Malformed)
 SIZES = (0, 1, 31, 32, 33, 1023, 8191, 8192, 65503, 65504, 65536, 1_000_003, MAX_PAYLOAD - 1, MAX_PAYLOAD)
@@ -207,6 +218,20 @@ class Delivery(Conformance):
         assert len(errors) == 50
         assert "odd 1" in errors[0].error
 
+    def test_a_handler_that_sends_on_another_link_which_is_closed_is_reported(self, opening: Open) -> None:
+        first, second = self.ready_pair(opening)
+        with twinlink.open("memory", listen=free_endpoint()) as another:
+            outbox = another.sender("on")
+
+        def pass_on(message: twinlink.Message) -> None:
+            outbox.send(message.payload)
+
+        second.receiver("flow", handler=pass_on)
+        first.sender("flow").send(b"")
+        errors: list[twinlink.HandlerError] = []
+        wait_until(lambda: errors.extend(drain(second, twinlink.HandlerError)) or errors)  # type: ignore[func-returns-value]
+        assert "LinkClosed" in errors[0].error
+
     def test_a_handler_may_send_and_wait(self, pair: Pair) -> None:
         first, second = pair
         back = second.sender("back")
@@ -330,6 +355,20 @@ class Acks(Conformance):
         assert caught.value.missing == ((0, 3),)
         outbox.flush(0.01)  # said once
         assert outbox.stats()["lost"] == 3
+
+    @pytest.mark.usefixtures("nobody_falls_silent")
+    def test_flush_does_not_wait_for_what_is_sent_later(self, opening: Open, foreign: MakeForeign) -> None:
+        link = opening("listen")
+        peer = foreign()
+        peer.meet(link)
+        outbox = link.sender("flow")
+        outbox.send(b"before")
+        flushing = in_thread(lambda: outbox.flush(patience()))
+        wait_until(lambda: link.lead._waiting or link.lead.followers)
+        outbox.send(b"after")
+        peer.ack(link, "flow", 1, 0)
+        flushing.result()
+        assert outbox.stats()["outstanding"] == 1
 
     @pytest.mark.usefixtures("nobody_falls_silent")
     def test_flush_names_the_ranges_that_are_outstanding(self, opening: Open, foreign: MakeForeign) -> None:

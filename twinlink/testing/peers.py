@@ -8,11 +8,13 @@ import time
 import pytest
 
 import twinlink
+from twinlink import company
 from twinlink.peers import CERTAIN_NS, RESTART_NS
 from twinlink.transports import transport_class
 
 from .base import (
     Conformance,
+    ForeignPeer,
     MakeForeign,
     Open,
     Stopwatch,
@@ -168,6 +170,28 @@ class Peers(Conformance):
         with pytest.raises(twinlink.AckTimeout) as caught:
             outbox.flush(0.05)
         assert caught.value.missing == ((0, 1),)
+
+    def test_two_nodes_of_one_name_are_told_of(
+        self, opening: Open, foreign: MakeForeign, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(company, "NAMESAKES_NS", 300_000_000)
+        link = opening("listen")
+        peers = [foreign(node="gnb") for _ in range(2)]
+
+        def told(*speaking: ForeignPeer) -> bool:
+            for peer in speaking:
+                peer.hello(link.epoch)
+            return "two nodes are called gnb" in caplog.text
+
+        for peer in peers:
+            peer.meet(link)
+        wait_until(lambda: told(*peers))
+        caplog.clear()
+        link._company._told_of.clear()
+        wait_until(lambda: told(peers[1]) or drain(link, twinlink.PeerDown))  # the first falls silent,
+        wait_until(lambda: told(*peers))  # and is not heard any more
+        assert link.peers() == ["gnb"]
+        assert caplog.text.count("two nodes") == 1
 
     def test_a_peer_that_falls_silent_is_down(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
