@@ -118,7 +118,7 @@ class Round:
         plan = Plan((name,), (octets,), warm_up=WARM_UP, timeout_s=TIMEOUT_S)
         try:
             block = Measuring(plan, self.pairs[name], cell, 0, self._setting.counts_wire)
-            block.warm_up(self._stopped)
+            block.warm_up(self._stopped, 0.0)
             taken = block.trial(count, rate_hz, self._stopped)
         except FAILURES as error:
             self.fail(name, error)

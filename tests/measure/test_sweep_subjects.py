@@ -16,6 +16,7 @@ import pytest
 from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import Watched, measure, table
 from twinlink.measure.cells import Plan
+from twinlink.measure.measuring import LONG_OCTETS
 from twinlink.measure.setting import HostLost, Loopback, Pair, SettingError
 from twinlink.measure.stations import Stopped
 from twinlink.measure.sweep import RESTARTS
@@ -175,6 +176,15 @@ def test_the_end_may_be_asked_for_in_the_midst_of_a_cell(ended: dict[str, Future
     assert len(received) == sent["acknowledged"].sum()
     for station in (one.setting.pairs[0].real_world, one.setting.pairs[0].digital_twin):
         assert station.lost
+
+
+def test_long_messages_are_warmed_up_for_until_the_path_is_known(tmp_path: Path) -> None:
+    """Over a link that is new they leave in parts, and several times as slowly."""
+    plan = Plan(("raw-tcp",), (100, LONG_OCTETS, LONG_OCTETS + 1), ("rw-dt",), count=2, rounds=1, warm_up=2)
+    run = measure(tmp_path, plan, Loopback())
+    short, at_most, longer = (cell["rounds"][0]["warm_up"] for cell in run["cells"])
+    assert short == at_most == 2 < longer
+    assert [cell["rounds"][0]["sent"] for cell in run["cells"]] == [2, 2, 2]
 
 
 class Failing(Loopback):

@@ -1,5 +1,6 @@
 """One cell in one round: the sender sends, the reflector answers, both tell what they saw."""
 
+import time
 from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any
@@ -13,6 +14,9 @@ from .setting import Pair
 from .stations import Interrupted, StationFailed, StationLost, Stopped, watching
 
 FRAME_OCTETS = 66  # Ethernet, IPv4 and TCP with timestamps: what a segment has that a 64 KiB packet has once
+# Over a link that is new, long messages leave in parts until it is known how fast the path is: a quarter of a second.
+LONG_OCTETS = 192 * 1024
+LONG_WARM_UP_S = 0.5  # with messages longer than that, whatever the subject
 TRIAL_S = 0.5  # of the schedule of a trial
 MAX_TRIAL = 100_000  # messages
 FLOOD = 2000  # messages, and
@@ -40,6 +44,7 @@ class Measuring:
         self._mode: str = cell["mode"]
         self._number = number
         self._counts_wire = counts_wire
+        self._warmed_up = 0  # messages
         sides = (pair.real_world, pair.digital_twin)
         self._sender, self._reflector = sides if cell["direction"] == "rw-dt" else sides[::-1]
 
@@ -49,19 +54,29 @@ class Measuring:
         Raises:
             StationLost, StationFailed, Interrupted: before there was anything to keep.
         """
-        self.warm_up(stopped)
+        self.warm_up(stopped, self.warm_up_s)
         if self._mode == "saturation":
             return self._search(stopped)
         return self.trial(self._plan.share(self._mode, self._number), self._cell["rate_hz"], stopped)
 
-    def warm_up(self, stopped: Stopped) -> None:
-        """Exchange the messages that nobody counts; raises as `run` does."""
+    @property
+    def warm_up_s(self) -> float:
+        """How long the warm-up lasts at least."""
+        return LONG_WARM_UP_S if self._cell["octets"] > LONG_OCTETS else 0.0
+
+    def warm_up(self, stopped: Stopped, least_s: float) -> None:
+        """Exchange messages that nobody counts, again and again for ``least_s`` at least; raises as `run` does."""
         plan, octets = self._plan, self._cell["octets"]
-        self._reflector.ask("reflect", octets=octets, count=plan.warm_up)
-        self._sender.ask(
-            "warm", plan.timeout_s * (plan.warm_up + 2) + SEND_S, watching(self._reflector, stopped),
-            octets=octets, count=plan.warm_up, timeout_s=plan.timeout_s,
-        )  # fmt: skip
+        until = time.monotonic() + least_s
+        while True:
+            self._reflector.ask("reflect", octets=octets, count=plan.warm_up)
+            self._sender.ask(
+                "warm", plan.timeout_s * (plan.warm_up + 2) + SEND_S, watching(self._reflector, stopped),
+                octets=octets, count=plan.warm_up, timeout_s=plan.timeout_s,
+            )  # fmt: skip
+            self._warmed_up += plan.warm_up
+            if not plan.warm_up or time.monotonic() >= until:
+                return
 
     def trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
         """``count`` messages, outside a closed loop at ``rate_hz`` or as fast as they go; raises as `run` does."""
@@ -95,7 +110,7 @@ class Measuring:
     def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> Taken:
         sent = sent_table(self._number, self._cell["octets"], said.get("sent_rows", b""), said.get("answer_rows", b""))
         received = received_table(self._number, heard.get("received_rows", b""), said["first"], said["sent"])
-        entry = cell_entry(self._number, said, heard, self._counts_wire, self._plan.warm_up)
+        entry = cell_entry(self._number, said, heard, self._counts_wire, self._warmed_up)
         return Taken(sent, received, entry)
 
     def _search(self, stopped: Stopped) -> Taken:

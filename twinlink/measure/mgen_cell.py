@@ -27,7 +27,7 @@ class MgenCell(Measuring):
         """Measure it.  Raises StationLost, StationFailed, Interrupted."""
         plan, octets, sender, reflector = self._plan, self._cell["octets"], self._sender, self._reflector
         count, rate_hz = plan.share("open", self._number), self._cell["rate_hz"]
-        self.warm_up(stopped)
+        self.warm_up(stopped, self.warm_up_s)
         reflector.ask("mgen-listen", octets=octets)
         reflector.ask("mark")
         said = sender.ask(
@@ -47,7 +47,7 @@ class MgenCell(Measuring):
         for index, row in enumerate(given_out):
             received[index] = (self._number, row.mgen_sequence, row.octets, row.sent_ns, row.peer_received_ns)
         said = {**said, "sent": len(sent), "dropped": 0}
-        entry = cell_entry(self._number, said, heard, self._counts_wire, self._plan.warm_up)
+        entry = cell_entry(self._number, said, heard, self._counts_wire, self._warmed_up)
         files = {"tx.drc": said.get("log_rows", b""), "rx.drc": heard.get("log_rows", b"")}
         notes = noted[0] + noted[1].partition(b"\n")[2]
         return MgenTaken(sent, received, entry, files={**files, "bridge.csv": notes})
