@@ -181,7 +181,7 @@ COUNTERS = (
 def _counters(stream: Stream) -> dict[str, int]:
     tracker = stream.tracker
     values = (
-        tracker.received, tracker.missing.count(), tracker.gaps, tracker.late, tracker.duplicates, stream.refused,
+        tracker.received, tracker.missing_count, tracker.gaps, tracker.late, tracker.duplicates, stream.refused,
         stream.repaired, stream.repeated, stream.conflated, stream.stale, stream.pending.held if stream.pending else 0,
     )  # fmt: skip
     return dict(zip(COUNTERS, values, strict=True))

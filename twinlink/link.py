@@ -230,7 +230,8 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        if not (0 < stale_after <= out_after and 0 <= completeness <= 1):
+        numbers = all(isinstance(one, int | float) for one in (stale_after, out_after, completeness))
+        if not (numbers and 0 < stale_after <= out_after and 0 <= completeness <= 1):
             raise ConfigurationError(
                 f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
                 f"{out_after!r} and {completeness!r}"

@@ -6,19 +6,20 @@ from .ranges import RangeSet
 
 ANYBODY = None
 MAX_GROUPS = 64  # of peers of whom it is remembered what they may have
+MAX_REMEMBERED = 4096  # ranges of each kind: in lasting overload what is dropped alternates with what is not
 
 
 class Losses:
     """A message that turns out to have arrived after all, where it was missed, is taken out again.
 
     Attributes:
-        all: what is lost.
-        unflushed: of them, what no flush has named yet.
+        count: how many are lost.
+        unflushed: of them, what no flush has named yet; of many ranges the latest.
         unreported: of them, what no event has told yet, by reason.
     """
 
     def __init__(self) -> None:
-        self.all = RangeSet()
+        self.count = 0
         self.unflushed = RangeSet()
         self.unreported: dict[str, RangeSet] = {}
         self._may_have: dict[frozenset[int] | None, RangeSet] = {}  # by those whose acks would show it, or anybody's
@@ -30,8 +31,8 @@ class Losses:
         """
         if owed_by is ANYBODY or owed_by:
             self._remember(ANYBODY if owed_by is ANYBODY else frozenset(owed_by), first, end)
-        self.all.add(first, end)
-        self.unflushed.add(first, end)
+        self.count += end - first
+        _add(self.unflushed, first, end)
         self.unreported.setdefault(reason, RangeSet()).add(first, end)
 
     def found(self, sequence: int, epoch: int) -> bool:
@@ -44,14 +45,14 @@ class Losses:
         if group is not ANYBODY and group != {epoch}:
             self._remember(group - {epoch}, sequence, sequence + 1)
             return False
-        self.all.remove(sequence)
+        self.count -= 1
         self.unflushed.remove(sequence)
         for lost in self.unreported.values():
             lost.remove(sequence)
         return True
 
     def _remember(self, group: frozenset[int] | None, first: int, end: int) -> None:
-        self._may_have.setdefault(group, RangeSet()).add(first, end)
+        _add(self._may_have.setdefault(group, RangeSet()), first, end)
         if len(self._may_have) > MAX_GROUPS:
             del self._may_have[next(iter(self._may_have))]
 
@@ -59,3 +60,9 @@ class Losses:
         """What no event has told yet, by reason; from now on it counts as told."""
         unreported, self.unreported = self.unreported, {}
         return unreported
+
+
+def _add(ranges: RangeSet, first: int, end: int) -> None:
+    ranges.add(first, end)
+    if len(ranges) > MAX_REMEMBERED:
+        ranges.drop_first_range()

@@ -451,7 +451,7 @@ class Outgoing:
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
             "outstanding": len(self.kept.entries) + self.doubt.all().count(),
-            "lost": self.losses.all.count(),
+            "lost": self.losses.count,
             "conflated": self.conflated,
             "repaired": self.repaired,
             "kept_octets": self.kept.octets,

@@ -79,6 +79,7 @@ class Sender:
             PayloadTooLarge: longer than the ``max_payload`` of the link, or of a peer that is up or may return.
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
+            TransportError: the transport failed.  The message has its number and is kept: do not send it again.
             TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
         """
         link = self._link

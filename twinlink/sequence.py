@@ -4,7 +4,7 @@ from enum import Enum
 
 from .ranges import RangeSet
 
-MAX_RANGES = 4096  # gaps remembered; beyond it the oldest can no longer be told from a duplicate when they come late
+MAX_GAPS = 4096  # remembered; beyond it the oldest can no longer be told from a duplicate when they come late
 
 
 class Arrival(Enum):
@@ -24,14 +24,16 @@ class SequenceTracker:
 
     Attributes:
         next: one more than the highest sequence seen.
-        missing: reported as gaps and not come since.
+        missing: reported as gaps and not come since; of many gaps the latest.
+        missing_count: all of these.
     """
 
-    __slots__ = ("_before", "duplicates", "gaps", "late", "missing", "next", "received")
+    __slots__ = ("_before", "duplicates", "gaps", "late", "missing", "missing_count", "next", "received")
 
     def __init__(self, first: int | None = None) -> None:
         self.next = -1 if first is None else first
         self.missing = RangeSet()
+        self.missing_count = 0
         self._before = RangeSet([(0, first or 0)])  # may still come, where a hello overtook data
         self.received = 0
         self.gaps = 0
@@ -41,7 +43,8 @@ class SequenceTracker:
     def pass_over(self, first: int, end: int) -> None:
         """Count ``first`` to ``end - 1`` as a gap; ``end`` becomes the next number, unless that is beyond already."""
         self.missing.add(first, end)
-        if len(self.missing) > MAX_RANGES:
+        self.missing_count += end - first
+        if len(self.missing) > MAX_GAPS:
             self.missing.drop_first_range()
         self.gaps += 1
         self.next = max(self.next, end)
@@ -63,6 +66,7 @@ class SequenceTracker:
             self.received += 1
             return Arrival.AFTER_GAP
         if self.missing.remove(sequence):
+            self.missing_count -= 1
             self.late += 1
             self.received += 1
             return Arrival.LATE

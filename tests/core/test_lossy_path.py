@@ -191,7 +191,7 @@ class LossyPath(RuleBasedStateMachine):
                 self.hand_over()
         assert not self.core.backlog.waits
         assert not self.core.outstanding()
-        lost = {sequence for first, end in self.core.losses.all for sequence in range(first, end)}
+        lost = {sequence for first, end in self.core.losses.unflushed for sequence in range(first, end)}
         missed: set[int] = set()
         for twin in twins:
             gaps = twin.gaps()

@@ -121,7 +121,7 @@ def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None
     acknowledge(core, 2, [0, 1, 2])
     core.consume(2, 3)
     assert numbers(core.outstanding()) == set()
-    assert numbers(core.losses.all) == {0}
+    assert numbers(core.losses.unflushed) == {0}
 
 
 def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
@@ -140,7 +140,7 @@ def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
     assert looked() == [(Why.EVICTED, [])]
     assert looked() == [(Why.EVICTED, [])]  # the answer may be lost as well
     core.consume(1, 3)
-    assert numbers(core.losses.all) == {2}
+    assert numbers(core.losses.unflushed) == {2}
     assert looked() == []
 
 
@@ -198,7 +198,7 @@ def test_what_the_successor_has_acknowledged_is_not_lost_with_its_predecessor(co
     send(core, 10)
     acknowledge(core, 2, [1])
     core.peer_down(1, "restarted", successor=2)
-    assert numbers(core.losses.all) == {0}
+    assert numbers(core.losses.unflushed) == {0}
     assert core.stats()["acknowledged"] == 1
 
 
@@ -207,7 +207,7 @@ def test_what_has_left_is_announced_to_who_asks_for_it(core: Outgoing) -> None:
     for _ in range(30):
         send(core, 100_000)
     first = next(iter(core.kept.entries))
-    assert numbers(core.losses.all) == set(range(first)) != set()
+    assert numbers(core.losses.unflushed) == set(range(first)) != set()
     core.peer_up(1, repairs=True)
     assert taken(core)[0] == (Why.EVICTED, [(0, first)])
 
@@ -241,11 +241,11 @@ def test_what_was_handed_over_is_lost_only_when_the_peer_has_given_it_up(core: O
     for _ in range(80):
         send(core, 10_000)
     assert min(core.kept.entries) > 4
-    assert numbers(core.losses.all) == set(range(4, min(core.kept.entries)))
+    assert numbers(core.losses.unflushed) == set(range(4, min(core.kept.entries)))
     assert {0, 1, 2, 3} < numbers(core.outstanding())
     core.peer_up(1, repairs=True)
     core.asked(1, 4, [(2, 4)], 3, 4, 5)
-    assert {0, 1, 2, 3} & numbers(core.losses.all) == set()
+    assert {0, 1, 2, 3} & numbers(core.losses.unflushed) == set()
     assert {2, 3} < numbers(core.outstanding())
     acknowledge(core, 1, [2])
     assert (Why.EVICTED, [(2, min(core.kept.entries))]) in taken(core)  # it hears that they will not come,
@@ -253,7 +253,7 @@ def test_what_was_handed_over_is_lost_only_when_the_peer_has_given_it_up(core: O
         core.look()
     assert (Why.EVICTED, []) in taken(core)  # is asked again, and
     core.asked(1, 4, [], 3, 4, 5)  # lacks nothing any more
-    assert {0, 1, 2, 3} & numbers(core.losses.all) == {3}
+    assert {0, 1, 2, 3} & numbers(core.losses.unflushed) == {3}
     assert core.stats()["acknowledged"] == 3
 
 
@@ -306,7 +306,7 @@ def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: li
 def test_what_is_refused_is_lost(core: Outgoing) -> None:
     send(core, 10)
     core.acknowledge(1, [(0, 1, REFUSED)], 3, 4, 5)
-    assert numbers(core.losses.all) == {0}
+    assert numbers(core.losses.unflushed) == {0}
 
 
 def test_what_one_refuses_is_lost_and_still_kept_for_the_other(core: Outgoing) -> None:
@@ -316,7 +316,7 @@ def test_what_one_refuses_is_lost_and_still_kept_for_the_other(core: Outgoing) -
     core.asked(2, 0, [(0, 1)], 3, 4, 5)
     assert taken(core) == [0]
     acknowledge(core, 2, [0])
-    assert numbers(core.losses.all) == {0}
+    assert numbers(core.losses.unflushed) == {0}
 
 
 def test_an_ack_of_one_peer_does_not_find_what_another_misses(core: Outgoing) -> None:
@@ -324,11 +324,11 @@ def test_an_ack_of_one_peer_does_not_find_what_another_misses(core: Outgoing) ->
     send(core, 10)
     acknowledge(core, 2, [0])
     core.peer_down(1, "closed")
-    assert numbers(core.losses.all) == {0}
+    assert numbers(core.losses.unflushed) == {0}
     acknowledge(core, 2, [0])  # again: it came twice
-    assert numbers(core.losses.all) == {0}
+    assert numbers(core.losses.unflushed) == {0}
     acknowledge(core, 1, [0])  # on its way when the peer closed
-    assert numbers(core.losses.all) == set()
+    assert numbers(core.losses.unflushed) == set()
 
 
 def test_an_ask_for_everything_there_is_is_bounded(core: Outgoing) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.sequence import MAX_RANGES, Arrival, SequenceTracker
+from twinlink.sequence import MAX_GAPS, Arrival, SequenceTracker
 
 
 class Model:
@@ -52,12 +52,14 @@ def test_any_order_in_the_end_misses_nothing(arrivals: list[int]) -> None:
     for sequence in arrivals:
         tracker.arrive(sequence)
     assert (tracker.next, tracker.received, tracker.duplicates, tracker.missing.count()) == (12, 12, 0, 0)
+    assert tracker.missing_count == 0
 
 
 def test_memory_is_bounded_whatever_comes() -> None:
     tracker = SequenceTracker(0)
-    for sequence in range(1, 4 * MAX_RANGES, 2):
+    for sequence in range(1, 4 * MAX_GAPS, 2):
         tracker.arrive(sequence)
-    assert len(tracker.missing) == MAX_RANGES
+    assert len(tracker.missing) == MAX_GAPS
+    assert tracker.missing_count == 2 * MAX_GAPS  # all the same
     assert tracker.arrive(0) is Arrival.DUPLICATE  # the price: its gap has been forgotten
-    assert tracker.arrive(4 * MAX_RANGES - 2) is Arrival.LATE
+    assert tracker.arrive(4 * MAX_GAPS - 2) is Arrival.LATE
