@@ -80,6 +80,13 @@ class Opening(Conformance):
                 with pytest.raises(twinlink.ConfigurationError, match="flow"):
                     make(flow)
 
+    @pytest.mark.parametrize(
+        "limits", [{"stale_after": "1"}, {"out_after": None}, {"stale_after": 3.0}, {"completeness": 2}]
+    )
+    def test_thresholds_of_sync_that_cannot_be(self, opening: Open, limits: dict[str, Any]) -> None:
+        with pytest.raises(twinlink.ConfigurationError, match="0 < stale_after <= out_after"):
+            opening("listen").sync("flow", **limits)
+
     def test_an_endpoint_in_use_is_an_error_that_names_it(self, opening: Open, endpoint: str) -> None:
         if self.shares_endpoint:
             pytest.skip("this transport lets listeners share an endpoint")
