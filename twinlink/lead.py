@@ -40,7 +40,7 @@ class Lead:
         self._pump = pump
         self._give_back = give_back
         self._given_back = False
-        self._lock = threading.RLock()  # which knows its owner
+        self._renew_lock()
         self._leader = 0  # thread id
         self._let_go_at = 0.0
         self._waiting = False  # whether a thread in wait leads
@@ -48,6 +48,10 @@ class Lead:
         self._acting = 0  # threads that want to do something while nothing arrives
         self._progress = threading.Condition(threading.Lock())
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()  # which knows its owner
+        self._is_ours: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
 
     def start(self) -> None:
         """Start the link's own thread."""
@@ -70,7 +74,8 @@ class Lead:
             if self._lock.acquire(False) or self._follow(done, deadline):
                 self._take(done, deadline)
         finally:
-            self._let_go_if_ours()
+            if self._is_ours():
+                self._let_go_after_interrupt()
 
     def act(self, do: Callable[[], None]) -> None:
         """Do something while nothing arrives."""
@@ -89,7 +94,8 @@ class Lead:
             finally:
                 self._let_go()
         finally:
-            self._let_go_if_ours()
+            if self._is_ours():
+                self._let_go_after_interrupt()
 
     def notify(self) -> None:
         """Something has arrived: let the followers look whether it is what they wait for."""
@@ -118,7 +124,8 @@ class Lead:
         """The link is closed, and nothing is given back: it belongs to another process."""
         self.closed = self._given_back = True
         if not self.held_here:
-            self._lock, self._leader = threading.RLock(), 0
+            self._renew_lock()
+            self._leader = 0
         self.followers = 0
         self._progress = threading.Condition(threading.Lock())
 
@@ -136,11 +143,10 @@ class Lead:
             if not self._acting or not self._follow(done, deadline):
                 return
 
-    def _let_go_if_ours(self) -> None:
-        """Only the lock knows: Ctrl-C may come between taking it and noting that, and before it is released."""
-        if self._lock._is_owned():  # type: ignore[attr-defined]
-            self._waiting = False
-            self._let_go()
+    def _let_go_after_interrupt(self) -> None:
+        """Ctrl-C came between taking the lock and noting that, or before it was released; only the lock knows."""
+        self._waiting = False
+        self._let_go()
 
     def _let_go(self) -> None:
         try:

@@ -174,6 +174,8 @@ class Sender:
     def _is_flushed(self, end: int) -> bool:
         core = self._core
         if core.kept.entries or core.doubt:
+            if self._backlog.next == end:  # nobody has sent meanwhile
+                return False
             with self._state:
                 if not core.is_settled_below(end):
                     return False
