@@ -53,7 +53,7 @@ class Outgoing:
     ) -> None:
         """``framing_octets``: of a frame, beside its payload."""
         self.flow = flow
-        self.owing: frozenset[int] = frozenset()  # peers that a message is kept for: up and absent
+        self.recipients: frozenset[int] = frozenset()  # of what is sent now, and kept for: up and absent
         self.repair = repair
         self.overflow = overflow
         self.sent_octets = 0
@@ -98,7 +98,7 @@ class Outgoing:
         if full and not self.fits(size):
             return None
         self.sent_octets += size
-        if not self.owing:
+        if not self.recipients:
             backlog.unsent = backlog.next = sequence + 1
             self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
             return True  # a plain subscriber may listen
@@ -108,7 +108,7 @@ class Outgoing:
             backlog.next = sequence + 1
             self._give_up(sequence, Why.DROPPED)
             return False
-        kept.add(sequence, size, (now_mono_ns, self.owing, frame))
+        kept.add(sequence, size, (now_mono_ns, self.recipients, frame))
         return backlog.take_in(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:
@@ -280,7 +280,7 @@ class Outgoing:
         backlog = self.backlog
         returns = epoch in self._absent
         joined = backlog.next
-        if epoch not in self.owing:  # what waits to leave for others will reach it as well, and goes as it takes it
+        if epoch not in self.recipients:  # what waits for others reaches it as well, and goes as it takes it
             joined = self.kept.owe(epoch, range(backlog.unsent, backlog.next), backlog.up)
         self.joined.setdefault(epoch, joined)
         if not repairs:
@@ -296,7 +296,7 @@ class Outgoing:
             backlog.returned(epoch)
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
-        self.delays.join(epoch, self.owing)
+        self.delays.join(epoch, self.recipients)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it.
@@ -346,7 +346,7 @@ class Outgoing:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         if self.window.consumed:
             self.window.free()
-        elif not self.owing:
+        elif not self.recipients:
             self.window.clear()
             self.backlog.clear()
 
@@ -358,7 +358,7 @@ class Outgoing:
         up = self.backlog.up = frozenset(self.window.consumed)
         self.backlog.bundles = len(self._repairing) == len(up)
         self.backlog.parts = not self._plain
-        self.owing = up | frozenset(self._absent) if self._absent else up
+        self.recipients = up | frozenset(self._absent) if self._absent else up
 
     def is_settled_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""

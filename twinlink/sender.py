@@ -102,7 +102,7 @@ class Sender:
                         waited = self._backlog.waits
                         direct = core.send(frame, size, now)
                     if direct is not None:
-                        if direct and core.owing:
+                        if direct and core.recipients:
                             self._transport.send(self._topic, frame)
                         elif direct:
                             self._transport.offer(self._topic, frame)

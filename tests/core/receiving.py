@@ -1,0 +1,41 @@
+"""What the tests of a reception share."""
+
+from twinlink.reception import Reception
+from twinlink.transports import Endpoint, Transport
+from twinlink.transports.base import Frame, Options
+from twinlink.wire import Kind, frame, parse_ack
+
+OURS, THEIRS = 1, 2
+
+
+class Kept(Transport):
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(Endpoint("kept", 1), False, 0, Options())
+        self.sent: list[tuple[bytes, bytes]] = []
+        self.renewed: list[int] = []
+
+    def open(self) -> None: ...
+
+    def send(self, topic: bytes, frame: bytes) -> None:
+        self.sent.append((topic, frame))
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        return None
+
+    def renew(self, patience: int) -> None:
+        self.renewed.append(patience)
+
+    def close(self) -> None: ...
+
+    def acks(self) -> list[tuple[int, list[int]]]:
+        """Of every ack sent: consumed, and the sequences acknowledged."""
+        bodies = [parse_ack(octets) for _, octets in self.sent if octets[3] == Kind.ACK]
+        assert all(acked_epoch == THEIRS for acked_epoch, _, _ in bodies)
+        return [(consumed, [record[0] for record in records]) for _, consumed, records in bodies]
+
+
+def data(reception: Reception, sequence: int, at_once: bool, size: int = 10) -> None:
+    octets = frame(Kind.DATA, THEIRS, sequence, 1, bytes(size))
+    reception.handle(b"traffic/flow", octets, 0, at_once)
