@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.test_reception import OURS, THEIRS, Kept, data
+from tests.core.receiving import OURS, THEIRS, Kept, data
 from twinlink.company import MUTE_HELLOS
 from twinlink.events import Event, Gap
 from twinlink.ranges import RangeSet
