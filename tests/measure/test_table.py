@@ -169,12 +169,18 @@ def test_beside_a_highest_rate_stands_what_the_trial_that_carried_it_brought(tmp
     (row,) = lines(table.markdown(found), "Saturation: rate, goodput and loss")[2:]
     delay = trial["open_loop_delay_ns"]
     middle_and_high = f"{labels.ms(delay['p50'])} / {labels.ms(delay['p95'])}"
-    assert row[3:] == ["800", labels.decimal(mb_s), "0 %", middle_and_high]
+    assert row[3:] == ["800 (700 to 900 in 3 searches)", labels.decimal(mb_s), "0 %", middle_and_high]
     (fields,) = csv.DictReader(table.csv_text(found).splitlines())
     assert float(fields["zeromq_goodput_mb_s"]) == pytest.approx(mb_s, rel=1e-5)
     assert figures.rate_hz(measured) == 800.0
+    found_rate = "Highest without loss, in messages/s: ZeroMQ 1 KB RW→DT 800 (700 to 900 in 3 searches)."
+    assert found_rate in summary.text(found)
     for text in (table.markdown(found), page.html(found, [])):
+        assert "700 to 900 in 3 searches" in text
         assert "goodput, loss and delay beside it are of the trial that carried it" in text
+    assert all(len(line) <= 80 for line in table.text(found).splitlines())
+    measured["search"]["rounds_hz"] = [800.0]
+    assert lines(table.markdown(found), "Saturation: rate, goodput and loss")[2][3] == "800 (one search)"
 
 
 def test_flagged_delays_are_not_said_to_have_too_wide_a_bound(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def text(found: dict[str, Any]) -> str:
             for row in found["loss"]
         ]
     if found["loss_free_rates"]:
-        lines += ["", "## Highest rate without loss (one search each: no verdict)", ""]
+        lines += ["", "## Highest rate without loss (one figure each: no verdict)", ""]
         lines += [
             f"- {_name(row)}: {row['a_hz']:,.0f} -> {row['b_hz']:,.0f} messages/s" for row in found["loss_free_rates"]
         ]

@@ -1,8 +1,9 @@
 """How a sweep's subjects, directions, payloads and times are written and coloured, alike in table, figures and page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 DIRECTIONS = {"rw-dt": "RW→DT", "dt-rw": "DT→RW"}
 WAYS = {
@@ -128,6 +129,15 @@ def between(values_ns: Iterable[float | None]) -> str:
     known = sorted(value for value in values_ns if value is not None)
     texts = list(dict.fromkeys(time(value) for value in (known[:1] + known[-1:])))
     return " to ".join(texts) or "not known"
+
+
+def highest_rate(search: Mapping[str, Any], spread: bool = True) -> str:
+    """What was found in messages/s, and how far apart, such as "800 (700 to 900 in 3 searches)"."""
+    text, each = f"{search['highest_loss_free_hz']:,.0f}", search.get("rounds_hz", [])
+    if not spread or not each:
+        return text
+    apart = f"{min(each):,.0f} to {max(each):,.0f} in {len(each)} searches"
+    return f"{text} ({apart if len(each) > 1 else 'one search'})"
 
 
 def date(value_ns: int) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any
 
+import numpy as np
+
 from ..errors import PeerTimeout
 from . import search
 from .cells import Plan
@@ -21,6 +23,7 @@ TRIAL_S = 0.5  # of the schedule of a trial
 MAX_TRIAL = 100_000  # messages
 FLOOD = 2000  # messages, and
 FLOOD_OCTETS = 64 * 1024 * 1024
+FLOODS = 3  # of which the quickest counts, as a hiccup is most of a short one; one that takes `TRIAL_S` is enough
 SEND_S = 600.0  # on top of what the answers may take
 
 
@@ -115,15 +118,16 @@ class Measuring:
 
     def _search(self, stopped: Stopped) -> Taken:
         """The highest rate without loss; what is kept of it are the rows of the trial that carried it."""
-        octets = self._cell["octets"]
         best: list[Taken] = []
+        least_ns: list[int] = []  # delay of the quickest message of each trial, the clocks' offset included
 
         def offer(rate_hz: float) -> search.Trial:
             count = max(self._plan.count, min(int(rate_hz * TRIAL_S), MAX_TRIAL))
             taken = self.trial(count, rate_hz, stopped)
             if taken.status != "done":
                 raise _Ended(taken)
-            trial = _judged(taken, rate_hz, count)
+            least_ns.append(_least_ns(taken))
+            trial = _judged(taken, rate_hz, count, min(least_ns))
             if trial.lossless:
                 best.append(taken)
             return trial
@@ -131,11 +135,10 @@ class Measuring:
         steps: list[search.Trial] = []
         found = None
         try:
-            flood = self.trial(max(self._plan.count, min(FLOOD, FLOOD_OCTETS // max(1, octets))), None, stopped)
-            if flood.status != "done":
-                raise _Ended(flood)
-            steps, found = search.highest(offer, _rate(flood))
-            taken = best[-1] if best else flood
+            floods = self._floods(stopped)
+            least_ns += map(_least_ns, floods)
+            steps, found = search.highest(offer, max(map(_rate, floods)))
+            taken = best[-1] if best else floods[-1]
             if found is None:
                 taken = replace(taken, reason="no rate that was offered came through without loss")
         except _Ended as ended:
@@ -147,6 +150,15 @@ class Measuring:
             known["highest_loss_free_hz"] = median_low(known["rounds_hz"])
         self._cell["search"] = known
         return taken
+
+    def _floods(self, stopped: Stopped) -> list[Taken]:
+        count = max(self._plan.count, min(FLOOD, FLOOD_OCTETS // max(1, self._cell["octets"])))
+        floods: list[Taken] = []
+        while len(floods) < FLOODS and all(each.entry["elapsed_ns"] < TRIAL_S * 1e9 for each in floods):
+            floods.append(self.trial(count, None, stopped))
+            if floods[-1].status != "done":
+                raise _Ended(floods[-1])
+        return floods
 
 
 def cell_entry(
@@ -186,11 +198,23 @@ class _Ended(Exception):
         self.taken = taken
 
 
-def _judged(taken: Taken, rate_hz: float, count: int) -> search.Trial:
+def _judged(taken: Taken, rate_hz: float, count: int, least_ns: int) -> search.Trial:
+    """By the schedule, not by the first arrival: that may be late as well.
+
+    ``least_ns`` is what a message takes at least, as the two clocks have it: their offset cancels, and within a search
+    it hardly changes.
+    """
     arrived = len(set(taken.received["sequence"].tolist()))
     times = taken.received["received_ns"]
-    span_s = float(times.max() - times.min()) / 1e9 if len(times) else 0.0
+    span_s = float(times.max() - taken.sent["scheduled_ns"].min() - least_ns) / 1e9 if len(times) else 0.0
     return search.judge(rate_hz, count, len(taken.sent), arrived, span_s)
+
+
+def _least_ns(taken: Taken) -> int:
+    """From when a message should have been sent to its arrival, of the quickest one; without any beyond all others."""
+    received = taken.received
+    delays = received["received_ns"] - taken.sent["scheduled_ns"][received["sequence"]]
+    return int(delays.min(initial=np.iinfo(np.int64).max))
 
 
 def _rate(flood: Taken) -> float:

@@ -164,7 +164,8 @@ def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
     if block.mode != "closed":
         *fields, delay = table.scheduled(cell)
         middle, _, high = delay.partition(" / ")
-        return "".join(map(_td, (table.rate(cell), *fields))) + _td(middle, f"p95 {high}" if high else "")
+        value, _, spread = table.rate(cell).partition(" ")
+        return _td(value, spread) + "".join(map(_td, fields)) + _td(middle, f"p95 {high}" if high else "")
     clock = table.bound(figures)
     columns = [
         (table.latency(figures), f"clock {clock}" if clock != "-" else ""),

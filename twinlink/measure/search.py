@@ -1,7 +1,10 @@
 """The highest rate without loss, as RFC 2544 section 26.1 finds it: bisection on the offered rate.
 
 Reliable transports do not drop, they hold the sender back; so a trial is loss-free only when the receiver also kept
-up: everything arrived, and from the first to the last it took no longer than the schedule plus `SLACK`.
+up: everything arrived, and the last no later than the schedule's end plus `SLACK`.
+
+That is not monotone: a host is held up now and then, and a rate may fall between that of messages that go alone and
+that of messages that share frames.  So what was only late is tried again, and the way down is not by halves at once.
 """
 
 from collections.abc import Callable
@@ -11,7 +14,10 @@ from typing import Any
 PRECISION = 0.05  # of the rate; finer than two runs agree
 SLACK = 0.05  # of the time that the trial should take,
 SLACK_S = 0.001  # and this much, for trials that are short
-MAX_TRIALS = 10
+MAX_RATES = 10
+TRIES = 3  # of a rate at which nothing was lost and the last came late:
+LATE = 2.0  # times as long as the schedule at most, as more is no hiccup
+STEP_DOWN = 0.8  # from the first rate that was not carried to the next that is tried; then by halves
 GROWTH = 1.5  # from a rate that was carried to the next that is tried
 
 
@@ -23,7 +29,7 @@ class Trial:
     sent: int
     received: int
     lost: int
-    span_s: float  # from the first arrival to the last
+    span_s: float  # from when the first should have arrived to the last arrival
     due_s: float  # the same of the schedule
     lossless: bool
 
@@ -48,18 +54,32 @@ def highest(offer: Callable[[float], Trial], guess_hz: float) -> tuple[list[Tria
     """
     trials: list[Trial] = []
     low, high = 0.0, float("inf")
-    rate = guess_hz
-    while len(trials) < MAX_TRIALS and (high == float("inf") or high - low > PRECISION * high):
-        trial = offer(rate)
-        trials.append(trial)
-        if trial.lossless:
+    rate, down = guess_hz, STEP_DOWN
+    for _ in range(MAX_RATES):
+        tries = _tries(offer, rate)
+        trials += tries
+        if tries[-1].lossless:
             low = rate
         else:
             high = rate
         if high == float("inf"):
             rate = low * GROWTH
         elif low == 0.0:
-            rate = high / 2
-        else:
+            rate, down = high * down, 0.5
+        elif high - low > PRECISION * high:
             rate = (low + high) / 2
+        else:
+            break
     return trials, low or None
+
+
+def _tries(offer: Callable[[float], Trial], rate_hz: float) -> list[Trial]:
+    """Trials at a rate, the last of which tells."""
+    tries = [offer(rate_hz)]
+    while len(tries) < TRIES and _was_only_late(tries[-1]):
+        tries.append(offer(rate_hz))
+    return tries
+
+
+def _was_only_late(trial: Trial) -> bool:
+    return not trial.lossless and trial.lost == 0 and trial.span_s <= LATE * trial.due_s

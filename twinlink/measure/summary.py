@@ -220,7 +220,7 @@ def _interval(each: dict[str, Any]) -> str:
 
 def _rates(cells: list[Cell]) -> str:
     found = [cell for cell in cells if (cell.get("search") or {}).get("highest_loss_free_hz")]
-    each = [f"{_name(cell)} {cell['search']['highest_loss_free_hz']:,.0f}" for cell in found[:6]]
+    each = [f"{_name(cell)} {labels.highest_rate(cell['search'])}" for cell in found[:6]]
     more = f" (and {len(found) - 6} more cells)" if len(found) > 6 else ""
     return f"Highest without loss, in messages/s: {labels.listed(each)}{more}." if each else ""
 

@@ -256,13 +256,15 @@ def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
             if cell is not None:
                 subject = labels.subject(name)
                 where = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
-                yield [*where, subject.short if short else subject.name, rate(cell), *scheduled(cell)]
+                yield [*where, subject.short if short else subject.name, rate(cell, short), *scheduled(cell)]
 
 
-def rate(cell: dict[str, Any]) -> str:
-    """Messages a second: as asked for, or the highest that was found to pass without loss."""
-    value = cell.get("rate_hz") or (cell.get("search") or {}).get("highest_loss_free_hz")
-    return f"{value:,.0f}" if value else "-"
+def rate(cell: dict[str, Any], short: bool = False) -> str:
+    """Messages a second: as asked for, or the highest without loss, if not `short` with how far apart it was found."""
+    search = cell.get("search")
+    if search and search["highest_loss_free_hz"]:
+        return labels.highest_rate(search, not short)
+    return f"{cell['rate_hz']:,.0f}" if cell.get("rate_hz") else "-"
 
 
 def at_rate(cell: dict[str, Any]) -> dict[str, Any] | None:
