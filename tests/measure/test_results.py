@@ -237,6 +237,8 @@ def test_what_mgen_measured_itself(begun: dict[str, tuple[Run, Path]]) -> None:
     jsonschema.Draft202012Validator(results.schema()).validate(found)
     mgen = found["cells"][0]["mgen"]
     assert (mgen["sent"], mgen["received"], mgen["errors"]) == (10, 10, 0)
+    counted = [each["counters"] for each in found["cells"][0]["rounds"]]
+    assert [sum(each[name] for each in counted) for name in ("acknowledged", "received", "missing")] == [10, 10, 0]
     assert mgen["link_delay_ns"]["p50"] < mgen["mgen_delay_ns"]["p50"]
     assert mgen["link_delay_ns"]["n"] == 10
     assert "10 of 10" in (folder / "table.md").read_text()

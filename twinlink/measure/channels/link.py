@@ -10,6 +10,8 @@ from ...transports import Endpoint
 from .base import FLOW, Channel, PeerLost
 
 _time_ns = time.time_ns
+_SENT = ("lost", "acknowledged", "repaired")
+_RECEIVED = ("received", "missing", "gaps", "duplicates", "reordered")
 
 
 class LinkChannel(Channel):
@@ -115,11 +117,11 @@ class LinkChannel(Channel):
             self.received.arrived(message.sequence, len(message.payload), message.sent_ns, message.received_ns)
 
     def counters(self) -> dict[str, int]:
-        """What the link has counted on this flow."""
+        """What the link has counted, on whatever flow: MGEN's messages have one of their own."""
         stats = self._link.stats()
-        sent, received = stats["sent"][FLOW], stats["received"].get(FLOW, {})
+        sent, received = stats["sent"].values(), stats["received"].values()
         return {
-            **{name: sent[name] for name in ("lost", "acknowledged", "repaired")},
-            **{name: received.get(name, 0) for name in ("received", "missing", "gaps", "duplicates", "reordered")},
+            **{name: sum(each[name] for each in sent) for name in _SENT},
+            **{name: sum(each[name] for each in received) for name in _RECEIVED},
             "malformed": sum(stats["malformed"].values()),
         }
