@@ -82,6 +82,14 @@ def test_no_drift_is_claimed_where_none_can_be_told() -> None:
         assert clock.estimate(*exchanges(100, interval_ns=MS, seed=seed).stamps).skew_ppm is None
 
 
+@pytest.mark.parametrize("trend_us", [60, 90, -90])
+def test_a_delay_that_changes_is_no_drift_that_no_clock_has(trend_us: int) -> None:
+    """Within 30 ms a host that warms up looks like a clock that gains thousands of ppm."""
+    given = exchanges(195, forward_ns=100 * US, noise_ns=5 * US, interval_ns=150 * US)
+    given.stamps[1:] -= np.linspace(0, trend_us * US, 195).astype(np.int64)  # what the way there took less
+    assert clock.estimate(*given.stamps).skew_ppm is None
+
+
 def test_noise_does_not_move_the_estimate() -> None:
     """Far off is left out: every tenth exchange waits 20 ms on one way."""
     made = exchanges(1_000)

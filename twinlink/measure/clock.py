@@ -17,7 +17,7 @@ How it is done:
    was set.  What lies between steps is estimated on its own.
 2. *Skew.*  Up to 64 windows, of each the quickest exchanges (the minimum-delay filter of RFC 5905 section 10, for each
    leg apart), and a line through them by the weighted Theil-Sen method, which a third of wrong points does not move.
-   A slope that scatter or a changing asymmetry explain as well is not adopted.
+   A slope that scatter or a changing asymmetry explain as well, or that no clock has, is not adopted.
 3. *Offset.*  With the slope taken out, of each ten exchanges half the difference of both legs' least delays; of these
    the mean, weighted by 1 / round trip squared, without those whose round trip is more than twice the least.  Not the
    least delay of all: that one is luck, and luck strikes one leg.
@@ -269,7 +269,8 @@ def _segment(ends_ns: tuple[int, int, int, int], at: Ints, upper: Ints, lower: I
     flat_fits = high.min() >= low.max()
     seen = abs(slope) * t[-1] > _VISIBLE * (high - low).min() / 2
     known = len(starts) >= 4 and ((abs(slope) > _SIGNIFICANT * scatter and seen) or not flat_fits)
-    slope = float(np.clip(slope, -MAX_DRIFT, MAX_DRIFT)) if known else 0.0
+    known = known and abs(slope) <= MAX_DRIFT
+    slope = slope if known else 0.0
     high, low = high - slope * t, low - slope * t
     offset = _middle(high, low)
     linear = bool(high.min() >= low.max())
