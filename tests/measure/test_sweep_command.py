@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.running import LONG_S, Run, no_more_than_1000_octets
 from tests.measure.sweeping import children, processes
+from twinlink.cli import main
 from twinlink.measure import records, results
 
 SUBJECTS = ("zeromq", "zenoh", "mqtt-qos0", "raw-tcp", "raw-zeromq")  # the others: test_sweep_subjects.py
@@ -265,6 +266,25 @@ def test_the_table_is_printed_where_there_is_no_room_for_the_figures(tmp_path: P
     assert [line.split()[:2] for line in table[1:3]] == [["100", "B"], ["raw", "TCP"]]
     assert not list((folder / "figures").iterdir())  # none that breaks off in its midst
     finish(Run(["report", str(folder)]))
+    assert (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("step", ["compute", "derive"])
+def test_ctrl_c_while_the_report_is_made_says_how_to_make_it(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results, step, interrupted)
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
+    assert main([*arguments, "--count", "2", "--rounds", "1"]) == 2
+    told = capsys.readouterr()
+    assert f"the records are kept: `twinlink report {folder}` makes the report\n" in told.err
+    assert ("raw TCP" in told.out) == (step == "derive")
+    monkeypatch.undo()
+    assert main(["report", str(folder)]) == 0
     assert (folder / "report.html").exists()
 
 

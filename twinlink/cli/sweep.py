@@ -181,15 +181,17 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
     from twinlink.measure import results, summary, table
 
     log(NAME, "measured; now the report")
-    found, rows = results.compute(folder, results.load(folder))
+    found: dict[str, Any] = {}
     try:
+        found, rows = results.compute(folder, results.load(folder))
         with writing(folder):
             results.derive(folder, found, rows)
-    except OSError:
-        log(NAME, f"the records are kept: when the files can be written, `twinlink report {folder}` makes the report")
+    except (OSError, KeyboardInterrupt):  # a full disk, or nobody wants to wait
+        log(NAME, f"the records are kept: `twinlink report {folder}` makes the report")
         raise
     finally:
-        Output(given.json).emit(found, f"{wrapped(summary.text(found))}\n\n{table.text(found)}")
+        if found:
+            Output(given.json).emit(found, f"{wrapped(summary.text(found))}\n\n{table.text(found)}")
     log(NAME, f"report: {folder / results.REPORT}")
     wrong = list(_not_met(found, given.require or [], _demanded(given)))
     for text in wrong:
