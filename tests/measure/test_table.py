@@ -96,7 +96,10 @@ def test_a_delay_stands_with_its_bound_or_not_at_all() -> None:
     assert table.throughput(good) == "83.4 ±1.7"
     lopsided = {**good["rtt_ns"], "mean": 2.4e6, "ci95": [0.38e6, 7.58e6]}
     assert table.with_interval(lopsided) == "2.40 -2.02 +5.18"
-    assert table.with_interval(lopsided, short=True) == "2.40 ±5.18"
+    assert table.with_interval(lopsided, short=True) == "2.40 -2.02 +5.18"  # ±5.18 would reach below 0
+    assert table.with_interval({"mean": 2.4e6, "ci95": [2.0e6, 4.0e6]}, short=True) == "2.40 ±1.60"
+    assert table.with_interval({"mean": 1.42e6, "ci95": [0.21e6, 3.2e6]}) == "1.42 -1.21 +1.78"
+    assert table.with_interval({"mean": 1.42e6, "ci95": [-0.3e6, 3.0e6]}) == "1.42 ±1.72"  # it does reach below
     good["one_way_delay_ns"]["ci95"] = [0.2 * 12.57e6, 3 * 12.57e6]
     assert table.throughput(good) == "83.4 -55.6 +333.7"
     bad = statistics(0.89e6, 200e3, usable=False)

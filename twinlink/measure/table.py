@@ -97,7 +97,10 @@ def _throughput_interval(statistics: dict[str, Any]) -> tuple[float, float]:
 
 
 def with_interval(figures: dict[str, Any], short: bool = False) -> str:
-    """A mean in ms and how far its CI95 reaches to either side; `short` tells only the farther one of two."""
+    """A mean in ms and how far its CI95 reaches to either side.
+
+    `short` tells only the farther one of two, unless that would reach below 0 where the interval does not.
+    """
     if not figures["ci95"]:
         return labels.ms(figures["mean"])
     low, high = figures["ci95"]
@@ -108,8 +111,9 @@ def _around(value: float, low: float, high: float, short: bool = False) -> str:
     shown = labels.decimal(value)
     digits = len(shown.partition(".")[2])
     below, above = max(0.0, value - low), max(0.0, high - value)
-    if short or max(below, above) <= LOPSIDED * min(below, above):
-        return f"{shown} ±{max(below, above):.{digits}f}"
+    farther = max(below, above)
+    if (short or farther <= LOPSIDED * min(below, above)) and not value - farther < 0 <= low:
+        return f"{shown} ±{farther:.{digits}f}"
     return f"{shown} -{below:.{digits}f} +{above:.{digits}f}"
 
 
