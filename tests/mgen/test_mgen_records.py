@@ -139,6 +139,18 @@ def test_messages_of_the_other_direction_are_left_out() -> None:
     assert [journey.link_sequence for journey in found.journeys] == [40]
 
 
+def test_a_message_of_the_other_direction_with_the_same_key_does_not_take_its_place() -> None:
+    """Both directions have a flow 1, and with 50 messages a second now and then send one in the same microsecond."""
+    sender, listener = logs()
+    back = [row(0, 0, 0, 100, f"{2:016x}"), row(1, 901, 5001, 100, f"{2:016x}")]
+    rows = [*back, row(40, 0, 0, 100), row(41, 1, 10, 65635)]
+    for order in (rows, rows[::-1]):
+        found = put_together(sender, listener, order)
+        assert [journey.link_sequence for journey in found.journeys] == [40, 41, None]
+        found = put_together(None, listener, order)
+        assert {journey.link_sequence for journey in found.journeys} == {40, 41}
+
+
 def test_a_second_run_with_the_same_numbers() -> None:
     sender, listener = logs()
     found = put_together(sender, listener, [row(40, 0, 0, 100), row(50, 0, 7_000_000, 100)])

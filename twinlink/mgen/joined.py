@@ -9,7 +9,8 @@ fragments) and behind it (the bridge, the listener's socket, MGEN's writing of t
 clocks of both hosts for equal: ``offset_bound_ns`` says how far that can be checked.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from .log import DAY_NS, Log, Received, join
@@ -63,10 +64,6 @@ _Key = tuple[int, int, int]
 
 def put_together(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
     """Join what there is of a sender's log, a listener's log, and the bridge's records of one or both ends."""
-    into: dict[_Key, Row] = {}
-    out: dict[_Key, Row] = {}
-    for row in rows:
-        (into if row.end == "in" else out).setdefault(_key(row.mgen_flow, row.mgen_sequence, row.mgen_sent_ns), row)
     taken: dict[_Key, Received] = {}
     duplicates = incomplete = 0
     for message in join(listener.events if listener else ()):
@@ -77,6 +74,7 @@ def put_together(sender: Log | None, listener: Log | None, rows: Iterable[Row] =
             duplicates += 1
         else:
             taken[key] = message
+    into, out = _by_key(rows, taken)
     sessions = {row.epoch for key, row in into.items() if key in taken}
     if sessions:  # records of both directions: those whose messages this listener took
         into, out = ({k: row for k, row in end.items() if row.epoch in sessions} for end in (into, out))
@@ -103,6 +101,23 @@ def put_together(sender: Log | None, listener: Log | None, rows: Iterable[Row] =
         offset_ns,
         offset_bound_ns,
     )
+
+
+def _by_key(rows: Iterable[Row], taken: Container[_Key]) -> tuple[dict[_Key, Row], dict[_Key, Row]]:
+    """The records of either end, one for each message.
+
+    Both directions may have a flow 1, and send in the same microsecond: then the record is of the session of which the
+    listener took more.
+    """
+    keyed = [(_key(row.mgen_flow, row.mgen_sequence, row.mgen_sent_ns), row) for row in rows]
+    matches = Counter(row.epoch for key, row in keyed if key in taken)
+    into: dict[_Key, Row] = {}
+    out: dict[_Key, Row] = {}
+    for key, row in keyed:
+        end = into if row.end == "in" else out
+        if matches[row.epoch] > matches[end.setdefault(key, row).epoch]:
+            end[key] = row
+    return into, out
 
 
 def _key(flow: int, sequence: int, sent_ns: int) -> _Key:
