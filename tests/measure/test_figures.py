@@ -110,3 +110,4 @@ def test_published_context_says_whose_it_is() -> None:
     for each in published.MQTT:
         assert each.points
         assert all((each.label, each.quantity, each.setting, each.source))
+        assert ("RTT" in each.label) == ("RTT" in each.quantity)  # the picture alone calls everything a one-way delay

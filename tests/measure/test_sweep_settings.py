@@ -79,6 +79,16 @@ def test_nothing_of_the_namespaces_stays_behind_when_something_fails() -> None:
     assert interfaces() == before
 
 
+@needs_root
+@pytest.mark.parametrize(("side", "name"), [(0, "Real World"), (1, "Digital Twin")])
+def test_a_namespace_that_has_gone_is_named(side: int, name: str) -> None:
+    with Namespaces() as setting:
+        setting._holders[side].kill()
+        setting._holders[side].wait(PATIENCE_S)
+        with pytest.raises(SettingError, match=rf"the {name}'s network namespace is gone.*signal 9"):
+            setting.start().end()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="SKIPPED: with root there is nothing to refuse")
 def test_without_root_it_says_what_to_do() -> None:
     with pytest.raises(SettingError, match=r"need root.*loopback"), Namespaces():

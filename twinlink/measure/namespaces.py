@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from .channels import PORTS
-from .setting import Pair, Setting, SettingError
+from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError
 
 # 198.18.0.0/15 is for measurements of this kind (RFC 2544, RFC 6890); nothing else is there.
 ADDRESSES = ("198.18.0.1", "198.18.0.2")  # Real World, Digital Twin
@@ -125,6 +125,10 @@ class Namespaces(Setting):
 
     def start(self) -> Pair:
         """Fresh stations, one in each namespace."""
+        for name, holder in zip((REAL_WORLD, DIGITAL_TWIN), self._holders, strict=True):
+            if (code := holder.poll()) is not None:  # what fails without it names another cause
+                how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+                raise SettingError(f"the {name}'s network namespace is gone: the process that held it {how}")
         port = self._port
         self._port = port + PORTS if port + 2 * PORTS <= LAST_PORT else FIRST_PORT
         return self._local((ADDRESSES[1], port), self.prefix(0), self.prefix(1))

@@ -86,7 +86,7 @@ MQTT = (
         "Through a Live Bidirectional Link”, arXiv:2411.03503, 2024",
     ),
     Context(
-        "MQTT, C client, one host (Liang 2023)",
+        "MQTT, C client, median RTT/2 (Liang 2023)",
         "median of half the RTT",
         ((64, 0.027),),
         "one host (Ryzen 5800X), client and broker in C",
