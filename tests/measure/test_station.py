@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +18,7 @@ from twinlink.measure.rows import ReceivedRows, SentRows, decode, encode
 from twinlink.measure.run import received_table, sent_table
 from twinlink.measure.setting import free_ports
 from twinlink.measure.stations import LocalStation, StationFailed, StationLost
+from twinlink.testing.base import wait_until
 
 
 @pytest.fixture
@@ -89,6 +92,20 @@ def test_nobody_there_is_a_lost_peer(station: LocalStation) -> None:
     with pytest.raises(StationFailed, match="nobody answers") as lost:
         station.ask("warm", PATIENCE_S, None, octets=10, count=1, timeout_s=0.2)
     assert lost.value.kind == "peer lost"
+
+
+def test_a_station_that_ends_at_once_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def slowly(thread: threading.Thread) -> None:
+        start(thread)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(threading.Thread, "start", slowly)
+    made = LocalStation("Real World", ("false",))
+    wait_until(lambda: made.lost is not None)
+    assert "ended with code 1" in str(made.lost)
+    made.end()
 
 
 def test_a_station_that_was_killed_is_lost_and_says_how(station: LocalStation) -> None:

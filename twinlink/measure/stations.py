@@ -166,7 +166,7 @@ class LocalStation(StationHandle):
         self.pid = self._process.pid
         self._said = b""  # the last of stderr
         self._threads = [threading.Thread(target=body, daemon=True) for body in (self._read, self._read_errors)]
-        for thread in self._threads:
+        for thread in reversed(self._threads):  # the first waits for the second, at once where the process has ended
             thread.start()
 
     def _write(self, line: bytes) -> None:
