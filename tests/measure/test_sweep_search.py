@@ -92,7 +92,7 @@ class Simulated(Measuring):
         self.held_up_s, self.held_up_at = held_up_s, held_up_at
         self.asked: list[float | None] = []
 
-    def warm_up(self, stopped: Any) -> None:
+    def warm_up(self, stopped: Any, least_s: float) -> None:
         """Nothing to do."""
 
     def trial(self, count: int, rate_hz: float | None, stopped: Any) -> Taken:
