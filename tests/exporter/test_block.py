@@ -1,5 +1,6 @@
 """Which block stands and when it ends, on a manual clock."""
 
+from dataclasses import dataclass
 from itertools import count
 
 from hypothesis import settings
@@ -81,6 +82,45 @@ def test_a_refusal_leaves_what_stood() -> None:
     assert told(blocks.timer(at(2000))) == [(), ("a", "cleared", "expired", ())]
 
 
+def test_when_two_lists_in_a_row_are_refused_nothing_stands() -> None:
+    for refused in ([2, 3], [3, 2], [3]):  # the answer to the first may come late, or never
+        blocks = make()
+        blocks.propose(block("a", 5, validity_ms=600), WALL, at(0))
+        blocks.acknowledged(1, True, at(1))
+        blocks.propose(block("x", 6, validity_ms=8000), WALL, at(100))
+        blocks.propose(block("y", 7, validity_ms=8000), WALL, at(120))
+        todo = [item for message_id in refused for item in blocks.acknowledged(message_id, False, at(200))]
+        assert told(todo) == [(), ("y", "rejected", "refused", ()), ("x", "cleared", "refused", ())]
+
+
+def test_a_refusal_leaves_what_was_acknowledged_late() -> None:
+    blocks = make()
+    blocks.propose(block("x", 6), WALL, at(0))
+    blocks.propose(block("y", 7), WALL, at(20))
+    assert blocks.acknowledged(1, True, at(100)) == []
+    assert told(blocks.acknowledged(2, False, at(101))) == [("y", "rejected", "refused", (6,))]
+    assert told(blocks.timer(at(2000))) == [(), ("x", "cleared", "expired", ())]
+
+
+def test_a_clear_that_may_have_been_refused_is_repeated_when_the_next_list_is_refused() -> None:
+    blocks = make()
+    blocks.propose(block("a", 5), WALL, at(0))
+    blocks.acknowledged(1, True, at(1))
+    blocks.timer(at(2000))
+    blocks.propose(block("b", 6), WALL, at(2001))
+    assert blocks.acknowledged(2, False, at(2002)) == []
+    assert told(blocks.acknowledged(3, False, at(2003))) == [(), ("b", "rejected", "refused", ())]
+
+
+def test_a_request_to_clear_that_is_refused_late_is_repeated() -> None:
+    blocks = make()
+    blocks.propose(block("a", 5), WALL, at(0))
+    blocks.acknowledged(1, True, at(1))
+    blocks.propose(block("off"), WALL, at(2))
+    blocks.timer(at(252))
+    assert told(blocks.acknowledged(2, False, at(300))) == [()]
+
+
 def test_a_refusal_to_clear_is_told_once_and_the_next_session_clears() -> None:
     blocks = make()
     blocks.propose(block("a", 5), WALL, at(0))
@@ -107,7 +147,7 @@ def test_a_block_ends_with_its_validity_even_before_it_was_answered() -> None:
     blocks.propose(block("a", 5, validity_ms=50), WALL, at(0))
     assert blocks.next_timer_ns() == 50 * MS
     assert told(blocks.timer(at(50))) == [
-        ("a", "installed", "handed-over", (5,)),
+        ("a", "installed", "followed", (5,)),
         (),
         ("a", "cleared", "expired", ()),
     ]
@@ -127,7 +167,10 @@ def test_renewal_with_the_same_id_clears_nothing() -> None:
 def test_another_block_replaces() -> None:
     blocks = make()
     blocks.propose(block("a", 5), WALL, at(0))
-    assert told(blocks.propose(block("b", 6, 7), WALL, at(20))) == [("a", "installed", "handed-over", (5,)), (6, 7)]
+    outcome, control = blocks.propose(block("b", 6, 7), WALL, at(20))
+    assert told([outcome, control]) == [("a", "installed", "followed", (5,)), (6, 7)]
+    assert isinstance(outcome, Outcome)
+    assert (outcome.result.time_ns, "next list followed" in outcome.result.reason) == (WALL, True)
     assert told(blocks.acknowledged(2, True, at(21))) == [
         ("b", "installed", "acknowledged", (6, 7)),
         ("a", "cleared", "replaced", (6, 7)),
@@ -189,25 +232,40 @@ def test_a_long_validity_fits_the_grammar() -> None:
     assert control.validity_s == 3600
 
 
+DECISION = st.tuples(st.sets(st.integers(0, 20), max_size=3), st.integers(1, 500), st.booleans())
+
+
+@dataclass
+class Told:
+    """A list as the RAN was told it, and what it answered, as far as that was heard."""
+
+    control: Control
+    ends_ms: float
+    answer: bool | None = None
+    not_cleared: bool = False
+
+
 class BlocksAgainstRan(RuleBasedStateMachine):
-    """Whatever comes in whatever order: what we say stands is what the RAN was last told, and answers pair up."""
+    """Whatever comes in whatever order: what we say stands is what the RAN was told last and did not refuse, until the
+    end that it was given, and answers pair up.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks = make()
         self.ms = 0
-        self.ran: tuple[int, ...] = ()
-        self.before: tuple[int, ...] = ()
-        self.last_control: Control | None = None
+        self.ran: list[Told] = []
+        self.session_began = 0
         self.installed: set[str] = set()
         self.names = count()
 
-    def do(self, todo: list[Todo]) -> None:
+    def do(self, todo: list[Todo], validity_ms: int = 0) -> None:
         for item in todo:
             if isinstance(item, Control):
-                self.before, self.ran, self.last_control = self.ran, item.prbs, item
+                self.ran.append(Told(item, self.ms + validity_ms))
             elif isinstance(item, NotCleared):
-                assert not self.ran  # the last list that the RAN was told, though it refused it
+                assert not self.ran[-1].control.prbs
+                self.ran[-1].not_cleared = True
             elif item.result.status == "installed":
                 self.installed.add(item.result.id)
             elif item.result.status == "cleared" and item.cause != "requested":
@@ -215,20 +273,23 @@ class BlocksAgainstRan(RuleBasedStateMachine):
             elif item.result.status == "cleared":
                 self.installed.discard(item.result.id)  # the request itself, or what it cleared
 
-    @rule(prbs=st.sets(st.integers(0, 20), max_size=3), validity_ms=st.integers(1, 500), renew=st.booleans())
-    def propose(self, prbs: set[int], validity_ms: int, renew: bool) -> None:
-        name = "same" if renew else f"b{next(self.names)}"
-        self.do(self.blocks.propose(block(name, *sorted(prbs), validity_ms=validity_ms), WALL, at(self.ms)))
+    @rule(decisions=st.lists(DECISION, min_size=1, max_size=3))
+    def propose(self, decisions: list[tuple[set[int], int, bool]]) -> None:
+        for prbs, validity_ms, renew in decisions:
+            name = "same" if renew else f"b{next(self.names)}"
+            decision = block(name, *sorted(prbs), validity_ms=validity_ms)
+            self.do(self.blocks.propose(decision, WALL, at(self.ms)), validity_ms)
 
-    @rule(positive=st.booleans(), matching=st.booleans())
-    def acknowledge(self, positive: bool, matching: bool) -> None:
-        if self.last_control is None:
-            return
-        request_id = self.last_control.message_id if matching else 10**9
-        todo = self.blocks.acknowledged(request_id, positive, at(self.ms))
-        if any(isinstance(item, Outcome) and item.cause == "refused" for item in todo):
-            self.ran = self.before
-        self.do(todo)
+    @rule(answers=st.lists(st.tuples(st.booleans(), st.integers(0, 1)), min_size=1, max_size=3))
+    def answer(self, answers: list[tuple[bool, int]]) -> None:
+        """The RAN's answers to some of the last lists are heard, in any order; those to others come later, or never."""
+        for positive, back in answers:
+            assert self.blocks.acknowledged(10**9, positive, at(self.ms)) == []
+            unanswered = [told for told in self.ran[self.session_began :] if told.answer is None]
+            if back < len(unanswered):
+                told = unanswered[-1 - back]
+                told.answer = positive
+                self.do(self.blocks.acknowledged(told.control.message_id, positive, at(self.ms)))
 
     @rule(ms=st.integers(0, 300))
     def wait(self, ms: int) -> None:
@@ -241,18 +302,34 @@ class BlocksAgainstRan(RuleBasedStateMachine):
 
     @rule()
     def lose_agent(self) -> None:
+        self.session_began = len(self.ran)
         self.do(self.blocks.e3_lost(at(self.ms)))
+        assert len(self.ran) == self.session_began  # nobody is there
+        assert not self.blocks.prbs
+        may_stand = any(told.control.prbs for told in self.may_stand())
         self.do(self.blocks.e3_ready())
+        assert not may_stand or len(self.ran) > self.session_began
+
+    def may_stand(self) -> list[Told]:
+        """One of these is in force in the RAN: the newest that it did not refuse, whatever else it may answer."""
+        last = max((k for k, told in enumerate(self.ran) if told.answer), default=0)
+        return [told for told in self.ran[last:] if told.answer is not False]
 
     @invariant()
-    def what_is_said_to_stand_is_what_the_ran_was_told(self) -> None:
-        assert self.blocks.prbs == self.ran
+    def what_is_said_to_stand_is_what_the_ran_was_told_and_did_not_refuse(self) -> None:
+        if self.ran and self.ran[-1].not_cleared:  # that has been said
+            assert self.blocks.prbs == ()
+            return
+        newest = [told.control.prbs for told in self.ran if told.answer is not False][-1:] or [()]
+        assert self.blocks.prbs == newest[0]
 
     @invariant()
-    def nothing_stands_without_an_end(self) -> None:
-        timer_ns = self.blocks.next_timer_ns()
-        assert (timer_ns is not None and timer_ns - self.ms * MS <= 500 * MS) or not self.ran
+    def no_block_stands_longer_than_it_was_given(self) -> None:
+        if self.blocks.prbs:
+            timer_ns = self.blocks.next_timer_ns()
+            assert timer_ns is not None
+            assert timer_ns <= self.may_stand()[-1].ends_ms * MS
 
 
-BlocksAgainstRan.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
+BlocksAgainstRan.TestCase.settings = settings(max_examples=200, stateful_step_count=30)
 TestBlocksAgainstRan = BlocksAgainstRan.TestCase

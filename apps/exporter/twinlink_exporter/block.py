@@ -3,13 +3,16 @@
 No I/O: calls bring what happened and when, and return what to do, in order.  The rules:
 
 1. A block stands from the moment it is handed to the RAN.  It is answered ``installed`` when the RAN acknowledges it,
-   or, by an agent that acknowledges nothing, after `ACK_WAIT_NS`; the time given then is that of handing over.
-   A refusal that comes later still clears it.
+   or, by an agent that acknowledges nothing, after `ACK_WAIT_NS`, or when the next list follows before that; the time
+   given then is that of handing over.
 2. Every block that was answered ``installed`` is answered ``cleared`` once, when it no longer stands: because its
    validity ended, the last twin was lost or is out of sync, it was asked for, another block replaced it, the E3 agent
    was lost, or the exporter ends.  A block with the id of the one that stands renews it and clears nothing.
 3. The exporter keeps the time itself: old OpenAirInterface ignores ``validityPeriod``.
-4. After the loss of the E3 agent, or when the RAN refuses to clear, nobody knows what stands, so the next session
+4. When the RAN refuses a decision that waits for its answer, what was acknowledged before still stands.  Where the list
+   before was not acknowledged, it may have been refused, too, and the one before that may stand, which has been
+   answered ``cleared``: then, and after a refusal that comes late, an empty list says what is to stand.
+5. After the loss of the E3 agent, or when the RAN refuses to clear, nobody knows what stands, so the next session
    begins by clearing.
 """
 
@@ -27,12 +30,13 @@ MAX_VALIDITY_PERIOD_S = 3600  # Spectrum-PRBBlacklistControl
 REASON_LENGTH = 200  # characters of the twin's reason that are repeated
 
 Cause = Literal[
-    "acknowledged", "handed-over", "refused",
+    "acknowledged", "handed-over", "followed", "refused",
     "expired", "twin-lost", "out-of-sync", "requested", "replaced", "e3-lost", "exporter-ends",
 ]  # fmt: skip
 _TEXT: dict[Cause, str] = {
     "acknowledged": "acknowledged by the RAN",
     "handed-over": "handed over to the RAN, which acknowledged nothing",
+    "followed": "handed over to the RAN; the next list followed before it answered",
     "refused": "refused by the RAN",
     "expired": "its validity ended",
     "twin-lost": "the last twin was lost",
@@ -93,11 +97,17 @@ class _Decision:
         return self.handed.monotonic_ns + self.block.validity_ms * MS
 
 
-@dataclass(frozen=True, slots=True)
-class _Unanswered:
-    message_id: int
-    decision: _Decision
-    previous: _Decision | None
+@dataclass(slots=True)
+class _List:
+    """A list that was handed to the RAN; without a decision, to clear."""
+
+    message_id: int | None
+    decision: _Decision | None = None
+    acknowledged: bool = False
+
+    @property
+    def standing(self) -> _Decision | None:
+        return self.decision if self.decision and self.decision.block.prbs else None
 
 
 class Blocks:
@@ -109,79 +119,85 @@ class Blocks:
 
     def __init__(self, next_message_id: Callable[[], int]) -> None:
         self._next_message_id = next_message_id
-        self._standing: _Decision | None = None
-        self._unanswered: _Unanswered | None = None
-        self._assumed: int | None = None  # message id of what stands without having been acknowledged
-        self._clearing: int | None = None  # message id of the newest list, where it was sent to clear
+        self._last = _List(None, acknowledged=True)  # what the RAN was told last, and did not refuse
+        self._replaced: _List | None = None  # what that replaced, while its decision waits for an answer
         self._uncertain = False
 
     @property
     def prbs(self) -> tuple[int, ...]:
         """What stands in the RAN, as far as is known here."""
-        return self._standing.block.prbs if self._standing else ()
+        return self._last.standing.block.prbs if self._last.standing else ()
 
     def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Todo]:
         """A decision that passed the guard."""
-        todo = self._settle("handed-over", now)
-        decision = _Decision(block, received_ns, now)
-        self._unanswered = _Unanswered(self._next_message_id(), decision, self._standing)
-        self._standing = decision if block.prbs else None
-        self._assumed = self._clearing = None
+        todo = self._settle("followed", now)
+        message_id = self._next_message_id()
+        self._replaced, self._last = self._last, _List(message_id, _Decision(block, received_ns, now))
         validity_s = min(math.ceil(block.validity_ms / 1000), MAX_VALIDITY_PERIOD_S) if block.prbs else None
-        return [*todo, Control(self._unanswered.message_id, block.prbs, validity_s)]
+        return [*todo, Control(message_id, block.prbs, validity_s)]
 
     def acknowledged(self, request_id: int, positive: bool, now: Instant) -> list[Todo]:
-        """The RAN's messageAck; of consequence if it is for what waits, for what stands, or for a clear."""
-        if request_id == self._clearing:
-            self._clearing = None
-            if positive:
-                return []
-            self._uncertain = True
+        """The RAN's messageAck; of consequence if it is for the newest list, or the one that this replaced."""
+        if self._replaced and self._replaced.message_id == request_id:
+            self._replaced.acknowledged |= positive
+        if self._last.message_id != request_id:
+            return []
+        if not positive:
+            return self._refused(now)
+        self._last.acknowledged = True
+        return self._settle("acknowledged", now)
+
+    def _refused(self, now: Instant) -> list[Todo]:
+        """The RAN refused the newest list."""
+        decision, replaced = self._last.decision, self._replaced
+        if decision is None:
+            self._last, self._uncertain = _List(None), True
             return [NotCleared()]
-        if self._unanswered is None or self._unanswered.message_id != request_id:
-            return self.clear("refused", now) if request_id == self._assumed and not positive else []
-        if positive:
-            return self._settle("acknowledged", now)
-        decision, self._standing = self._unanswered.decision, self._unanswered.previous
-        self._unanswered = None
-        return [self._outcome(decision, "rejected", "refused", now.wall_ns)]
+        if replaced is None:  # answered already: what it replaced, too
+            gone = self._last.standing
+            todo: list[Todo] = [self._empty_list()]
+            return [*todo, self._outcome(gone, "cleared", "refused", now.wall_ns)] if gone else todo
+        self._replaced = None
+        if replaced.acknowledged:
+            self._last = replaced
+            return [self._outcome(decision, "rejected", "refused", now.wall_ns)]
+        todo = [self._empty_list(), self._outcome(decision, "rejected", "refused", now.wall_ns)]
+        if gone := replaced.standing:
+            text = f"the RAN refused {decision.block.id}, which followed, and had not answered this one"
+            todo.append(self._outcome(gone, "cleared", "refused", now.wall_ns, text))
+        return todo
 
     def timer(self, now: Instant) -> list[Todo]:
         """To be called at `next_timer_ns` or soon after."""
         todo: list[Todo] = []
-        if self._unanswered and now.monotonic_ns >= self._unanswered.decision.handed.monotonic_ns + ACK_WAIT_NS:
+        waits_until_ns = self._waits_until_ns()
+        if waits_until_ns is not None and now.monotonic_ns >= waits_until_ns:
             todo += self._settle("handed-over", now)
-        if self._standing and now.monotonic_ns >= self._standing.ends_ns:
+        if self._last.standing and now.monotonic_ns >= self._last.standing.ends_ns:
             todo += self.clear("expired", now)
         return todo
 
     def next_timer_ns(self) -> int | None:
         """Monotonic time at which `timer` has something to do, or None."""
-        times = []
-        if self._unanswered:
-            times.append(self._unanswered.decision.handed.monotonic_ns + ACK_WAIT_NS)
-        if self._standing:
-            times.append(self._standing.ends_ns)
-        return min(times, default=None)
+        ends_ns = self._last.standing.ends_ns if self._last.standing else None
+        return min((time_ns for time_ns in (self._waits_until_ns(), ends_ns) if time_ns is not None), default=None)
 
     def clear(self, cause: Cause, now: Instant) -> list[Todo]:
         """Take back what stands, if anything does."""
-        todo = self._settle("handed-over", now)
-        if self._standing:
-            gone, self._standing = self._standing, None
+        todo = self._settle("followed", now)
+        if gone := self._last.standing:
             todo.append(self._empty_list())
             todo.append(self._outcome(gone, "cleared", cause, now.wall_ns))
         return todo
 
     def e3_lost(self, now: Instant) -> list[Todo]:
         """The E3 agent is gone: there is nobody to hand a list to."""
-        asked_to_clear = self._unanswered is not None and not self._unanswered.decision.block.prbs
-        if self._standing or self._clearing is not None or asked_to_clear:  # a clear may have been lost on the way
+        gone = self._last.standing
+        if gone or not self._last.acknowledged:  # a clear may have been lost on the way
             self._uncertain = True
-        self._clearing = None
         todo = self._settle("handed-over", now)
-        if self._standing:
-            gone, self._standing = self._standing, None
+        self._last = _List(None, acknowledged=not self._uncertain)
+        if gone:
             todo.append(self._outcome(gone, "cleared", "e3-lost", now.wall_ns))
         return todo
 
@@ -193,16 +209,22 @@ class Blocks:
         return [self._empty_list()]
 
     def _empty_list(self) -> Control:
-        self._clearing = self._next_message_id()
-        return Control(self._clearing, (), None)
+        message_id = self._next_message_id()
+        self._last = _List(message_id)
+        return Control(message_id, (), None)
 
-    def _settle(self, cause: Literal["acknowledged", "handed-over"], now: Instant) -> list[Todo]:
+    def _waits_until_ns(self) -> int | None:
+        """Until when the newest decision waits for the RAN's answer."""
+        if self._replaced is None or self._last.decision is None:
+            return None
+        return self._last.decision.handed.monotonic_ns + ACK_WAIT_NS
+
+    def _settle(self, cause: Literal["acknowledged", "handed-over", "followed"], now: Instant) -> list[Todo]:
         """Answer the decision that waits, and the one that it replaced."""
-        if self._unanswered is None:
+        decision = self._last.decision
+        if self._replaced is None or decision is None:
             return []
-        decision, previous = self._unanswered.decision, self._unanswered.previous
-        self._assumed = self._unanswered.message_id if cause == "handed-over" else None
-        self._unanswered = None
+        previous, self._replaced = self._replaced.standing, None
         time_ns = now.wall_ns if cause == "acknowledged" else decision.handed.wall_ns
         if not decision.block.prbs:
             asked = ": ".join(filter(None, (_TEXT["requested"], decision.block.reason[:REASON_LENGTH])))
