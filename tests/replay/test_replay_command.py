@@ -184,6 +184,27 @@ def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: An
     assert len(np.load(twin.out / "observations.npz")["sequence"]) == 400
 
 
+def test_one_gnb_is_followed_and_another_one_when_that_has_gone(endpoint: str, replay: Any) -> None:
+    twin = replay("--listen", endpoint, "--count", "20")
+    with twinlink.open("zeromq", connect=endpoint, node="gnb-b") as second:
+        with twinlink.open("zeromq", connect=endpoint, node="gnb-a") as first:
+            first.wait_ready(patience())
+            second.wait_ready(patience())
+            play(first, HEARD, count=10)
+            play(second, HEARD, count=10)
+            twin.wait_for("foreign")
+        twin.wait_for("peer-down")
+        play(second, HEARD, count=10)
+        assert twin.end()[0] == 0
+    (foreign,), (following,) = twin.events("foreign"), twin.events("following")
+    assert (foreign["node"], foreign["n_prbs"], following["node"]) == ("gnb-b", 51, "gnb-b")
+    found = np.load(twin.out / "observations.npz")
+    begun = int(found["sequence"][10])  # what still waited for the flowgraph when the first had gone is followed, too
+    assert begun > 0
+    assert found["sequence"].tolist() == [*range(10), *range(begun, begun + 10)]
+    assert [len(set(part.tolist())) for part in (found["epoch"][:10], found["epoch"][10:], found["epoch"])] == [1, 1, 2]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number: signal.Signals) -> None:
     twin = replay("--listen", endpoint)

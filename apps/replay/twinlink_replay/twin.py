@@ -16,6 +16,7 @@ from twinlink.sync import State
 
 from .controller import Change, Controller
 from .detector import Detector
+from .followed import Carrier, Followed
 from .observer import Record
 from .power import prb_features, subcarrier_power
 from .recording import Recording
@@ -36,6 +37,7 @@ class Twin:
 
     Attributes:
         records: analysed so far.
+        foreign: records of another session or carrier than the one that is followed.
         last_ns: monotonic time of the last one, None before the first.
         out_of_sync: how often the records were.
         done: set when ``count`` is reached.
@@ -62,7 +64,8 @@ class Twin:
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
         self._settings = (validity_ms, protected, control)
         self._count = count
-        self._n_prbs = 0
+        self._followed = Followed()
+        self._told: set[int] = set()  # sessions of which it was said that records are passed over
         self._detector: Detector | None = None
         self._controller: Controller | None = None
         self._lock = threading.Lock()  # results and changes of sync come on the link's thread; decisions go in order
@@ -81,9 +84,7 @@ class Twin:
         if self._detector is None:
             self._begin(records[0])
         assert self._detector
-        ours = [record for record in records if record.n_prbs == self._n_prbs]
-        if len(ours) < len(records):
-            self._refuse(records)
+        ours = self._take(records)
         if not ours:
             return
         features = prb_features(subcarrier_power(np.stack([record.samples for record in ours])))
@@ -98,28 +99,51 @@ class Twin:
         self.records += len(ours)
 
     def _begin(self, record: Record) -> None:
-        self._n_prbs = record.n_prbs
         self._detector = Detector(record.n_prbs)
         self._controller = Controller(record.n_prbs, *self._settings)
         self._journal.event(
             "first-record",
-            f"first record: {record.n_prbs} PRBs, {record.scs_hz / 1e3:g} kHz, centre {record.centre_hz / 1e6:g} MHz",
+            f"first record: {Carrier.of(record)}",
             n_prbs=record.n_prbs,
             scs_hz=record.scs_hz,
             centre_hz=record.centre_hz,
             sequence=record.sequence,
         )
 
-    def _refuse(self, records: list[Record]) -> None:
-        if self.foreign == 0:
-            sizes = sorted({record.n_prbs for record in records} - {self._n_prbs})
-            self._journal.event(
-                "foreign",
-                f"records of {sizes} PRBs among those of {self._n_prbs} are passed over: one carrier at a time;"
-                " restart twinlink-replay to follow another one",
-                n_prbs=sizes,
+    def _take(self, records: list[Record]) -> list[Record]:
+        """Those of what is followed; of the others, one of each session is told of."""
+        ours = []
+        now_ns = time.monotonic_ns()
+        for record in records:
+            before = self._followed.epoch
+            if self._followed.takes(record, now_ns):
+                ours.append(record)
+                self._tell_followed(before)
+            else:
+                self.foreign += 1
+                self._tell_foreign(record)
+        return ours
+
+    def _tell_followed(self, before: int | None) -> None:
+        epoch = self._followed.epoch
+        old, node = self._followed.node(before), self._followed.node(epoch)
+        if before not in (None, epoch) and old != node:
+            self._journal.event("following", f"{old} is gone; following {node} from here on", node=node, epoch=epoch)
+
+    def _tell_foreign(self, record: Record) -> None:
+        if record.epoch in self._told:
+            return
+        self._told.add(record.epoch)
+        node, ours = self._followed.node(record.epoch), self._followed.node(self._followed.epoch)
+        carrier = Carrier.of(record)
+        sender = node or "another sender"
+        text = f"records of {sender} are passed over while {ours or 'the first one'} is followed: one gNB at a time"
+        if carrier != self._followed.carrier:
+            text = (
+                f"records of another carrier ({carrier}) of {sender} are passed over: one carrier at a time;"
+                " restart twinlink-replay to follow another one"
             )
-        self.foreign += sum(record.n_prbs != self._n_prbs for record in records)
+        self._journal.event("foreign", text, node=node or None, epoch=record.epoch, **carrier._asdict())
 
     def _decide(self, index: int, interfered: NDArray[np.bool_], sent_ns: int) -> None:
         assert self._controller
@@ -165,7 +189,7 @@ class Twin:
         except twinlink.MalformedPayload as error:
             self._journal.event("malformed-result", f"an answer on flow {message.flow} cannot be read: {error}")
             return
-        if self._controller:
+        if self._controller and message.epoch == self._followed.epoch:  # others are asked, too, and answer for their RAN
             with self._lock:
                 self._controller.result(result)
         self.installed += result.status == "installed"
@@ -185,8 +209,10 @@ class Twin:
     def link_event(self, event: Event) -> None:
         """An event of the link."""
         if isinstance(event, PeerUp):
+            self._followed.up(event.node, event.epoch)
             self._journal.event("peer-up", f"{event.node} is connected", time_ns=event.time_ns, node=event.node)
         elif isinstance(event, PeerDown):
+            self._followed.down(event.epoch, event.reason, time.monotonic_ns())
             text = f"{event.node} is gone ({event.reason}): waiting for it to come back"
             self._journal.event("peer-down", text, time_ns=event.time_ns, node=event.node, reason=event.reason)
         elif isinstance(event, Restarted):
