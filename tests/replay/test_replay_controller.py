@@ -10,7 +10,7 @@ class Run:
     """A controller over 10 PRBs, a record each 10 ms."""
 
     def __init__(self, **options: object) -> None:
-        self.controller = Controller(10, 2000, **options)  # type: ignore[arg-type]
+        self.controller = Controller(10, "session", 2000, **options)  # type: ignore[arg-type]
         self.now = 0
         self.in_sync = True
         self.blocks: list[tuple[int, PrbBlock]] = []
@@ -110,6 +110,27 @@ def test_a_rejected_list_waits_unless_it_changes() -> None:
     run.controller.result(result(run.blocks[1][1], "rejected"))
     run.records(RETRY_NS // (10 * MS) + 1, 3, 4)
     assert run.asked == [(3,), (3, 4), (3, 4)]
+
+
+def test_what_another_twin_replaced_waits_while_that_stands_unless_it_changes() -> None:
+    run = Run().records(1, 3)
+    first = run.blocks[0][1]
+    other = PrbBlockResult("prb-block-other-1", "installed", (4,), 0)
+    assert run.controller.is_of_another(other)
+    assert not run.controller.is_of_another(PrbBlockResult(first.id, "installed", (3,), 0))
+    run.controller.result(other)
+    run.controller.result(PrbBlockResult(first.id, "cleared", (4,), 0))
+    run.records(200, 3).records(60)
+    assert run.asked == [(3,)]  # nor is the other's list cleared when ours is not wanted any more
+    run.records(1, 3, 5)
+    assert run.asked == [(3,), (3, 5)]
+    run.controller.result(PrbBlockResult(run.blocks[1][1].id, "cleared", (4,), 0))
+    run.records(RETRY_NS // (10 * MS) + 1, 3, 5)
+    assert run.asked == [(3,), (3, 5), (3, 5)]
+    run.controller.result(PrbBlockResult(run.blocks[2][1].id, "cleared", (4,), 0))
+    run.controller.result(PrbBlockResult("prb-block-other-2", "cleared", (), 0))
+    run.records(1, 3, 5)
+    assert len(run.asked) == 4
 
 
 def test_what_the_other_side_cleared_is_asked_for_anew() -> None:

@@ -7,7 +7,8 @@ Rules:
 2. A list replaces the last one.  While it is wanted it is sent again, with the same id, after half its validity.
 3. When nothing is wanted any more, an empty list says so.
 4. A list that was rejected is not repeated before `RETRY_NS`, unless it changes; one that the gNB's side cleared by
-   itself is asked for anew.
+   itself is asked for anew.  If another twin's list stands there now, it counts as rejected as long as that stands: two
+   who ask at once again take each other's place at every record.
 5. Who sees nothing new decides nothing: without records, or while they are stale, nothing is asked for or renewed, and
    a block ends by its validity.  Out of sync it is taken back (`withdraw`).
 """
@@ -38,20 +39,28 @@ class Controller:
 
     Args:
         n_prbs: PRBs of the carrier.
+        session: told from that of any other twin; part of each block's id, since the exporter answers to everybody.
         validity_ms: of a block.
         protected: PRBs never to ask for.
         enabled: False to observe only.
     """
 
     def __init__(
-        self, n_prbs: int, validity_ms: int, protected: frozenset[int] = frozenset(), enabled: bool = True
+        self,
+        n_prbs: int,
+        session: str,
+        validity_ms: int,
+        protected: frozenset[int] = frozenset(),
+        enabled: bool = True,
     ) -> None:
+        self._prefix = f"prb-block-{session}-"
         self._validity_ms = validity_ms
         self._allowed = np.array([prb not in protected for prb in range(n_prbs)])
         self._enabled = enabled
         self._seen_ns = np.full(n_prbs, NEVER, np.int64)
         self._present: tuple[int, ...] = ()
         self._asked: PrbBlock | None = None
+        self._replaced: PrbBlock | None = None  # what was asked for last, while another twin's list stands instead
         self._asked_ns = NEVER
         self._changed_ns = NEVER
         self._rejected = False
@@ -90,15 +99,24 @@ class Controller:
         return self._ask_for((), "the twin is out of sync", wall_ns, monotonic_ns)
 
     def result(self, result: PrbBlockResult) -> None:
-        """What became of a block."""
+        """What became of a block, of anybody's."""
+        if not result.prbs:
+            self._replaced = None
         if self._asked is None or result.id != self._asked.id:
             return
         if result.status == "rejected":
             self._rejected = True
         elif result.status == "cleared" and self._asked.prbs:
+            self._replaced = self._asked if result.prbs else None
             self._asked = None  # not by our wish: ask again if it is still wanted
 
+    def is_of_another(self, result: PrbBlockResult) -> bool:
+        """Whether it says that another twin has PRBs blocked."""
+        return result.status == "installed" and not result.id.startswith(self._prefix)
+
     def _ask(self, prbs: tuple[int, ...], wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
+        if self._replaced and prbs == self._replaced.prbs and monotonic_ns - self._asked_ns < RETRY_NS:
+            return None
         asked = self._asked.prbs if self._asked else ()
         renew = bool(prbs) and prbs == asked and monotonic_ns - self._asked_ns >= self._patience_ns()
         if prbs == asked and not renew:
@@ -109,7 +127,8 @@ class Controller:
         self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False
     ) -> PrbBlock:
         self._count += not renew
-        self._asked = PrbBlock(f"prb-block-{self._count}", prbs, wall_ns, self._validity_ms, reason)
+        self._replaced = None
+        self._asked = PrbBlock(f"{self._prefix}{self._count}", prbs, wall_ns, self._validity_ms, reason)
         self._asked_ns = monotonic_ns
         self._rejected = False
         return self._asked

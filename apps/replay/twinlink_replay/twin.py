@@ -32,6 +32,7 @@ class Twin:
         send: hands a decision to the link; raises TwinlinkError.
         sync: of the flow that the records come on.
         recording: or None to keep nothing.
+        session: of this end of the link, for the ids of blocks.
         validity_ms, protected, control: of the `Controller`.
         count: take no more records than this.
 
@@ -50,6 +51,7 @@ class Twin:
         sync: twinlink.Sync,
         recording: Recording | None,
         *,
+        session: str,
         validity_ms: int,
         protected: frozenset[int],
         control: bool,
@@ -62,7 +64,8 @@ class Twin:
         self.last_ns: int | None = None
         self.done = threading.Event()
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
-        self._settings = (validity_ms, protected, control)
+        self._settings = (session, validity_ms, protected, control)
+        self._told_another_twin = not control  # who only looks on may do so beside one that decides
         self._count = count
         self._followed = Followed()
         self._told: set[int] = set()  # sessions of which it was said that records are passed over
@@ -189,9 +192,13 @@ class Twin:
         except twinlink.MalformedPayload as error:
             self._journal.event("malformed-result", f"an answer on flow {message.flow} cannot be read: {error}")
             return
-        if self._controller and message.epoch == self._followed.epoch:  # others are asked, too, and answer for their RAN
+        if self._controller and message.epoch == self._followed.epoch:  # others are asked, too: for another RAN
             with self._lock:
                 self._controller.result(result)
+            if not self._told_another_twin and self._controller.is_of_another(result):
+                self._told_another_twin = True
+                text = f"another twin decides for {message.node}, too ({result.id}), and each list replaces the last"
+                self._journal.event("another-twin", f"{text}: start all but one with --no-control", id=result.id)
         self.installed += result.status == "installed"
         self.rejected += result.status == "rejected"
         why = f": {result.reason}" if result.reason else ""
