@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from twinlink_e3 import Endpoints
 from twinlink_exporter import block, session
-from twinlink_exporter.guard import Limits
+from twinlink_exporter import exporter as exporter_module
+from twinlink_exporter.guard import Limits, check
 from twinlink_exporter.observation import Carrier
 
 import twinlink
@@ -205,6 +206,31 @@ def test_an_agent_that_acknowledges_nothing_is_believed_at_handing_over(
         (installed,) = results(twin[0], 1)
     assert installed.status == "installed"
     assert "acknowledged nothing" in installed.reason
+
+
+def test_of_a_flood_of_decisions_the_oldest_are_dropped(
+    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+
+    def slow_check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> object:
+        go_on.wait(patience())
+        return check(payload, limits, now_ns)
+
+    monkeypatch.setattr(exporter_module, "check", slow_check)
+    monkeypatch.setattr(exporter_module, "INBOX", 4)
+    with Agent(endpoints):
+        exporter = start_exporter(endpoints)
+        exporter.wait_for("subscribed")
+        for k in range(20):
+            propose(twin[0], f"b-{k}")
+        propose(twin[0], "off", ())
+        wait_until(lambda: exporter.counters.decisions_dropped >= 16)
+        go_on.set()
+        while results(twin[0], 1)[0].id != "off":
+            pass
+        propose(twin[0], "on")
+        exporter.wait_for("decisions-dropped")
 
 
 def test_a_block_that_the_ran_refuses_is_rejected(

@@ -90,6 +90,8 @@ class Exporter:
         self._wake_open = True
         self._wake_lock = threading.RLock()  # a signal handler may come in while its own thread holds it
         self._inbox: deque[twinlink.Message | twinlink.Event] = deque()
+        self._inbox_lock = threading.Lock()
+        self._dropped_told = 0
         self._uptake = Uptake()
         self._out_of_sync = False
         # The newest observations matter, and waiting would make the E3 sockets drop some where nobody counts them.
@@ -281,11 +283,19 @@ class Exporter:
         """On the link's thread: only keep it and wake the exporter's."""
         if self._ledger and isinstance(item, twinlink.Message):
             self._ledger.received(item)
-        if len(self._inbox) >= INBOX and isinstance(item, twinlink.Message):
-            self.counters.decisions_dropped += 1
-            return
-        self._inbox.append(item)
+        with self._inbox_lock:
+            self._inbox.append(item)
+            if len(self._inbox) > INBOX:
+                self._drop_oldest_decision()
         self._notify()
+
+    def _drop_oldest_decision(self) -> None:
+        """Each is a full list, which the next one replaces; events are never dropped."""
+        for k, item in enumerate(self._inbox):
+            if isinstance(item, twinlink.Message):
+                del self._inbox[k]
+                self.counters.decisions_dropped += 1
+                return
 
     def _notify(self) -> None:
         with self._wake_lock:
@@ -293,8 +303,14 @@ class Exporter:
                 os.eventfd_write(self._wake, 1)
 
     def _take_from_link(self) -> None:
+        if (dropped := self.counters.decisions_dropped) > self._dropped_told:
+            self._journal.complaint(
+                "decisions-dropped", f"decisions come too fast: the oldest {dropped} were dropped", dropped=dropped
+            )
+            self._dropped_told = dropped
         while self._inbox:
-            item = self._inbox.popleft()
+            with self._inbox_lock:
+                item = self._inbox.popleft()
             if isinstance(item, twinlink.Message):
                 self._decide(item)
             elif isinstance(item, twinlink.PeerUp):
