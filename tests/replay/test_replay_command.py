@@ -145,6 +145,17 @@ def test_a_user_without_a_home(endpoint: str, replay: Any, tmp_path: Path, monke
     assert [event["reason"] for event in twin.events("no-home")] == ["/proc/none/.gnuradio: No such file or directory"]
 
 
+def test_what_cannot_be_read_is_named_at_the_end(endpoint: str, replay: Any) -> None:
+    twin = replay("--listen", endpoint, "--count", "1")
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(patience())
+        gnb.sender("spectrum").send(b"junk")
+        play(gnb, HEARD, count=1)
+        code, text = twin.end()
+    assert code == 0
+    assert "1 records, 0 missing, 0 of them dropped here, 1 that cannot be read;" in text
+
+
 def test_it_ends_when_nothing_comes_any_more(endpoint: str, replay: Any) -> None:
     """One record, so that no pause between two, on however busy a machine, can be taken for the end."""
     twin = replay("--listen", endpoint, "--idle", "0.3")

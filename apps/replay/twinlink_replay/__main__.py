@@ -101,6 +101,8 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
 
 def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, object], counted: dict[str, int]) -> None:
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
+    if counted["malformed"]:
+        text += f", {counted['malformed']} that cannot be read"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
     text += f"; out of sync {twin.out_of_sync} times"
     journal.event(
