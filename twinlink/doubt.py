@@ -1,6 +1,6 @@
 """Messages that were handed over and had to give up their place before it was known whether they arrived."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from .ranges import RangeSet
 
@@ -11,21 +11,23 @@ class Doubt:
     What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
     read to its end beside the next.  So it is told that this will not come, and asked again.  What it has not
     acknowledged by then, and lacks no more, it has given up: that is lost.
+
+    Attributes:
+        open: whether there is any.
     """
 
     def __init__(self) -> None:
+        self.open = False
         self._of: dict[int, RangeSet] = {}  # peer epoch -> sequences
         self._lacked: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
-
-    def __bool__(self) -> bool:
-        return bool(self._of or self._lacked)
 
     def asks(self, up: frozenset[int]) -> bool:
         """Whether somebody who is ``up`` has said what it lacks, and is to be asked again."""
         return not up.isdisjoint(self._lacked)
 
-    def add(self, epochs: Iterable[int], sequence: int) -> None:
+    def add(self, epochs: Collection[int], sequence: int) -> None:
         """These peers may have it."""
+        self.open = self.open or bool(epochs)
         for epoch in epochs:
             self._of.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
 
@@ -73,6 +75,7 @@ class Doubt:
     def _tidy(self) -> None:
         self._of = {epoch: ranges for epoch, ranges in self._of.items() if ranges}
         self._lacked = {epoch: ranges for epoch, ranges in self._lacked.items() if ranges}
+        self.open = bool(self._of or self._lacked)
 
     def all(self) -> RangeSet:
         """Everything that somebody may or may not have."""

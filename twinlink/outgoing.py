@@ -162,8 +162,7 @@ class Outgoing:
         for sequence, t1_ns, t2_ns in records:
             entry = entries.get(sequence)
             if entry is None:
-                if t2_ns != REFUSED and (self.doubt.arrived(epoch, sequence) or self.losses.found(sequence, epoch)):
-                    self.acknowledged += 1
+                self.acknowledged += t2_ns != REFUSED and self._is_here_after_all(epoch, sequence)
                 continue
             if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
                 owed_by = entry[1]
@@ -186,6 +185,12 @@ class Outgoing:
             self._settle(had_by_all)
             self.delays.add(epoch, acks)
         return acks
+
+    def _is_here_after_all(self, epoch: int, sequence: int) -> bool:
+        """Whether a message that is not kept was in doubt, or counted as lost, until this peer acknowledged it."""
+        if self.doubt.open and self.doubt.arrived(epoch, sequence):
+            return True
+        return self.losses.found(sequence, epoch)
 
     def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
@@ -363,7 +368,7 @@ class Outgoing:
     def is_settled_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""
         oldest = self.kept.oldest()
-        doubtful = self.doubt.all().first_range() if self.doubt else None
+        doubtful = self.doubt.all().first_range() if self.doubt.open else None
         return (oldest is None or oldest >= end) and (doubtful is None or doubtful[0] >= end)
 
     def outstanding(self) -> RangeSet:

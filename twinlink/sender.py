@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
@@ -153,9 +154,9 @@ class Sender:
                 self._hand_over_bundle()
             finally:
                 self._order.release()
-        if core.kept.entries or core.doubt or self.on_ack_due:
-            self._link.wait(lambda: self._is_flushed(end), timeout)
-        if not core.kept.entries and not core.doubt and not core.losses.unflushed:
+        if core.kept.entries or core.doubt.open or self.on_ack_due:
+            self._link.wait(partial(self._is_flushed, end), timeout)
+        if not core.kept.entries and not core.doubt.open and not core.losses.unflushed:
             return
         with self._state:
             missing = RangeSet(core.missing().take(0, end))
@@ -173,7 +174,7 @@ class Sender:
 
     def _is_flushed(self, end: int) -> bool:
         core = self._core
-        if core.kept.entries or core.doubt:
+        if core.kept.entries or core.doubt.open:
             if self._backlog.next == end:  # nobody has sent meanwhile
                 return False
             with self._state:

@@ -153,6 +153,14 @@ class Sending(RuleBasedStateMachine):
         self.settle(epoch, sequence)
         self.losses_are(set())
 
+    @precondition(lambda self: self.in_doubt())
+    @rule(epoch=PEERS, data=st.data())
+    def refuse_what_is_in_doubt(self, epoch: int, data: st.DataObject) -> None:
+        """It is known when the peer has been asked."""
+        sequence = data.draw(st.sampled_from(sorted(self.in_doubt())))
+        self.core.acknowledge(epoch, [(sequence, 1, REFUSED)], 3, 4, 5)
+        self.losses_are(set())
+
     @precondition(lambda self: self.up)
     @rule(data=st.data())
     def ask(self, data: st.DataObject) -> None:
