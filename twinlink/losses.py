@@ -3,10 +3,18 @@
 from collections.abc import Collection
 
 from .ranges import RangeSet
+from .wire import Why
 
 ANYBODY = None
 MAX_GROUPS = 64  # of peers of whom it is remembered what they may have
 MAX_REMEMBERED = 4096  # ranges of each kind: in lasting overload what is dropped alternates with what is not
+
+REASONS = {
+    Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
+    Why.DROPPED: "the flow was full, and its overflow policy dropped it",
+}
+
+TAKES_NOTHING = "the peer's application takes nothing on this flow"
 
 
 class Losses:

@@ -8,9 +8,10 @@ from .budget import Budget
 from .delays import Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
-from .losses import ANYBODY, Losses
+from .losses import ANYBODY, REASONS, TAKES_NOTHING, Losses
 from .message import Ack
 from .ranges import RangeSet
+from .standstill import Standstill
 from .transit import Transit
 from .window import Window
 from .wire import HEADER, HEADER_OCTETS, REFUSED, Why
@@ -18,14 +19,6 @@ from .wire import HEADER, HEADER_OCTETS, REFUSED, Why
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
-LOST_LOOKS = 10  # two seconds: who is still up then has heard hellos that were behind what was on its way
-
-REASONS = {
-    Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
-    Why.DROPPED: "the flow was full, and its overflow policy dropped it",
-}
-
-TAKES_NOTHING = "the peer's application takes nothing on this flow"
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
@@ -66,10 +59,7 @@ class Outgoing:
         self.transit = Transit(budget, single=overflow == "latest")  # of states one at a time: the next is newer
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
-        self._waited_for: tuple[int | None, ...] = ()  # at the last look, if it is to be compared
-        self._looks = 0  # since which the same has been the oldest on its way
-        self._stood_at = (0, 0)  # at the last look: next, where that matters, and what all have consumed
-        self._stood = 0  # looks since which that has been so
+        self._standstill = Standstill()
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self.joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
@@ -188,9 +178,7 @@ class Outgoing:
 
     def _is_here_after_all(self, epoch: int, sequence: int) -> bool:
         """Whether a message that is not kept was in doubt, or counted as lost, until this peer acknowledged it."""
-        if self.doubt.open and self.doubt.arrived(epoch, sequence):
-            return True
-        return self.losses.found(sequence, epoch)
+        return (self.doubt.open and self.doubt.arrived(epoch, sequence)) or self.losses.found(sequence, epoch)
 
     def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
@@ -373,9 +361,9 @@ class Outgoing:
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
-        ranges = RangeSet((sequence, sequence + 1) for sequence in list(self.kept.entries))
-        for first, end in self.doubt.all():
-            ranges.add(first, end)
+        ranges = self.doubt.all()
+        for sequence in list(self.kept.entries):
+            ranges.add(sequence, sequence + 1)
         return ranges
 
     def missing(self) -> RangeSet:
@@ -396,25 +384,23 @@ class Outgoing:
         That is an ack, room in the window, an answer of who returned or lacks something, or that all went past what was
         announced as gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
         """
-        backlog, before = self.backlog, self._waited_for
+        backlog = self.backlog
         in_parts = backlog.look()
         slowest = min(self.window.consumed.values(), default=backlog.announced)
-        self._waited_for = (
+        waits_for = (
             self.transit.oldest,
             self.window.awaited if backlog.unsent < backlog.next else None,
             0 if self._returned or self.doubt.asks(backlog.up) else None,
             slowest if slowest < backlog.announced else None,
         )
+        waits_as_before, makes_way = self._standstill.look(waits_for)
         backlog.forget_below(min([slowest, *self._absent.values()]))
-        self._looks = self._looks + 1 if self._waited_for[:1] == before[:1] else 0
-        if self._looks >= LOST_LOOKS:
+        if makes_way:
             self._make_way()
         self._look_for_who_stands(slowest)
         if in_parts:
-            self._waited_for = ()
-        elif self._repairing and any(
-            now is not None and now == then for now, then in zip(self._waited_for, before, strict=False)
-        ):
+            self._standstill.forget()
+        elif self._repairing and waits_as_before:
             backlog.ask()
 
     def _look_for_who_stands(self, slowest: int) -> None:
@@ -426,10 +412,8 @@ class Outgoing:
         backlog = self.backlog
         place = (0 if self.repair else backlog.next, slowest)
         due = slowest < backlog.unsent and (self.repair or backlog.unsent == backlog.next)
-        self._stood = self._stood + 1 if due and place == self._stood_at else 0
-        self._stood_at = place
-        if self._stood >= LOST_LOOKS and backlog.up and not self._plain:
-            self._stood = 0
+        if self._standstill.stands(place, due) and backlog.up and not self._plain:
+            self._standstill.begin_again()
             backlog.ask()
 
     def ask(self) -> None:

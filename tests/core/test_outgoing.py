@@ -6,7 +6,8 @@ from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, nu
 from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
-from twinlink.outgoing import LOST_LOOKS, Outgoing, Overflow
+from twinlink.outgoing import Outgoing, Overflow
+from twinlink.standstill import LOST_LOOKS
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT
 from twinlink.wire import HEADER_OCTETS, REFUSED, Kind, Why, frame

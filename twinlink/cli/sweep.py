@@ -34,6 +34,7 @@ REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     _add_what(parser)
+    _add_how_often(parser)
     _add_where(parser)
     parser.add_argument(
         "--seed",
@@ -54,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
-    """What is measured, and how often."""
+    """What is measured, and in which way."""
     parser.add_argument(
         "--transports",
         type=convert.names,
@@ -97,6 +98,22 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "saturation: search for the highest rate without loss",
     )
     parser.add_argument(
+        "--rate",
+        type=_above_0,
+        metavar="HZ",
+        help=f"messages per second in an open loop; {Plan.rate_hz:g}, and {MGEN_HZ:g} with mgen",
+    )
+    parser.add_argument(
+        "--source",
+        choices=("twinlink", "mgen"),
+        default="twinlink",
+        help="mgen: real mgen processes send and receive, in an open loop; a bridge carries their messages",
+    )
+
+
+def _add_how_often(parser: argparse.ArgumentParser) -> None:
+    """How many messages, in how many rounds."""
+    parser.add_argument(
         "--count", type=convert.count, default=Plan.count, metavar="N", help="messages of each cell, over all rounds"
     )
     parser.add_argument(
@@ -112,18 +129,6 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         default=Plan.warm_up,
         metavar="N",
         help="messages before each cell in each round, not counted",
-    )
-    parser.add_argument(
-        "--rate",
-        type=_above_0,
-        metavar="HZ",
-        help=f"messages per second in an open loop; {Plan.rate_hz:g}, and {MGEN_HZ:g} with mgen",
-    )
-    parser.add_argument(
-        "--source",
-        choices=("twinlink", "mgen"),
-        default="twinlink",
-        help="mgen: real mgen processes send and receive, in an open loop; a bridge carries their messages",
     )
 
 
