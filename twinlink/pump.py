@@ -1,7 +1,9 @@
 """What the thread that leads does over and over: read what has arrived, have it handled, keep the time."""
 
 import time
+from os import sched_yield
 
+from .busy_poll import LONGEST_NS, BusyPoll
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import Reception
 from .transports import Transport
@@ -10,6 +12,7 @@ from .transports.base import Frame
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 SEARCH_S = SEARCH_NS / 1e9
+BRIEF_S = 0.001  # who waits for less does not look first: it would take too long
 
 _monotonic_ns = time.monotonic_ns
 
@@ -23,22 +26,34 @@ class Pump:
         self._company = reception.company
         self._last_frame_ns = 0
         self._next_look_ns = 0
+        self._busy_poll = BusyPoll()
         self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def turn(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
-        received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
+        began = _monotonic_ns()
+        received = self._look(began) if self._busy_poll.looks and timeout_s > BRIEF_S else None
+        if received is None:
+            received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()
         if received is None:
             self._emptied_ns = now
         else:
             if now - self._last_frame_ns > BUSY_NS:
+                self._busy_poll.waited(now - began)
                 self._reception.handle(received[0], received[1], now, True)
             else:
                 now = self._drain(received, now)
             self._last_frame_ns = now
         if now >= self._next_look_ns:
             self._keep_time(now)
+
+    def _look(self, began: int) -> tuple[bytes, Frame] | None:
+        """What comes while we look, and let others have the processor in between."""
+        receive, until = self._transport.receive, began + LONGEST_NS
+        while (received := receive(0)) is None and _monotonic_ns() < until:
+            sched_yield()
+        return received
 
     def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
         """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""

@@ -1,0 +1,61 @@
+"""Who waits looks before it sleeps where that is quicker, and not where messages come at a pace of their own."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinlink.busy_poll import FIRST_PAUSE, GAIN, LEAST_NS, LONGEST_NS, LONGEST_PAUSE, RUN, RUNS, BusyPoll
+
+TRIAL = RUN * len(RUNS)
+
+
+def looks(poll: BusyPoll, waits: int, wait_ns: Callable[[bool], float]) -> float:
+    """The part of so many waits that looked; ``wait_ns`` says how long one takes, slept or looked."""
+    looked = 0
+    for _ in range(waits):
+        looked += poll.looks
+        poll.waited(int(wait_ns(poll.looks)))
+    return looked / waits
+
+
+def noisy(slept_ns: float, looked_ns: float) -> Callable[[bool], float]:
+    noise = Random(1)
+    return lambda looks: (looked_ns if looks else slept_ns) * noise.lognormvariate(0, 0.15)
+
+
+def test_a_closed_loop_is_looked_for() -> None:
+    assert looks(BusyPoll(), 20_000, noisy(150_000, 80_000)) > 0.95
+
+
+@pytest.mark.parametrize("ns", [500, 50_000, 120_000, 450_000, 10_000_000])
+def test_a_stream_is_slept_for_whatever_its_pace(ns: int) -> None:
+    assert looks(BusyPoll(), 50_000, noisy(ns, ns)) < 0.05
+
+
+def test_a_handful_of_messages_does_not_wait_for_a_trial() -> None:
+    assert looks(BusyPoll(), FIRST_PAUSE, noisy(150_000, 80_000)) == 1
+
+
+@given(st.integers(LEAST_NS, 2 * LONGEST_NS), st.floats(0.1, 1.5))
+def test_a_trial_tells_which_is_shorter(slept_ns: int, ratio: float) -> None:
+    poll, looked_ns = BusyPoll(), int(slept_ns * ratio)
+    looks(poll, FIRST_PAUSE + TRIAL, lambda looks: looked_ns if looks else slept_ns)
+    assert poll.looks == (LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS))
+
+
+@given(st.lists(st.tuples(st.integers(LEAST_NS, LONGEST_NS), st.floats(0.3, 1.3)), min_size=1, max_size=5))
+def test_what_has_changed_is_noticed_at_the_next_trial(phases: list[tuple[int, float]]) -> None:
+    poll = BusyPoll()
+    for slept_ns, ratio in phases:
+        looked_ns = int(slept_ns * ratio)
+        looks(poll, LONGEST_PAUSE + 2 * TRIAL, lambda looks: looked_ns if looks else slept_ns)  # noqa: B023
+        part = looks(poll, 2000, lambda looks: looked_ns if looks else slept_ns)  # noqa: B023
+        assert (part > 0.9) if LEAST_NS <= looked_ns < GAIN * slept_ns else (part < 0.1)
+
+
+def test_a_stall_now_and_then_changes_nothing() -> None:
+    quick, chance = noisy(150_000, 80_000), Random(2)
+    assert looks(BusyPoll(), 20_000, lambda looks: 10**7 if chance.random() < 0.1 else quick(looks)) > 0.95

@@ -1,0 +1,60 @@
+"""Whether a thread that waits looks again and again before it sleeps (busy polling): where answers come sooner for it.
+
+Most of a short round trip is processors waking up.  In a closed loop, where each side waits for the other, looking
+halves it, and costs little, as what sleeping and waking take is saved.  In a stream that comes at its own pace it gains
+little and keeps a processor busy.  What tells them apart: from one message to the next, a stream takes as long as ever.
+"""
+
+from random import sample
+
+RUN = 6  # waits in a row of one kind; the first is not counted, as it also shows how the one before it ended
+RUNS = (False, True) * 3  # of a trial, slept and looked, in an order that chance decides: the other side tries, too
+LEAST_NS = 15_000  # who finds a message sooner has not waited: it was there, and this process was busy
+LONGEST_NS = 300_000  # a look; longer waits have less to gain and more to cost
+GAIN = 0.85  # of what waits take that are slept
+FIRST_PAUSE = 128  # waits until the first trial, looked: who sends a few messages only is not to wait for one
+SHORTEST_PAUSE, LONGEST_PAUSE = 32, 8192  # until the next one: four times as many while nothing changes
+
+
+class BusyPoll:
+    """Says how to wait, and is told how long it took.
+
+    Attributes:
+        looks: whether to look before sleeping, the next time.
+    """
+
+    def __init__(self) -> None:
+        self.looks = self._gains = True
+        self._pause = SHORTEST_PAUSE
+        self._left = FIRST_PAUSE  # waits until the next trial
+
+    def waited(self, ns: int) -> None:
+        """A message came after so long."""
+        if self._left:
+            self._left -= 1
+            if not self._left:
+                self._begin_trial()
+            return
+        self._run_ns.append(ns)
+        if len(self._run_ns) == RUN:
+            self._taken_ns[self.looks].extend(self._run_ns[1:])
+            self._begin_run()
+
+    def _begin_trial(self) -> None:
+        self._runs = sample(RUNS, len(RUNS))
+        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
+        self._begin_run()
+
+    def _begin_run(self) -> None:
+        self._run_ns: list[int] = []
+        if self._runs:
+            self.looks = self._runs.pop()
+        else:
+            self._judge()
+
+    def _judge(self) -> None:
+        slept_ns, looked_ns = (sorted(taken)[len(taken) // 2] for taken in self._taken_ns)
+        gains = LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS)
+        self._pause = min(4 * self._pause, LONGEST_PAUSE) if gains == self._gains else SHORTEST_PAUSE
+        self.looks = self._gains = gains
+        self._left = self._pause
