@@ -11,6 +11,7 @@ RUN = 6  # waits in a row of one kind; the first is not counted, as it also show
 RUNS = (False, True) * 3  # of a trial, slept and looked, in an order that chance decides: the other side tries, too
 LEAST_NS = 15_000  # who finds a message sooner has not waited: it was there, and this process was busy
 LONGEST_NS = 300_000  # a look; longer waits have less to gain and more to cost
+REST_NS = 2_000_000  # who has waited for so long is in no loop, or in one that paused; it says nothing of either kind
 GAIN = 0.85  # of what waits take that are slept
 FIRST_PAUSE = 128  # waits until the first trial, looked: who sends a few messages only is not to wait for one
 SHORTEST_PAUSE, LONGEST_PAUSE = 32, 8192  # until the next one: four times as many while nothing changes
@@ -27,28 +28,37 @@ class BusyPoll:
         self.looks = self._gains = True
         self._pause = SHORTEST_PAUSE
         self._left = FIRST_PAUSE  # waits until the next trial
+        self._runs: list[bool] = []  # that are still to be tried
+        self._run_looks = False
+        self._run_ns: list[int] = []
+        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
 
     def waited(self, ns: int) -> None:
         """A message came after so long."""
-        if self._left:
+        if ns > REST_NS:
+            self.looks = False
+            self._run_ns.clear()
+        elif self._left:
+            self.looks = self._gains
             self._left -= 1
             if not self._left:
                 self._begin_trial()
-            return
-        self._run_ns.append(ns)
-        if len(self._run_ns) == RUN:
-            self._taken_ns[self.looks].extend(self._run_ns[1:])
-            self._begin_run()
+        else:
+            self.looks = self._run_looks
+            self._run_ns.append(ns)
+            if len(self._run_ns) == RUN:
+                self._taken_ns[self._run_looks].extend(self._run_ns[1:])
+                self._begin_run()
 
     def _begin_trial(self) -> None:
         self._runs = sample(RUNS, len(RUNS))
-        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
+        self._taken_ns = ([], [])
         self._begin_run()
 
     def _begin_run(self) -> None:
-        self._run_ns: list[int] = []
+        self._run_ns.clear()
         if self._runs:
-            self.looks = self._runs.pop()
+            self.looks = self._run_looks = self._runs.pop()
         else:
             self._judge()
 

@@ -56,6 +56,15 @@ def test_what_has_changed_is_noticed_at_the_next_trial(phases: list[tuple[int, f
         assert (part > 0.9) if LEAST_NS <= looked_ns < GAIN * slept_ns else (part < 0.1)
 
 
+def test_who_rests_does_not_look_and_goes_on_as_before() -> None:
+    poll = BusyPoll()
+    for _ in range(10):
+        looks(poll, 20_000, noisy(150_000, 80_000))
+        poll.waited(10**8)
+        assert looks(poll, 1000, lambda looks: 10**8) == 0
+    assert looks(poll, 20_000, noisy(150_000, 80_000)) > 0.95
+
+
 def test_a_stall_now_and_then_changes_nothing() -> None:
     quick, chance = noisy(150_000, 80_000), Random(2)
-    assert looks(BusyPoll(), 20_000, lambda looks: 10**7 if chance.random() < 0.1 else quick(looks)) > 0.95
+    assert looks(BusyPoll(), 20_000, lambda looks: 10**7 if chance.random() < 0.02 else quick(looks)) > 0.95
