@@ -21,33 +21,33 @@ class BusyPoll:
     """Says how to wait, and is told how long it took.
 
     Attributes:
-        looks: whether to look before sleeping, the next time.
+        polls: whether to look before sleeping, the next time.
     """
 
     def __init__(self) -> None:
-        self.looks = self._gains = True
+        self.polls = self._gains = True
         self._pause = SHORTEST_PAUSE
         self._left = FIRST_PAUSE  # waits until the next trial
         self._runs: list[bool] = []  # that are still to be tried
-        self._run_looks = False
+        self._run_polls = False
         self._run_ns: list[int] = []
         self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
 
     def waited(self, ns: int) -> None:
         """A message came after so long."""
         if ns > REST_NS:
-            self.looks = False
+            self.polls = False
             self._run_ns.clear()
         elif self._left:
-            self.looks = self._gains
+            self.polls = self._gains
             self._left -= 1
             if not self._left:
                 self._begin_trial()
         else:
-            self.looks = self._run_looks
+            self.polls = self._run_polls
             self._run_ns.append(ns)
             if len(self._run_ns) == RUN:
-                self._taken_ns[self._run_looks].extend(self._run_ns[1:])
+                self._taken_ns[self._run_polls].extend(self._run_ns[1:])
                 self._begin_run()
 
     def _begin_trial(self) -> None:
@@ -58,7 +58,7 @@ class BusyPoll:
     def _begin_run(self) -> None:
         self._run_ns.clear()
         if self._runs:
-            self.looks = self._run_looks = self._runs.pop()
+            self.polls = self._run_polls = self._runs.pop()
         else:
             self._judge()
 
@@ -66,5 +66,5 @@ class BusyPoll:
         slept_ns, looked_ns = (sorted(taken)[len(taken) // 2] for taken in self._taken_ns)
         gains = LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS)
         self._pause = min(4 * self._pause, LONGEST_PAUSE) if gains == self._gains else SHORTEST_PAUSE
-        self.looks = self._gains = gains
+        self.polls = self._gains = gains
         self._left = self._pause

@@ -32,7 +32,7 @@ class Pump:
     def turn(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         began = _monotonic_ns()
-        received = self._look(began) if self._busy_poll.looks and timeout_s > BRIEF_S else None
+        received = self._poll(began) if self._busy_poll.polls and timeout_s > BRIEF_S else None
         if received is None:
             received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()
@@ -48,8 +48,8 @@ class Pump:
         if now >= self._next_look_ns:
             self._keep_time(now)
 
-    def _look(self, began: int) -> tuple[bytes, Frame] | None:
-        """What comes while we look, and let others have the processor in between."""
+    def _poll(self, began: int) -> tuple[bytes, Frame] | None:
+        """What comes while we look again and again, and let others have the processor in between."""
         receive, until = self._transport.receive, began + LONGEST_NS
         while (received := receive(0)) is None and _monotonic_ns() < until:
             sched_yield()

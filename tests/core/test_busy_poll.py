@@ -16,8 +16,8 @@ def looks(poll: BusyPoll, waits: int, wait_ns: Callable[[bool], float]) -> float
     """The part of so many waits that looked; ``wait_ns`` says how long one takes, slept or looked."""
     looked = 0
     for _ in range(waits):
-        looked += poll.looks
-        poll.waited(int(wait_ns(poll.looks)))
+        looked += poll.polls
+        poll.waited(int(wait_ns(poll.polls)))
     return looked / waits
 
 
@@ -43,7 +43,7 @@ def test_a_handful_of_messages_does_not_wait_for_a_trial() -> None:
 def test_a_trial_tells_which_is_shorter(slept_ns: int, ratio: float) -> None:
     poll, looked_ns = BusyPoll(), int(slept_ns * ratio)
     looks(poll, FIRST_PAUSE + TRIAL, lambda looks: looked_ns if looks else slept_ns)
-    assert poll.looks == (LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS))
+    assert poll.polls == (LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS))
 
 
 @given(st.lists(st.tuples(st.integers(LEAST_NS, LONGEST_NS), st.floats(0.3, 1.3)), min_size=1, max_size=5))
