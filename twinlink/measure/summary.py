@@ -20,7 +20,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
             ("Completeness", _loss(cells)),
             ("MGEN", _mgen(cells)),
             (ROUND_TRIP, _rtt(cells)),
-            ("What twinlink costs", _cost(paired)),
+            ("twinlink and the bare library", _beside_bare(paired)),
             *((labels.subject(name).short, text) for name, text in _brokered(paired)),
             ("Zenoh or ZeroMQ", _ratio(paired, "zenoh", "zeromq", "Zenoh's RTT is", "ZeroMQ's")),
             ("Rates", _rates(cells)),
@@ -170,7 +170,7 @@ def _closed(cells: list[Cell], subject: str, octets: int, direction: str) -> Cel
     return next((cell for cell in cells if (cell["subject"], cell["octets"], cell["direction"]) == place), None)
 
 
-def _cost(paired: list[dict[str, Any]]) -> str:
+def _beside_bare(paired: list[dict[str, Any]]) -> str:
     """twinlink against the bare library."""
     names = labels.ordered(each["subject"] for each in paired)
     told = [
@@ -185,7 +185,10 @@ def _cost(paired: list[dict[str, Any]]) -> str:
         if (base := labels.BASELINES.get(name))
     ]
     told = list(filter(None, told))
-    return " ".join(told) + " Rounds were interleaved." if told else ""
+    if not told:
+        return ""
+    told.append("Rounds were interleaved. In a closed loop twinlink looks for an answer before it sleeps; bare ones do not.")
+    return " ".join(told)
 
 
 def _brokered(paired: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
