@@ -187,7 +187,7 @@ def _beside_bare(paired: list[dict[str, Any]]) -> str:
     told = list(filter(None, told))
     if not told:
         return ""
-    told.append("Rounds were interleaved. In a closed loop twinlink looks for an answer before it sleeps; bare ones do not.")
+    told.append("Rounds were interleaved. In a closed loop twinlink looks before it sleeps; the bare ones do not.")
     return " ".join(told)
 
 
