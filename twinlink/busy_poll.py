@@ -36,8 +36,7 @@ class BusyPoll:
     def waited(self, ns: int) -> None:
         """A message came after so long."""
         if ns > REST_NS:
-            self.polls = False
-            self._run_ns.clear()
+            self.rest()
         elif self._left:
             self.polls = self._gains
             self._left -= 1
@@ -49,6 +48,11 @@ class BusyPoll:
             if len(self._run_ns) == RUN:
                 self._taken_ns[self._run_polls].extend(self._run_ns[1:])
                 self._begin_run()
+
+    def rest(self) -> None:
+        """This was no loop: sleep once, and a run that is being tried begins anew."""
+        self.polls = False
+        self._run_ns.clear()
 
     def _begin_trial(self) -> None:
         self._runs = sample(RUNS, len(RUNS))

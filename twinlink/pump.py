@@ -43,6 +43,7 @@ class Pump:
                 self._busy_poll.waited(now - began)
                 self._reception.handle(received[0], received[1], now, True)
             else:
+                self._busy_poll.rest()
                 now = self._drain(received, now)
             self._last_frame_ns = now
         if now >= self._next_look_ns:
