@@ -34,6 +34,7 @@ from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
+ENDS_S = 0.9  # all of it; what takes longer goes on in the background
 EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
 EXIT_LOOK_S = 0.1
 THREADS = 3  # the one that receives, keeper and courier
@@ -313,10 +314,23 @@ class Link:
 
         Ends within a second from any state; a second call does nothing.  What stays unacknowledged is logged.
         """
-        if self.closed:
+        if self.closed or self.sending_ends:
             return
         # First: acks could not settle, nor get through, while others go on sending.
         self.sending_ends = self.reception.calls.ending = True
+        if self.lead.held_here:
+            self._end()
+            return
+        # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
+        closing = threading.Thread(target=self._end, name=f"twinlink-{self.node}-close", daemon=True)
+        try:
+            closing.start()
+        except RuntimeError:  # no more threads, or the interpreter ends
+            self._end()
+            return
+        closing.join(ENDS_S)
+
+    def _end(self) -> None:
         senders = list(self._company.senders.values())
         if self._company.up and not self.lead.held_here:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)

@@ -65,7 +65,7 @@ class Sender:
         self.on_ack_due = False  # on_ack is going to be called: flush waits for that too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
-        self._handing = threading.Lock()  # the backlog goes out in order
+        self._handing = threading.RLock()  # the backlog goes out in order
 
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
@@ -149,11 +149,9 @@ class Sender:
                 before; ``missing`` holds their ranges.
         """
         core, end = self._core, self._backlog.next
-        if self._backlog.waits and self._order.acquire(False):
-            try:
+        if self._backlog.waits:
+            with self._order:
                 self._hand_over_bundle()
-            finally:
-                self._order.release()
         if core.kept.entries or core.doubt.open or self.on_ack_due:
             self._link.wait(partial(self._is_flushed, end), timeout)
         if not core.kept.entries and not core.doubt.open and not core.losses.unflushed:
@@ -245,11 +243,15 @@ class Sender:
 
     def _hand_over_bundle(self) -> None:
         """For who holds `_order`; does nothing while the courier is handing over: that will do."""
-        if self._backlog.bundles and self._handing.acquire(False):
+        if self._backlog.bundles:
             try:
-                self._hand_over_some(patient=False)
-            finally:
-                self._handing.release()
+                if self._handing.acquire(False):
+                    self._hand_over_some(patient=False)
+            finally:  # Ctrl-C comes between any two calls, so there is none before release, which knows the owner
+                try:  # noqa: SIM105
+                    self._handing.release()
+                except RuntimeError:
+                    pass
 
     def _hand_over_some(self, patient: bool) -> bool:
         """Hand over what `Backlog.take` gives, once; whether it gave anything.  For who holds `_handing`."""
@@ -373,7 +375,7 @@ class Sender:
 
     def abandon(self) -> None:
         """This is a forked process's copy: whoever held a lock stayed with the parent, and nothing may leave here."""
-        self._order, self._state, self._handing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._order, self._state, self._handing = threading.Lock(), threading.Lock(), threading.RLock()
         self._core.end()
 
     def end(self) -> None:
