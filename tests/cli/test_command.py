@@ -80,7 +80,7 @@ def test_what_was_probably_meant_is_named(start: Start, arguments: tuple[str, ..
         (("ping", "--cuont", "3"), 3, 3, 3),
         (("doctor",), 2, 2, 0),
         (("doctor", "--json"), 2, 2, 0),
-        (("pub", "--count", "1", "--timeout", "0.1"), 2, 2, 1),
+        (("pub", "--connect", "tcp/127.0.0.1:1", "--count", "1", "--timeout", "0.1"), 2, 2, 1),
         (("sub", "--output", "/proc/nowhere"), 2, 2, 2),
     ],
 )
