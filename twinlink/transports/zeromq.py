@@ -121,6 +121,8 @@ class ZeromqTransport(Transport):
         made = self._context.socket(kind)
         options = self.options
         made.setsockopt(zmq.LINGER, 0)
+        # Refuses ZMTP before 3, which libzmq takes many a stranger's answer for, and ends the process over it.
+        made.setsockopt(zmq.ZAP_DOMAIN, b"twinlink")
         made.setsockopt(zmq.IPV6, int(":" in self.endpoint.host))
         made.setsockopt(zmq.SNDHWM, options.send_hwm)
         made.setsockopt(zmq.RCVHWM, options.receive_hwm)
