@@ -39,7 +39,7 @@ def test_a_connector_outlives_what_answers_in_another_language(answer: bytes, en
         for server in (one, other):
             threading.Thread(target=serve, args=(server,), daemon=True).start()
         command = [sys.executable, "-c", CONNECTS, endpoint]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience())
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience(), check=False)
         for server in (one, other):
             server.shutdown(socket.SHUT_RDWR)
     for connection in held:
