@@ -22,13 +22,13 @@ class ExportingDApp(SpectrumSharingDApp):  # type: ignore[misc]  # the library h
     def _handle_indication(self, dapp_identifier: int, data: bytes) -> None:
         observed_ns = time.time_ns()
         bins = np.frombuffer(self.decode_iq_data_indication(data)["iqSamples"], "<i2").reshape(-1, 2)
-        samples = natural_from_fft(bins, self.num_prbs)
-        spectrum = Spectrum(samples, self.num_prbs, self.num_subcarrier_spacing * 1000, self.center_freq, observed_ns)
-        exported.send(spectrum.encode())
+        carrier = self.num_prbs, self.num_subcarrier_spacing * 1000, self.center_freq
+        exported.send(Spectrum(natural_from_fft(bins, self.num_prbs), *carrier, observed_ns).encode())
         super()._handle_indication(dapp_identifier, data)
 
 
-with twinlink.open("zeromq", connect=sys.argv[1], node="gnb-1") as link:
+twin = sys.argv[1] if len(sys.argv) == 2 else sys.exit("usage: exporting_dapp.py tcp/HOST:PORT, where the twin listens")
+with twinlink.open("zeromq", connect=twin, node="gnb-1") as link:
     exported = link.sender("spectrum")
     dapp = ExportingDApp(link="zmq", transport="ipc", e_sampling=True)  # 1536 bins: 3/4 sampling
     dapp.setup_connection()[0] or sys.exit("no E3 agent at /tmp/dapps/setup: start the gNB, or twinlink-ran-emulator")

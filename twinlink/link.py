@@ -252,7 +252,7 @@ class Link:
         self._check_open()
         if self._company.up:
             return
-        role, other = ("listening on", "connect") if self.listening else ("connecting to", "listen")
+        role, other = ("listening on", "connects") if self.listening else ("connecting to", "listens")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
         heard = ", ".join([peer.node for peer in self._company.peers.all()][:4])
@@ -262,7 +262,7 @@ class Link:
             hint = "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
         else:
             hint = (
-                f"check that the other side runs with {other}= and transport {self.transport_name!r}, "
+                f"check that the other side {other} and has the transport {self.transport_name!r}, "
                 f"that the address is right and that no firewall closes {ports}"
             )
         raise PeerTimeout(f"no peer within {timeout:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")

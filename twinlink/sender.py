@@ -167,7 +167,7 @@ class Sender:
         elif outstanding:
             what = f"not acknowledged within {timeout:g} s by {self._link.reception.company.names(owing)}"
         else:
-            what = "lost; link.events() says why"
+            what = "lost; the events say why"
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
 
     def _is_flushed(self, end: int) -> bool:

@@ -138,6 +138,8 @@ def test_modes_and_rates_have_tables_of_their_own(tmp_path: Path) -> None:
     assert "delay counts from when a message should have been sent" in text
     assert "highest rate" not in text  # nothing was searched for
     assert "should have been sent" not in table.markdown(found | {"cells": found["cells"][:2]})
+    assert "Published: " in text
+    assert "Published: " not in table.markdown(found | {"cells": found["cells"][2:]})  # there is no such column
 
 
 def test_beside_a_highest_rate_stands_what_the_trial_that_carried_it_brought(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import zmq
 from twinlink_ran_emulator import __main__ as command
 from twinlink_ran_emulator.emulator import choose_fft_size
 from twinlink_ran_emulator.recording import Recording, read
-from twinlink_ran_emulator.schema import RecordingError
 
+from twinlink.errors import ConfigurationError
 from twinlink.testing import free_endpoint
 
 from .running import PATIENCE_S, DApp, Process
@@ -154,9 +154,9 @@ def test_carriers_of_every_size_are_played(ipc: e3.Endpoints, tmp_path: Path, n_
 
 def test_fft_size_is_checked() -> None:
     assert choose_fft_size(106, 2048) == 2048
-    with pytest.raises(RecordingError, match="do not fit an FFT of 1024"):
+    with pytest.raises(ConfigurationError, match="do not fit an FFT of 1024"):
         choose_fft_size(106, 1024)
-    with pytest.raises(RecordingError, match="at most 16384"):
+    with pytest.raises(ConfigurationError, match="at most 16384"):
         choose_fft_size(273, 8192)
 
 
@@ -225,7 +225,7 @@ def test_flat_out_waits_for_the_slowest_dapp_and_loses_nothing(
         (["--loop", "-1"], 3, "--loop"),
         (["--e3", "sctp"], 3, "--e3"),
         (["--recording", "/nonexistent/x.sigmf-meta"], 2, "cannot be read"),
-        (["--fft-size", "16"], 2, "do not fit an FFT of 16"),
+        (["--fft-size", "16"], 3, "do not fit an FFT of 16"),
         (["--hold", "nan"], 3, "--hold"),
         (["--log", "/nonexistent/log"], 2, "/nonexistent/log: No such file or directory; check the path"),
         (["--setup", "nonsense"], 3, "--setup: 'nonsense': an endpoint reads ipc:///path or tcp://address:port"),

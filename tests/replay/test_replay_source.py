@@ -270,7 +270,7 @@ def test_a_peer_that_is_not_there_is_missed_aloud(endpoint: str, capfd: pytest.C
     def told() -> bool:
         nonlocal said
         said += capfd.readouterr().err
-        return f"connecting to {endpoint} over zeromq: check that the other side runs" in said
+        return f"connecting to {endpoint} over zeromq: check that the other side listens" in said
 
     top = flowgraph(Source("zeromq", connect=endpoint), Probe())
     top.start()

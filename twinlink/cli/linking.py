@@ -112,7 +112,6 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
         except PeerTimeout as error:
             if left <= LOOK_S:
                 told = re.sub(r"within \S+ s", f"within {timeout:g} s", str(error))  # the whole wait, not its last part
-                told = re.sub(r"with (listen|connect)=", r"with --\1", told)
                 seen = given.connect and connection_problem(given.connect)
                 tcp = f"; TCP says: {seen}" if seen else ""
                 raise PeerTimeout(f"{told} (does `{other}` run there?){tcp}") from None

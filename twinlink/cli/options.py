@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from twinlink import __version__
+
 from .console import BAD_ARGUMENTS, Output, tell
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -128,6 +130,7 @@ def parse(
         all_keys: gives the keys of every table that the file may have; called only when there is a file.
     """
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
+    parser.add_argument("--version", action="version", version=f"twinlink {__version__}")
     options = _options(parser)
     defaults = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
     for option in options.values():
@@ -169,7 +172,7 @@ def parse(
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, _Option]:
     found = (_Option(action) for action in parser._actions if any(text[:2] == "--" for text in action.option_strings))
-    return {option.key: option for option in found if option.key != "help"}
+    return {option.key: option for option in found if option.key not in ("help", "version")}
 
 
 def _value(parser: Parser, place: str, convert: Callable[[Any], Any], raw: object) -> Any:

@@ -155,9 +155,8 @@ def markdown(results: dict[str, Any]) -> str:
         "Throughput: payload / mean latency in MB/s (MB = 10^6 octets), as the paper has it: not a rate that was "
         "sustained; that is the goodput. K = 1024.",
         *_on_a_schedule(results),
-        "",
-        f"Published: {published.PAPER}; {published.PAPER_SETTING}. Another setting: it says where a figure "
-        "belongs, not who is faster.",
+        *_of_applications(results),
+        *_whence_published(results),
     ]
     return "\n".join(lines) + "\n"
 
@@ -212,6 +211,17 @@ def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:
     if modes - {"closed"}:
         text = "Beside a rate, delay counts from when a message should have been sent; latency from when it was."
         yield from ("", f"{text} {SEARCHED}" if "saturation" in modes else text)
+
+
+def _of_applications(results: dict[str, Any]) -> Iterator[str]:
+    if any(cell.get("flow") for cell in results["cells"]):
+        yield from ("", "Loss: what an application sent after the other side had left is in it.")
+
+
+def _whence_published(results: dict[str, Any]) -> Iterator[str]:
+    if any(_published(block, name) for block in blocks(results) for name in block.subjects):
+        text = f"Published: {published.PAPER}; {published.PAPER_SETTING}."
+        yield from ("", f"{text} Another setting: it says where a figure belongs, not who is faster.")
 
 
 def _grid(block: Block, names: list[str]) -> Iterator[str]:

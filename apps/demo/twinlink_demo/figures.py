@@ -78,7 +78,8 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
             path,
             "PRBs over time: occupancy, interferer, detection, block",
             "Top: what the twin made of each PRB. Middle: the interferer as it was (outlined), what the twin found of "
-            "it, and the PRBs that the gNB kept free of UEs. Bottom: the share of PRBs in use.",
+            "it, and the PRBs that the gNB kept free of UEs. Bottom: the share of PRBs in use. Grey: nothing was "
+            "played then.",
         )
     )
     shown = _telling(facts["episodes"])

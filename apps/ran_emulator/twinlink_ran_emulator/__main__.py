@@ -105,7 +105,7 @@ def _make_parser() -> command_line.Parser:
         "--loop", type=convert.whole(0), default=1, metavar="N", help="play it N times; 0: until stopped"
     )
     parser.add_argument(
-        "--fft-size", type=int, metavar="N", help="bins of an indication (default: what holds the PRBs)"
+        "--fft-size", type=convert.whole(1), metavar="N", help="bins of an indication (default: what holds the PRBs)"
     )
     parser.add_argument(
         "--wait-subscribers", type=convert.whole(0), default=1, metavar="N", help="begin when N dApps have subscribed"

@@ -15,6 +15,7 @@ import twinlink_e3 as e3
 from twinlink_e3.indication import MAX_TIMESTAMP
 
 from twinlink.cli.journal import Journal
+from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -24,7 +25,6 @@ from .heard import Heard
 from .prb_block import PrbBlocker
 from .recording import Recording
 from .schedule import RECORDED, Pace, Schedule
-from .schema import RecordingError
 from .sockets import Sockets
 
 USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of the gNBs in question; `--fft-size` takes any other that fits
@@ -53,15 +53,15 @@ class Options:
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
-    """The FFT size to use.  Raises RecordingError where the carrier, or E3's limit of 16384 octets, does not fit."""
+    """The FFT size to use.  Raises ConfigurationError where the carrier, or E3's 16384 octets, does not fit it."""
     bins = n_prbs * SUBCARRIERS_PER_PRB
     size = asked if asked is not None else next(size for size in USUAL_FFT_SIZES if size >= bins)
     if size < bins:
-        raise RecordingError(
+        raise ConfigurationError(
             f"{n_prbs} PRBs are {bins} subcarriers, which do not fit an FFT of {size} bins (--fft-size)"
         )
     if size * 4 > e3.MAX_IQ_OCTETS:
-        raise RecordingError(
+        raise ConfigurationError(
             f"an FFT of {size} bins takes {size * 4} octets, but E3 carries at most {e3.MAX_IQ_OCTETS} "
             f"(--fft-size {e3.MAX_IQ_OCTETS // 4} or less)"
         )

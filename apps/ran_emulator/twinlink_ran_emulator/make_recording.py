@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.cli.console import explain
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import metadata
@@ -301,7 +302,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"make_recording: {error}", file=sys.stderr)
         return 3
     except OSError as error:
-        print(f"make_recording: {given.out} cannot be written: {error}", file=sys.stderr)
+        print(f"make_recording: {explain(error)}", file=sys.stderr)
         return 2
     print(f"{given.out}: {len(made.samples)} records of {given.n_prbs} PRBs, {made.clipped} values clipped")
     return 0
