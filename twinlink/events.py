@@ -107,7 +107,7 @@ class Unclaimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """This side's messages ``first`` to ``end - 1`` will not be acknowledged: ``reason`` says why."""
+    """This side's messages ``first`` to ``end - 1`` will not be acknowledged, or not by all: ``reason`` says why."""
 
     flow: str
     first: int

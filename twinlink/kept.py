@@ -1,5 +1,7 @@
 """Messages that somebody still owes an ack for, bounded by octets."""
 
+from collections.abc import Iterable
+
 KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
 Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, epochs of the peers that owe an ack, frame
@@ -10,12 +12,14 @@ class Kept:
 
     Attributes:
         entries: by sequence; here who owes an ack may be replaced, and whoever takes one out calls `removed`.
+        lost: what somebody will not get, and is kept for others.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
 
     def __init__(self, limit_octets: int, framing_octets: int) -> None:
         self.entries: dict[int, Entry] = {}
+        self.lost: set[int] = set()
         self.room = limit_octets - KEEPING_OCTETS
         self._all_room = self.room
         self.framing_octets = framing_octets
@@ -38,12 +42,18 @@ class Kept:
         self.room -= size + KEEPING_OCTETS
 
     def remove(self, sequence: int) -> None:
-        """Keep it no longer."""
+        """Take it out of `entries`."""
         self.removed(1, len(self.entries.pop(sequence)[2]))
 
     def removed(self, count: int, octets: int) -> None:
         """So many have been taken out of `entries`; ``octets`` of all their frames."""
         self.room += octets + count * (KEEPING_OCTETS - self.framing_octets)
+
+    def forget_lost(self, sequences: Iterable[int]) -> int:
+        """These have been taken out of `entries`; returns how many of them were lost to somebody before."""
+        lost = self.lost.intersection(sequences)
+        self.lost -= lost
+        return len(lost)
 
     def release(self) -> None:
         """Keep no frames any more, nor who owes an ack: only the sequences."""

@@ -28,9 +28,9 @@ class Outgoing:
 
     A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that were up when it was
     sent, or came before it left, and those that had fallen silent and may return (*absent*).  What is kept is bounded
-    by ``retention`` octets.  It is *lost* when that can no longer happen: nobody was there, the peer went for good,
-    refused it, or it had to give up its place; had it been handed over by then, it is in *doubt* until the peers say
-    whether they have it.  A lost message that is acknowledged after all is lost no more.
+    by ``retention`` octets.  It is *lost* when that can no longer happen, though it may be kept for others: nobody was
+    there, a peer went for good, refused it, or it had to give up its place; had it been handed over by then, it is in
+    *doubt* until the peers say whether they have it.  A lost message that is acknowledged after all is lost no more.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class Outgoing:
         self.joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self.doubt = Doubt()
-        self._failed: dict[int, str] = {}  # what somebody will not get, and others owe an ack for -> why
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
 
     def fits(self, size: int) -> bool:
@@ -116,24 +115,24 @@ class Outgoing:
 
     def _give_up(self, sequence: int, why: Why) -> None:
         """It will not be sent any more, though peers may owe an ack for it: count it, and have them told."""
-        owed_by: frozenset[int] = frozenset()
-        if sequence in self.kept.entries:
-            owed_by = self.kept.entries[sequence][1]
-            self._let_go(sequence)
-        if why is Why.CONFLATED:
-            self.conflated += 1
-        elif why is Why.EVICTED and sequence < self.backlog.unsent:
-            self.doubt.add(owed_by, sequence)
+        entry = self.kept.entries.get(sequence)
+        owed_by = entry[1] if entry else frozenset[int]()
+        lost = entry is not None and self._let_go(sequence)
+        if why is Why.EVICTED and sequence < self.backlog.unsent:
+            if not lost:
+                self.doubt.add(owed_by, sequence)
             return  # it is announced as gone when somebody misses it
-        else:
+        if why is Why.CONFLATED:
+            self.conflated += not lost
+        elif not lost:
             self.losses.add(sequence, sequence + 1, REASONS[why], owed_by)
         self.backlog.announce(why, sequence, sequence + 1)
 
-    def _let_go(self, sequence: int) -> None:
-        """Keep it no longer, nor send it again: no peer's ack for it counts any more."""
+    def _let_go(self, sequence: int) -> bool:
+        """Keep it no longer, nor send it again: no ack for it counts any more; returns whether it is lost already."""
         self.kept.remove(sequence)
-        self._failed.pop(sequence, None)
         self.backlog.settle((sequence,))
+        return self.kept.forget_lost((sequence,)) > 0
 
     # What comes back
 
@@ -191,20 +190,23 @@ class Outgoing:
     def _settle(self, had_by_all: list[int]) -> None:
         """Count these, which are kept no longer since every peer has them or refused them; none is sent again."""
         self.acknowledged += len(had_by_all)
-        if self._failed:
-            for sequence in self._failed.keys() & had_by_all:
-                self.acknowledged -= 1
-                self.losses.add(sequence, sequence + 1, self._failed.pop(sequence))
+        if self.kept.lost:
+            self.acknowledged -= self.kept.forget_lost(had_by_all)
         self.repaired += self.backlog.settle(had_by_all)
 
     def _refused_by(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` refused it, so it is lost; it is kept as long as others may ask for it."""
         if len(entry[1]) > 1:
-            self._failed[sequence] = TAKES_NOTHING
+            self._lose_to_some(sequence, TAKES_NOTHING)
             self._owes_no_more(epoch, sequence, entry)
-            return
-        self._let_go(sequence)
-        self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
+        elif not self._let_go(sequence):
+            self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
+
+    def _lose_to_some(self, sequence: int, reason: str) -> None:
+        """Somebody will not get it, and others owe an ack for it."""
+        if sequence not in self.kept.lost:
+            self.kept.lost.add(sequence)
+            self.losses.add(sequence, sequence + 1, reason)
 
     def asked(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -260,8 +262,8 @@ class Outgoing:
             owed_by = entries[sequence][1]
             if any(consumed.get(epoch, 0) <= sequence for epoch in owed_by):
                 return
-            self._let_go(sequence)
-            self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", owed_by)
+            if not self._let_go(sequence):
+                self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", owed_by)
 
     # Peers
 
@@ -315,7 +317,7 @@ class Outgoing:
             self.window.free()
 
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """A peer will not return: what it owed is lost, where others owe it too when they have settled it."""
+        """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
         self._absent.pop(epoch, None)
         self.joined.pop(epoch, None)
         self._peers_changed()
@@ -326,13 +328,12 @@ class Outgoing:
                 continue
             if len(entry[1]) > 1:
                 if sequence < taken_over:
-                    self._failed.setdefault(sequence, reason)
+                    self._lose_to_some(sequence, reason)
                 self._owes_no_more(epoch, sequence, entry)
+            elif self._let_go(sequence):
                 continue
-            failed = self._failed.get(sequence)
-            self._let_go(sequence)
-            if failed or sequence < taken_over:
-                self.losses.add(sequence, sequence + 1, failed or reason, () if failed else (epoch,))
+            elif sequence < taken_over:
+                self.losses.add(sequence, sequence + 1, reason, (epoch,))
             else:
                 self.acknowledged += 1
         for first, end in self.doubt.forget(epoch):
@@ -362,7 +363,7 @@ class Outgoing:
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
         ranges = self.doubt.all()
-        for sequence in list(self.kept.entries):
+        for sequence in sorted(self.kept.entries.keys() - self.kept.lost):
             ranges.add(sequence, sequence + 1)
         return ranges
 
@@ -439,7 +440,7 @@ class Outgoing:
             "sent": self.backlog.next,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self.kept.entries) + self.doubt.all().count(),
+            "outstanding": len(self.kept.entries) - len(self.kept.lost) + self.doubt.all().count(),
             "lost": self.losses.count,
             "conflated": self.conflated,
             "repaired": self.repaired,

@@ -1,4 +1,4 @@
-"""Who has not acknowledged, when a link closes: a session that fell silent, beside a peer that has everything."""
+"""Who has not acknowledged: a session that fell silent, beside one that has everything, or one that was restarted."""
 
 import logging
 import subprocess
@@ -15,6 +15,40 @@ link = twinlink.open("zeromq", listen=sys.argv[1], node=sys.argv[2])
 link.receiver("d", handler=lambda message: None)
 time.sleep(600)
 """
+
+_CONNECTOR = _LISTENER.replace("listen=", "connect=")
+
+
+def test_what_a_restarted_peer_did_not_get_is_lost_while_another_may_return() -> None:
+    endpoint = free_endpoint()
+    events: list[twinlink.Event] = []
+    twins: list[subprocess.Popen[bytes]] = []
+
+    def start(node: str) -> None:
+        twins.append(subprocess.Popen([sys.executable, "-c", _CONNECTOR, endpoint, node]))
+
+    with twinlink.open("zeromq", listen=endpoint) as link:
+        link.events(handler=events.append)
+        sender = link.sender("d")
+        try:
+            start("twin-1")
+            start("twin-2")
+            wait_until(lambda: len(link.peers()) == 2)
+            for twin in twins:
+                twin.kill()
+                twin.wait()
+            wait_until(lambda: not link.peers())
+            sequence = sender.send(b"which either may come back for")
+            start("twin-2")
+            wait_until(lambda: any(isinstance(event, twinlink.Lost) for event in events))
+        finally:
+            for twin in twins:
+                twin.kill()
+                twin.wait()
+        (lost,) = [event for event in events if isinstance(event, twinlink.Lost)]
+        assert (lost.first, lost.end) == (sequence, sequence + 1)
+        stats = sender.stats()
+        assert (stats["lost"], stats["outstanding"]) == (1, 0)
 
 
 def test_a_closed_link_names_who_still_owes_an_ack(caplog: pytest.LogCaptureFixture) -> None:
