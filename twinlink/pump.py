@@ -3,6 +3,7 @@
 import time
 from os import sched_yield
 
+from . import cpu_quota
 from .busy_poll import LONGEST_NS, BusyPoll
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import Reception
@@ -27,12 +28,14 @@ class Pump:
         self._last_frame_ns = 0
         self._next_look_ns = 0
         self._busy_poll = BusyPoll()
+        self._may_poll = not cpu_quota.is_limited()  # there a look is paid for by standing still later
         self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def turn(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         began = _monotonic_ns()
-        received = self._poll(began) if self._busy_poll.polls and timeout_s > BRIEF_S else None
+        polls = self._may_poll and self._busy_poll.polls and timeout_s > BRIEF_S
+        received = self._poll(began) if polls else None
         if received is None:
             received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()

@@ -1,0 +1,72 @@
+"""Under a CPU limit, as a container has it, nobody looks for what comes: the kernel would stop the process for it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from twinlink.cpu_quota import is_limited
+from twinlink.testing import free_endpoint, patience
+
+_CLOSED_LOOP = """
+import os, sys
+if sys.argv[2:]:
+    open(sys.argv[2] + "/cgroup.procs", "w").write("0")
+import twinlink
+from twinlink import pump
+
+looks = 0
+def sched_yield():
+    global looks
+    looks += 1
+    os.sched_yield()
+pump.sched_yield = sched_yield
+
+with twinlink.open("zeromq", listen=sys.argv[1]) as there, twinlink.open("zeromq", connect=sys.argv[1]) as here:
+    there.receiver("d", handler=lambda message: None)
+    here.wait_ready(60)
+    sender = here.sender("d")
+    for _ in range(100):
+        sender.send(b"x")
+        sender.flush(60)
+print(looks)
+"""
+
+
+@pytest.fixture
+def limited() -> Iterator[Path]:
+    """A control group with a quota of one processor."""
+    second_version = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    group = Path("/sys/fs/cgroup", "" if second_version else "cpu", f"twinlink-test-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        if second_version:
+            (group / "cpu.max").write_text("100000 100000")
+        else:
+            (group / "cpu.cfs_quota_us").write_text("100000")
+    except OSError as error:
+        group.rmdir()
+        pytest.skip(f"no quota can be set here: {error}")
+    yield group
+    group.rmdir()
+
+
+def looks(*group: str) -> int:
+    command = [sys.executable, "-c", _CLOSED_LOOP, free_endpoint(), *group]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, timeout=2 * patience(), check=True).stdout)
+
+
+def test_under_a_quota_nobody_looks(limited: Path) -> None:
+    assert looks(str(limited)) == 0
+
+
+def test_without_one_they_do() -> None:
+    if is_limited():
+        pytest.skip("this test itself runs under a CPU limit")
+    assert looks() > 0
