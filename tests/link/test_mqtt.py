@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -311,6 +312,16 @@ def test_a_broker_that_takes_few_at_once_is_not_overrun(broker_with: BrokerWith,
         messages = receive_all(first.receiver("flow"), 300)
         assert [int.from_bytes(message.payload) for message in messages] == list(range(300))
         assert drain(first, twinlink.PeerDown) + drain(second, twinlink.PeerDown) == []
+
+
+def test_a_listener_says_that_there_is_no_broker(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = free_endpoint()
+    options: dict[str, Any] = {"private_broker": False, "reconnect_ms": 10}
+    with caplog.at_level(logging.WARNING, "twinlink"), twinlink.open("mqtt", listen=endpoint, **options):
+        wait_until(lambda: caplog.records)
+        time.sleep(0.2)  # for more attempts
+    (record,) = caplog.records
+    assert f"the broker at {endpoint} cannot be reached, and is tried again: Connection refused" in record.getMessage()
 
 
 def test_a_broker_that_refuses_us_is_named(broker_with: BrokerWith, caplog: pytest.LogCaptureFixture) -> None:

@@ -173,7 +173,9 @@ class MqttTransport(Transport):
                 self._client.disconnect()  # it is; but only then paho takes the number
                 self._client.max_inflight_messages = self._receive_maximum
             self._client.reconnect()
-        except (OSError, UnicodeError):  # the latter: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
+            if self.listening and not self.broker:  # elsewhere it may well be that the listener has not begun
+                self._warn(f"cannot be reached, and is tried again: {getattr(error, 'strerror', error)}")
             return False
         if self._closing.is_set():
             hang_up(self._client)
