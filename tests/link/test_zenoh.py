@@ -4,6 +4,7 @@ import ctypes
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,44 @@ def test_a_fork_of_a_process_that_used_zenoh_is_told_so() -> None:
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(60)).stdout
     assert "forked" in said
     assert "spawn" in said
+
+
+_SLOW = """
+import pathlib, sys, time, twinlink
+
+def peak_kib():
+    return int(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+with twinlink.open("zenoh", listen=sys.argv[1]) as link:
+    numbers = []
+    def take(message):
+        numbers.append(message.sequence)
+        if len(numbers) % 300 == 1:
+            time.sleep(1)
+    link.receiver("d", handler=take)
+    link.wait_ready(60)
+    before = peak_kib()
+    print("ready", flush=True)
+    while len(numbers) < 1500:
+        time.sleep(0.01)
+    print(peak_kib() - before, numbers == list(range(1500)), flush=True)
+"""
+
+
+def test_what_waits_for_a_handler_takes_little_memory() -> None:
+    endpoint = free_endpoint()
+    with (
+        twinlink.open("zenoh", connect=endpoint) as link,
+        subprocess.Popen([sys.executable, "-c", _SLOW, endpoint], stdout=subprocess.PIPE, text=True) as receiver,
+    ):
+        assert receiver.stdout
+        receiver.stdout.readline()
+        link.wait_ready(patience())
+        sender = link.sender("d")
+        for _ in range(1500):
+            sender.send(bytes(100))
+            time.sleep(0.003)  # each alone in a batch
+        sender.flush(patience())
+        grown_kib, in_order = receiver.stdout.readline().split()
+        assert in_order == "True"
+        assert int(grown_kib) < 6 * 1024

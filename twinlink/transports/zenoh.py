@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -32,9 +33,11 @@ RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_thre
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
 TICK_S = 0.05
-# Each message that was sent alone takes 64 KiB until it is read, so what a stall held up takes tens of MiB at once, and
-# glibc's arenas keep their highest level.  It is given back when traffic has been interrupted anyway: this long after a
-# connection came or went.
+# Each message that was sent alone takes 64 KiB until it is read.  So while nobody reads, because a handler takes its
+# time, some are copied in each tick; as long as that lasts a reader has to wait.
+STOWED_IN_A_TICK = 256
+# What a stall held up takes tens of MiB at once, and glibc's arenas keep their highest level.  It is given back when
+# traffic has been interrupted anyway: this long after a connection came or went.
 CALM_S = 2.0
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
@@ -100,6 +103,8 @@ class ZenohTransport(Transport):
         self._publishers_lock = threading.Lock()
         self._preferred: set[bytes] = set()
         self._ticks_left = 0  # until a recv is ended
+        self._reading = threading.Lock()
+        self._stowed: deque[tuple[bytes, Frame] | None] = deque()  # read by the ticker, before all that is read next
         self._closing = threading.Event()
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
@@ -168,6 +173,18 @@ class ZenohTransport(Transport):
                 self._ticks_left -= 1
                 if not self._ticks_left:
                     self._waker.put(b"")
+            if self._reading.acquire(blocking=False):
+                try:
+                    self._stow()
+                finally:
+                    self._reading.release()
+
+    def _stow(self) -> None:
+        for _ in range(STOWED_IN_A_TICK):
+            sample = self._subscriber.try_recv()
+            if sample is None:
+                break
+            self._stowed.append(_taken(sample))
 
     def config(self) -> zenoh.Config:
         """The session's configuration, every choice explicit."""
@@ -266,21 +283,16 @@ class ZenohTransport(Transport):
         self._preferred.add(topic)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        if timeout_s < TICK_S:
-            sample = self._subscriber.try_recv() or self._poll(timeout_s)
-            if sample is None:
-                return None
-        else:
-            self._ticks_left = int(timeout_s / TICK_S)
-            sample = self._subscriber.recv()
-            self._ticks_left = 0
-        topic = str(sample.key_expr)
-        if topic.startswith("wake/"):
-            return None
-        frame = sample.payload.to_bytes()
-        if frame[-SEAL_OCTETS:] != frame[SEAL]:
-            return b"", b""
-        return topic.encode(), memoryview(frame)[:-SEAL_OCTETS]
+        with self._reading:
+            if self._stowed:
+                return self._stowed.popleft()
+            if timeout_s < TICK_S:
+                sample = self._subscriber.try_recv() or self._poll(timeout_s)
+            else:
+                self._ticks_left = int(timeout_s / TICK_S)
+                sample = self._subscriber.recv()
+                self._ticks_left = 0
+        return None if sample is None else _taken(sample)
 
     def _poll(self, timeout_s: float) -> zenoh.Sample | None:
         """Wait for less than a tick."""
@@ -307,6 +319,17 @@ class ZenohTransport(Transport):
         publishers.clear()  # outside the lock, for which a thread that sends may wait
         del self._waker
         self._session.close()  # type: ignore[no-untyped-call]
+
+
+def _taken(sample: zenoh.Sample) -> tuple[bytes, Frame] | None:
+    """Topic and frame; None for a wake-up."""
+    topic = str(sample.key_expr)
+    if topic.startswith("wake/"):
+        return None
+    frame = sample.payload.to_bytes()
+    if frame[-SEAL_OCTETS:] != frame[SEAL]:
+        return b"", b""
+    return topic.encode(), memoryview(frame)[:-SEAL_OCTETS]
 
 
 def clear_linger() -> None:
