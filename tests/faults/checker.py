@@ -15,7 +15,8 @@ A killed process takes with it what only it knew.  Tolerated, and counted apart:
 it died (`died_with_sender`), what a receiver had acknowledged and its application not yet written down
 (`died_with_receiver`; "repair": only behind the last message that it wrote down), and what a new receiver gets again
 because its predecessor died before the ack was out.  What was sent before a `PeerUp` is lost, says the sender, and may
-arrive nevertheless (`unpromised`).
+arrive nevertheless (`unpromised`); what was sent while one node had no session that was up, and another has, concerns
+that one alone.
 """
 
 from collections.abc import Sequence
@@ -39,13 +40,15 @@ def check(sessions: Sequence[Session]) -> Verdict:
             verdict.sent += len(sends.sequence)
             _numbering(verdict, sender, flow, sends)
             pairs = []
+            receivers = sorted(
+                (one for one in sessions if one.role != sender.role and flow in one.receives),
+                key=lambda session: session.opened_ns,
+            )
             for node in nodes:
-                receivers = sorted(
-                    (one for one in sessions if one.node == node and one.role != sender.role and flow in one.receives),
-                    key=lambda session: session.opened_ns,
-                )
-                if receivers:
-                    pairs.append(Pair(verdict, sender, flow, sends, receivers))
+                its = [one for one in receivers if one.node == node]
+                if its:
+                    others = [one for one in receivers if one.node != node]
+                    pairs.append(Pair(verdict, sender, flow, sends, its, others))
                     pairs[-1].judge()
             if pairs:
                 _false_lost(pairs, known)

@@ -49,6 +49,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long (no limit)")
     parser.add_argument("--messages", type=int, default=0, help="begin no run when so many were sent (no limit)")
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in each run (12)")
+    parser.add_argument("--connectors", type=int, default=1, help="nodes that connect to the one that listens (1)")
     parser.add_argument("--load", type=float, default=1.0, help="times the rates of the flows, up to 8 MB/s a run (1)")
     parser.add_argument("--netem", action="store_true", help="seeds are cells of the netem matrix (tests/faults/guest)")
     parser.add_argument("--reliability", choices=["repair", "detect"], default="repair")
@@ -89,7 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
             if job is None:
                 return
             seed, transport = job
-            schedule = (netem if given.netem else draw)(seed, given.seconds, given.load)
+            many = () if given.netem else (given.connectors,)
+            schedule = (netem if given.netem else draw)(seed, given.seconds, given.load, *many)
             folder = _folder(out, f"{transport}-{seed}")
             try:
                 outcome = run_seed(folder, transport, schedule, given.reliability)
@@ -155,7 +157,7 @@ def _row(schedule: Schedule, transport: str, outcome: Outcome, given: argparse.N
         lines.append(
             f"      replay: .venv/bin/python -m tests.faults.{where} --seeds {seed} --transport {transport} "
             f"--seconds {given.seconds:g} --load {given.load:g} --reliability {given.reliability}"
-            f"{' --netem' if given.netem else ''}"
+            f"{' --netem' if given.netem else f' --connectors {given.connectors}'}"
         )
     print("\n".join(lines), flush=True)
 

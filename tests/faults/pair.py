@@ -20,8 +20,15 @@ class Pair:
     """One flow of one sender session, and the sessions of one node that should have had it."""
 
     def __init__(
-        self, verdict: Verdict, sender: Session, flow: str, sends: Sends, receivers: Sequence[Session]
+        self,
+        verdict: Verdict,
+        sender: Session,
+        flow: str,
+        sends: Sends,
+        receivers: Sequence[Session],
+        others: Sequence[Session] = (),
     ) -> None:
+        """``others``: sessions of other nodes, which should have had it as well."""
         self.verdict = verdict
         self.sender = sender
         self.flow = flow
@@ -37,6 +44,7 @@ class Pair:
         self.unpromised = np.zeros(self.sendable, bool)  # delivered by one that was not owed it
         self.unsettled = self._mask(sender.unsettled.get(flow, []))
         self.lost = self._lost()
+        self.for_others = self._for_others(others)
 
     def judge(self) -> None:
         delivered = self.delivered
@@ -83,16 +91,11 @@ class Pair:
                 last_start = min(last_start, int(np.searchsorted(self.sends.begun_ns, owed_ns[0])))
             self._missing(delivered, reported, inside, acked_early, known_until, last_start)
         if self.sender.ended:
-            self.mark(Fault.SENDER_UNAWARE, ~delivered & ~self.lost & ~acked_early, last)
+            self.mark(Fault.SENDER_UNAWARE, ~delivered & ~self.lost & ~acked_early & ~self.for_others, last)
 
     def _owed(self, receiver: Session, mine: Numbers, gaps: Numbers) -> Numbers:
         """With "repair": what a session was owed, it has or names as a gap; returns what is judged by that."""
-        ups = [
-            report.at_ns
-            for report in self.sender.events
-            if report.name == "PeerUp" and report.fields["epoch"] == receiver.epoch
-        ]
-        owed_from = int(np.searchsorted(self.sends.begun_ns, ups[0])) if ups else self.sendable
+        owed_from = self._owed_from(receiver)
         self.unpromised[:owed_from] |= mine[:owed_from]
         # Of a killed session the end is not known: what it held, and what its application had not taken, died with it.
         found = np.flatnonzero(mine | gaps if receiver.ended else mine)
@@ -130,8 +133,9 @@ class Pair:
         if not self.sender.ended:  # what it had not got across, or not said, died with it
             self.verdict.died_with_sender += int(np.count_nonzero(missing))
             return
-        self.verdict.never_owed += int(np.count_nonzero(missing & self.lost))
-        self.mark(Fault.UNACCOUNTED, missing & ~self.lost, self.receivers[-1])
+        not_owed = self.lost | self.for_others
+        self.verdict.never_owed += int(np.count_nonzero(missing & not_owed))
+        self.mark(Fault.UNACCOUNTED, missing & ~not_owed, self.receivers[-1])
 
     # What one session of the receiver did
 
@@ -232,10 +236,37 @@ class Pair:
             self.mark(Fault.TAIL, tail, last)
             missing &= ~tail
         self.verdict.died_with_receiver += int(np.count_nonzero(missing & acked_early))
-        self.verdict.never_owed += int(np.count_nonzero(missing & ~acked_early & self.lost))
-        self.mark(Fault.UNACCOUNTED, missing & ~acked_early & ~self.lost, last)
+        missing &= ~acked_early
+        not_owed = self.lost | self.for_others
+        self.verdict.never_owed += int(np.count_nonzero(missing & not_owed))
+        self.mark(Fault.UNACCOUNTED, missing & ~not_owed, last)
+
+    def _for_others(self, others: Sequence[Session]) -> Numbers:
+        """What another node has, sent while this one had no session that was up: owed to the other alone."""
+        mask = np.zeros(self.sendable, bool)
+        for session in others:
+            sequence = session.deliveries.get((self.flow, self.sender.epoch), NOTHING).sequence
+            mask[sequence[(sequence >= 0) & (sequence < self.sendable)]] = True
+        for receiver in self.receivers:
+            mask[self._owed_from(receiver) : self._owed_until(receiver)] = False
+        return mask
 
     # Small things
+
+    def _owed_from(self, receiver: Session) -> int:
+        """The first message that was sent when the sender held this session to be up."""
+        ups = (
+            report.at_ns
+            for report in self.sender.events
+            if report.name == "PeerUp" and report.fields["epoch"] == receiver.epoch
+        )
+        first_ns = next(ups, None)
+        return self.sendable if first_ns is None else int(np.searchsorted(self.sends.begun_ns, first_ns))
+
+    def _owed_until(self, receiver: Session) -> int:
+        """The first message that was sent when the sender may have given this session up: its successor was there."""
+        later = [session.opened_ns for session in self.receivers if session.opened_ns > receiver.opened_ns]
+        return int(np.searchsorted(self.sends.begun_ns, min(later))) if later else self.sendable
 
     def _reports(self, session: Session, name: str) -> list[Report]:
         own = self.sender.epoch

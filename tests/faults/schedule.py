@@ -12,7 +12,7 @@ LOAD_OCTETS_S = 8_000_000  # both directions and all flows together stay below t
 
 @dataclass(frozen=True)
 class Flow:
-    """Traffic on one flow: ``sender`` is "rw" or "dt"; without a ``priority`` the library chooses."""
+    """Traffic on one flow: ``sender`` is "dt", or "rw": every connector; without ``priority`` the library chooses."""
 
     name: str
     sender: str
@@ -44,7 +44,8 @@ class Schedule:
 
     Attributes:
         background: faults that last for the whole run.
-        proxied: whether the connector reaches the listener through the proxy.
+        connectors: nodes that connect; with several, each flow of "rw" has as many senders.
+        proxied: whether the connectors reach the listener through the proxy.
         iterating: nodes that receive by iterating, in threads of their own; the others in handlers.
         quiet_s: after the last step, before what is in the background ends.
         calm_s: after the last fault, before the end is called for.
@@ -54,6 +55,7 @@ class Schedule:
     flows: tuple[Flow, ...]
     steps: tuple[Step, ...]
     background: tuple[Fault, ...] = ()
+    connectors: tuple[str, ...] = ("rw",)
     proxied: bool = False
     iterating: frozenset[str] = frozenset()
     quiet_s: float = 0.0
@@ -72,15 +74,18 @@ class Schedule:
 
     def __str__(self) -> str:
         ambient = [f"all the time {Step(0, fault)}" for fault in self.background]
-        return " · ".join([*(["proxy"] if self.proxied else []), *ambient, *map(str, self.steps)])
+        several = [f"{len(self.connectors)} connectors"] if len(self.connectors) > 1 else []
+        return " · ".join([*several, *(["proxy"] if self.proxied else []), *ambient, *map(str, self.steps)])
 
 
-def draw(seed: int, seconds: float = 12.0, load: float = 1.0) -> Schedule:
+def draw(seed: int, seconds: float = 12.0, load: float = 1.0, connectors: int = 1) -> Schedule:
     """The schedule of a seed; the same for the same arguments, on every machine and for every transport.
 
-    ``load`` multiplies the rates of the flows, as far as LOAD_OCTETS_S allows; the faults stay as they are.
+    ``load`` multiplies the rates of the flows, as far as LOAD_OCTETS_S allows; the faults stay as they are.  With
+    several ``connectors`` these are other schedules: a fault of one side is that of any node.
     """
     rng = random.Random(seed)
+    names = ("rw", *(f"rw{number}" for number in range(2, connectors + 1)))
     proxied = rng.random() < 0.3
     background: list[Fault] = []
     if rng.random() < 0.15:
@@ -90,14 +95,15 @@ def draw(seed: int, seconds: float = 12.0, load: float = 1.0) -> Schedule:
     steps: list[Step] = []
     spent_s = 0.0
     while spent_s < seconds:
-        fault, lasts_s = _fault(rng, proxied)
+        fault, lasts_s = _fault(rng, proxied, ("rw", "dt") if connectors == 1 else ("dt", *names))
         if any(type(fault) is type(other) for other in background):
             continue
         wait_s = round(rng.uniform(0.2, 1.5), 2)
         steps.append(Step(wait_s, fault, lasts_s))
         spent_s += wait_s + lasts_s
-    iterating = frozenset(side for side in ("dt", "rw") if rng.random() < 0.5)
-    return Schedule(seed, _flows(rng, load), tuple(steps), tuple(background), proxied, iterating)
+    iterating = frozenset(side for side in ("dt", *names) if rng.random() < 0.5)
+    flows = _flows(rng, load / connectors)
+    return Schedule(seed, flows, tuple(steps), tuple(background), names, proxied, iterating)
 
 
 DELAYS = ("delay 1ms", "delay 10ms", "delay 40ms 10ms", "delay 100ms 100ms")
@@ -127,9 +133,9 @@ def _flows(rng: random.Random, load: float) -> tuple[Flow, ...]:
     return tuple(made)
 
 
-def _fault(rng: random.Random, proxied: bool) -> tuple[Fault, float]:
+def _fault(rng: random.Random, proxied: bool, sides: tuple[str, ...]) -> tuple[Fault, float]:
     """A fault and how long it lasts; what matters most comes most often."""
-    side = rng.choice(("rw", "dt"))
+    side = rng.choice(sides)
     brief, long = round(rng.uniform(0.1, 1.5), 2), round(rng.uniform(2.0, 5.0), 2)
     lasting = rng.choice((brief, long))
     choices: list[tuple[int, Fault, float]] = [

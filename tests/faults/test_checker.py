@@ -11,9 +11,9 @@ import twinlink
 from twinlink.testing import base
 
 from .checker import check
-from .ledger import Writer, digest, read
+from .ledger import Session, Writer, digest, read
 from .mistakes import ANYWHERE, SPOILED, event, got
-from .story import FLOW, MS, OCTETS, Story, plain, tell
+from .story import FLOW, MS, OCTETS, Book, Story, plain, tell
 from .verdict import Fault
 
 
@@ -205,6 +205,43 @@ def test_a_receiver_that_knows_of_the_sender_owes_a_gap_for_everything(reliabili
     sent = [story.send() for _ in range(4)]
     story.sender.report(story.now_ns, "Lost", first=sent[0], end=sent[-1] + 1, reason="")
     assert {one.fault for one in check(story.sessions()).findings} == {Fault.TAIL}
+
+
+# Several receiving nodes
+
+
+def another(story: Story, *, up_from: int, has_from: int, ended: bool = True) -> Session:
+    """A second node, which was up from one message on, and has what the first one has from another message on."""
+    sender, first = story.sender, story.receiver
+    book = Book("dt2", "listen", 77, sender.sends[0][2] - 5 * MS, story.reliability, ended=ended)
+    sender.report(sender.sends[up_from][2] - 1, "PeerUp", node="dt2", epoch=77)
+    book.got[sender.epoch] = [list(row) for row in first.got[sender.epoch] if row[0] >= has_from]
+    book.events = first.named("Gap")
+    sender.acked[77] = [(row[0], row[0] + 1) for row in book.got[sender.epoch]]
+    return book.session()
+
+
+def test_a_node_that_came_later_is_owed_nothing_that_another_got_before() -> None:
+    story = plain()
+    late = another(story, up_from=10, has_from=10)
+    assert check([*story.sessions(), late]).findings == []
+
+
+def test_what_a_node_is_owed_is_not_excused_because_another_has_it() -> None:
+    story = plain()
+    late = another(story, up_from=5, has_from=10)
+    faults = {one.fault for one in check([*story.sessions(), late]).findings}
+    assert faults == {Fault.UNDETECTED, Fault.SENDER_UNAWARE}
+
+
+def test_what_died_with_one_of_two_nodes_is_lost() -> None:
+    story = plain()
+    killed = another(story, up_from=0, has_from=45, ended=False)
+    faults = {one.fault for one in check([*story.sessions(), killed]).findings}
+    assert faults == {Fault.UNACCOUNTED, Fault.SENDER_UNAWARE}
+    story.sender.report(story.now_ns, "Lost", first=0, end=20, reason="restarted")
+    story.sender.report(story.now_ns, "Lost", first=25, end=45, reason="restarted")
+    assert check([*story.sessions(), killed]).findings == []
 
 
 # "detect": late is allowed, when it is said

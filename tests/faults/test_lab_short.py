@@ -257,10 +257,20 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
         Step(0.5, faults.Kill("rw"), 0.2),
         Step(1.0, faults.Stop("dt"), 0.5),
     )
-    for name, outcome in both([Schedule(0, FLOWS, steps, calm_s=3.0)], tmp_path).items():
+    many = (
+        Step(0.5, faults.Stop("rw2"), 2.0),
+        Step(0.3, faults.Kill("rw3"), 0.3),
+        Step(0.5, faults.Partition(), 0.8),
+        Step(0.5, faults.Kill("dt"), 0.2),
+    )
+    schedules = [
+        Schedule(0, FLOWS, steps, calm_s=3.0),
+        Schedule(1, FLOWS, many, connectors=("rw", "rw2", "rw3"), calm_s=3.0),
+    ]
+    for name, outcome in both(schedules, tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
-        assert len(outcome.sessions) == 4, name
+        assert len(outcome.sessions) == (6 if "3 connectors" in name else 4), name  # killed twice in both
         for session in outcome.sessions:
             assert any(len(got.sequence) for got in session.deliveries.values()), f"{name}: {session.node} got nothing"
 

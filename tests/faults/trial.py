@@ -1,4 +1,4 @@
-"""One run: a world, two nodes, the faults of a schedule, and at the end the ledgers before the checker."""
+"""One run: a world, its nodes, the faults of a schedule, and at the end the ledgers before the checker."""
 
 import contextlib
 import json
@@ -102,7 +102,7 @@ class Outcome:
 
 
 class Trial:
-    """Two nodes in a world; a context manager that leaves nothing behind but the folder.
+    """The nodes in a world; a context manager that leaves nothing behind but the folder.
 
     It is the `Place` on which faults act.
     """
@@ -114,6 +114,7 @@ class Trial:
         flows: Sequence[Flow],
         *,
         seed: int = 0,
+        connectors: tuple[str, ...] = ("rw",),
         proxied: bool = False,
         iterating: frozenset[str] = frozenset(),
         reliability: str = "repair",
@@ -131,7 +132,7 @@ class Trial:
         self.reliability = reliability
         self.options = options or {}
         self.buffered = buffered
-        self.sides = tuple(side for side in ("dt", "rw") if side != late)
+        self.sides = tuple(side for side in ("dt", *connectors) if side != late)
         self.world = World(f"{seed}-{transport}-{threading.get_ident() % 10_000}")
         self.nodes: dict[str, Process] = {}
         self.moments: list[Moment] = []
@@ -183,7 +184,8 @@ class Trial:
             "--receive", "answers",
         ]  # fmt: skip
         for flow in self.flows:
-            arguments += ["--send", str(flow)] if flow.sender == side else ["--receive", flow.name]
+            sends = (flow.sender == "dt") == (side == "dt")
+            arguments += ["--send", str(flow)] if sends else ["--receive", flow.name]
         namespace = self.world.dt if side == "dt" else self.world.rw
         popen = self.world.start(namespace, "tests.faults.node", *arguments, errors=self._errors)
         self.nodes[side] = Process(popen, side, ledger)
@@ -284,8 +286,8 @@ class Trial:
 def run_seed(folder: Path, transport: str, schedule: Schedule, reliability: str) -> Outcome:
     """One schedule on one transport, from an empty folder to the verdict."""
     with Trial(
-        folder, transport, schedule.flows, seed=schedule.seed, proxied=schedule.proxied, iterating=schedule.iterating,
-        reliability=reliability, options=schedule.options,
+        folder, transport, schedule.flows, seed=schedule.seed, connectors=schedule.connectors,
+        proxied=schedule.proxied, iterating=schedule.iterating, reliability=reliability, options=schedule.options,
     ) as trial:  # fmt: skip
         try:
             trial.run(schedule)
