@@ -25,12 +25,14 @@ from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
 from .pump import Pump
 from .reception import MAX_FLOWS, Reception
+from .resolver import addresses
 from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
+RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
@@ -258,8 +260,10 @@ class Link:
         heard = ", ".join([peer.node for peer in self._company.peers.all()][:4])
         if heard:
             hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
-        elif not self.listening and not self._resolves():
-            hint = "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
+            if not self.listening and self._transport.ports > 1:
+                hint += ", and that the name stands for one host only"
+        elif unresolved := self._unresolved():
+            hint = unresolved
         else:
             hint = (
                 f"check that the other side {other} and has the transport {self.transport_name!r}, "
@@ -267,11 +271,17 @@ class Link:
             )
         raise PeerTimeout(f"no peer within {timeout:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")
 
-    def _resolves(self) -> bool:
+    def _unresolved(self) -> str | None:
+        """What is wrong with the host name of the other side, if anything."""
+        if self.listening or self.transport_name == "memory":  # there it is a name and no more
+            return None
         try:
-            return bool(socket.getaddrinfo(self._transport.endpoint.host.strip("[]"), None))
+            addresses(self._transport.endpoint.host, RESOLVE_S)
+        except TimeoutError:
+            return "the host name is not resolved, as DNS does not answer: check the way to it, or give an address"
         except OSError:
-            return self.transport_name == "memory"  # there it is a name and no more
+            return "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
+        return None
 
     def peers(self) -> list[str]:
         """Names of the nodes that are up."""

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import twinlink
 from twinlink.errors import ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
+from twinlink.resolver import addresses
 from twinlink.transports import Endpoint
 
 from . import convert
@@ -20,6 +21,8 @@ PORT = 7447
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
 NOBODY_S = 5.0  # who is there has been found long before, on any path but the longest
+CONNECT_S = 2.0  # for a name to be resolved, and for each address
+ADDRESSES = 3  # of a name are tried
 LOOK_S = 0.1  # how often a wait looks whether the end was asked for
 
 
@@ -105,26 +108,34 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     timeout = given.timeout
     log(name, f"{endpoint(given)}, waits up to {timeout:g} s for a peer")
     end = time.monotonic() + timeout
-    while not stop.requested:
-        left = end - time.monotonic()
-        try:
-            return link.wait_ready(timeout=max(0.0, min(LOOK_S, left)))
-        except PeerTimeout as error:
-            if left <= LOOK_S:
-                told = re.sub(r"within \S+ s", f"within {timeout:g} s", str(error))  # the whole wait, not its last part
-                seen = given.connect and connection_problem(given.connect)
-                tcp = f"; TCP says: {seen}" if seen else ""
-                raise PeerTimeout(f"{told} (does `{other}` run there?){tcp}") from None
+    while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
+        link.wait(lambda: bool(link.peers()), min(LOOK_S, left))
+    if stop.requested:
+        return
+    try:
+        link.wait_ready(0)
+    except PeerTimeout as error:
+        told = re.sub(r"within \S+ s", f"within {timeout:g} s", str(error))  # the whole wait, not its last part
+        seen = given.connect and connection_problem(given.connect)
+        tcp = f"; TCP says: {seen}" if seen else ""
+        raise PeerTimeout(f"{told} (does `{other}` run there?){tcp}") from None
 
 
 def connection_problem(connect: str) -> str | None:
     """Why no TCP connection to an endpoint can be made, in the system's words; None when one can."""
     target = Endpoint.parse(connect)
+    problem = None
     try:
-        socket.create_connection((target.host.strip("[]"), target.port), timeout=2).close()
+        for address in addresses(target.host, CONNECT_S)[:ADDRESSES]:
+            try:
+                socket.create_connection((address, target.port), timeout=CONNECT_S).close()
+            except OSError as error:
+                problem = problem or error.strerror or str(error)
+            else:
+                return None
     except OSError as error:
-        return error.strerror or str(error)
-    return None
+        problem = error.strerror or str(error)
+    return problem
 
 
 class Watch:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 import math
 import signal
 import sys
@@ -37,7 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     _on_signal(lambda: sys.exit(DONE))
-    logging.basicConfig(format=f"%(asctime)s.%(msecs)03d {PROGRAM}: %(message)s", datefmt="%H:%M:%S")
     given = options.parse(_make_parser(), "exporter", argv)
     try:
         carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size)
