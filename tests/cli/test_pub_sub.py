@@ -192,3 +192,19 @@ def test_terminated_like_interrupted(start: Start, endpoint: str) -> None:
     sub.process.terminate()
     assert sub.code() == 1
     assert sub.records()[-1]["type"] == "summary"
+
+
+def test_who_is_interrupted_before_all_was_sent_or_received_says_so(start: Start, endpoint: str) -> None:
+    sub = start("sub", "--listen", endpoint, "--json", "--count", "1000")
+    pub = start("pub", "--connect", endpoint, "--json", "--count", "1000", "--interval", "0.1")
+    sub.wait_for('"sequence": 3', "out")
+    pub.process.terminate()
+    assert pub.code() == 1
+    sub.process.terminate()
+    assert sub.code() == 1
+    sent, received = pub.records()[-1], sub.records()[-1]
+    assert sent["interrupted"]
+    assert received["interrupted"]
+    assert sent["sent"] == sent["acknowledged"] == received["received"] < 1000
+    assert f"interrupted: {sent['sent']} of 1000 messages were sent" in pub.err
+    assert f"interrupted: {sent['sent']} of 1000 messages were received" in sub.err

@@ -54,7 +54,7 @@ def wait_for_event(tmp_path: Path, name: str) -> None:
     wait_until(lambda: (tmp_path / "log").exists() and name in [event["event"] for event in events(tmp_path)])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_waits_for_agent_and_twin_and_ends_on_a_signal(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     process = start("--connect", free_endpoint())
     wait_for_event(tmp_path, "e3-setup-request")

@@ -114,8 +114,14 @@ class Output:
             raise OutputError(f"standard output cannot be written: {explain(error)}") from error
 
 
+def ending_signals() -> list[int]:
+    """Those that ask a program to end: Ctrl-C, SIGTERM, and the end of its terminal unless `nohup` has it ignored."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    return [each for each in numbers if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+
+
 class Stop:
-    """Ctrl-C and SIGTERM as a request instead of an exception, so that no call of the library is torn in the middle.
+    """The `ending_signals` as a request instead of an exception, so that no call of the library is torn in the middle.
 
     The second Ctrl-C is a KeyboardInterrupt as usual: a command that hangs can still be ended by hand.  What comes
     within `TWICE_S` of the first one belongs to it.
@@ -128,7 +134,7 @@ class Stop:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ending_signals():
             self._before[number] = signal.signal(number, self._handle)
         return self
 

@@ -70,6 +70,10 @@ def run(given: argparse.Namespace) -> int:
     if problem:
         log(NAME, problem)
     sent, acknowledged = stats["sent"], stats["acknowledged"]
+    wanted = given.count or len(given.files or ())
+    interrupted = sent < wanted and not problem
+    if interrupted:
+        log(NAME, f"interrupted: {sent} of {wanted} messages were sent")
     summary = f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost"
     output.emit(
         {
@@ -79,12 +83,13 @@ def run(given: argparse.Namespace) -> int:
             "octets": octets,
             "acknowledged": acknowledged,
             "lost": sent - acknowledged,
+            "interrupted": interrupted,
         },
         None if given.hash else summary,
     )
     if given.hash and not given.json:
         log(NAME, summary)  # stdout holds the hashes and nothing else: `diff` it with what sub printed
-    return NOT_MET if problem or sent != acknowledged else DONE
+    return NOT_MET if problem or interrupted or sent != acknowledged else DONE
 
 
 def _tell(output: Output, sequence: int, payload: bytes) -> None:

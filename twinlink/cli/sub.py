@@ -54,6 +54,9 @@ def run(given: argparse.Namespace) -> int:
             elif given.idle is not None and last is not None and time.monotonic() - last >= given.idle:
                 break
     watch.tell()
+    interrupted = stop.requested and given.count is not None and messages < given.count
+    if interrupted:
+        log(NAME, f"interrupted: {messages} of {given.count} messages were received")
     summary = f"received {messages} messages, {octets} B; {watch.missing} did not arrive"
     output.emit(
         {
@@ -62,12 +65,13 @@ def run(given: argparse.Namespace) -> int:
             "received": messages,
             "octets": octets,
             "missing": watch.missing,
+            "interrupted": interrupted,
         },
         summary if given.print == "none" else None,
     )
     if not given.json and given.print != "none":
         log(NAME, summary)  # stdout holds the messages and nothing else
-    return DONE if messages and not watch.missing else NOT_MET
+    return DONE if messages and not watch.missing and not interrupted else NOT_MET
 
 
 def _tell(given: argparse.Namespace, output: Output, message: Message) -> None:

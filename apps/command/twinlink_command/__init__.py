@@ -5,19 +5,27 @@ traceback, and once `twinlink` is being imported it is too late to help that: so
 imports nothing but what it needs.
 """
 
+import os
 import signal
 from importlib import import_module
 
 
 def _begin(module: str) -> int:
     heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # what a shell starts with & ignores it
+    first = os.getpid() == 1  # of a container: there the kernel ignores what has no handler
     if heeded:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, _end if first else signal.SIG_DFL)
+    if first:
+        signal.signal(signal.SIGTERM, _end)
     main = import_module(module).main
     if heeded:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code: int = main()
     return code
+
+
+def _end(number: int, _frame: object) -> None:
+    os._exit(128 + number)
 
 
 def twinlink() -> int:

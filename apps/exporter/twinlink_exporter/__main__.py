@@ -14,7 +14,7 @@ from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints
 
 import twinlink
 from twinlink.cli import convert, linking, options
-from twinlink.cli.console import DONE, FAILED, guarded, writing
+from twinlink.cli.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
@@ -138,7 +138,7 @@ def _frequency(text: str) -> float:
 
 
 def _on_signal(act: Callable[[], object]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         signal.signal(number, lambda *_: act())
 
 

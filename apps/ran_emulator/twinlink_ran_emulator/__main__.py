@@ -12,7 +12,7 @@ import twinlink_e3 as e3
 
 from twinlink.cli import convert
 from twinlink.cli import options as command_line
-from twinlink.cli.console import DONE, guarded
+from twinlink.cli.console import DONE, ending_signals, guarded
 from twinlink.cli.journal import Journal
 
 from .emulator import Emulator, Options, choose_fft_size
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     given = command_line.parse(_make_parser(), "ran-emulator", argv)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     _run(given, stop)
     return DONE

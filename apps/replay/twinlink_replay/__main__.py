@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import twinlink
 from twinlink.cli import convert, linking, options
-from twinlink.cli.console import DONE, NOT_MET, guarded, writing
+from twinlink.cli.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.measure.ledger import Ledger
 
@@ -41,7 +41,7 @@ def _main(argv: Sequence[str]) -> int:
     if given.companion is not None:
         return _companion(given.companion)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     with Journal(PROGRAM, given.log) as journal:
         return _run(given, stop, journal)
