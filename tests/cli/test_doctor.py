@@ -86,7 +86,15 @@ def test_port_in_use(start: Start, endpoint: str) -> None:
 def test_peer(start: Start, endpoint: str) -> None:
     assert report(start("doctor", "--json", "--connect", endpoint))["peer"]["status"] == "fail"
     start("pong", "--listen", endpoint).wait_for("Ctrl-C ends it")
-    assert report(start("doctor", "--json", "--connect", endpoint))["peer"]["status"] == "ok"
+    row = report(start("doctor", "--json", "--connect", endpoint))["peer"]
+    assert (row["status"], "ZeroMQ" in row["seen"]) == ("ok", False)
+
+
+def test_a_peer_of_which_only_the_first_port_is_open(start: Start, endpoint: str) -> None:
+    with socket.socket() as first:
+        first.bind(("127.0.0.1", int(endpoint.rpartition(":")[2])))
+        first.listen()
+        assert "which ZeroMQ needs besides" in report(start("doctor", "--json", "--connect", endpoint))["peer"]["seen"]
 
 
 def test_missing_driver(start: Start, tmp_path: Path) -> None:

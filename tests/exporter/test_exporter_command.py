@@ -1,6 +1,7 @@
 """``twinlink-exporter`` as a process: logs, exit codes, signals, and no traceback whatever happens."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from twinlink_e3 import Endpoints
+from twinlink_exporter.sockets import is_closed_to_us
 
 import twinlink
 from twinlink.control import PrbBlock
@@ -21,6 +23,7 @@ from .agent import Agent, encode_indication
 from .conftest import LONG_MS
 
 IQ = bytes(6144)
+NOBODY = 65534
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -168,3 +171,22 @@ def test_an_impossible_e3_endpoint_exits_with_2(start: Start) -> None:
     assert process.returncode == 2
     assert "an endpoint reads ipc:///path or tcp://address:port" in said
     assert "Traceback" not in said
+
+
+def test_a_socket_that_this_user_may_not_use_is_named(endpoints: Endpoints, tmp_path: Path) -> None:
+    """As where the gNB runs as root and the exporter does not."""
+    path = Path(endpoints.setup.removeprefix("ipc://"))
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(path))
+        assert not is_closed_to_us(endpoints.setup)
+        path.chmod(0o500)
+        user = os.geteuid()
+        if user == 0:
+            path.parent.chmod(0o755)
+            os.seteuid(NOBODY)
+        try:
+            assert is_closed_to_us(endpoints.setup)
+        finally:
+            os.seteuid(user)
+    assert not is_closed_to_us("ipc:///nonexistent/setup")
+    assert not is_closed_to_us("tcp://127.0.0.1:9990")

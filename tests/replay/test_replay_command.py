@@ -136,13 +136,23 @@ def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
 
 def test_a_user_without_a_home(endpoint: str, replay: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/proc/none")  # nobody can make a folder there, root neither
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMP", str(tmp_path))
     twin = replay("--listen", endpoint, "--count", "1")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.wait_ready(patience())
         play(gnb, HEARD, count=1)
         assert twin.end()[0] == 0
     assert [event["reason"] for event in twin.events("no-home")] == ["/proc/none/.gnuradio: No such file or directory"]
+
+
+def test_without_any_folder_for_gnu_radio_it_says_what_to_do(
+    endpoint: str, replay: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/proc/none")
+    monkeypatch.setenv("TMP", "/proc/none/either")
+    code, said = replay("--listen", endpoint).end()
+    assert code == 2
+    assert "set HOME or TMP to one that is" in said
 
 
 def test_what_cannot_be_read_is_named_at_the_end(endpoint: str, replay: Any) -> None:

@@ -167,8 +167,11 @@ def peer(connect: str) -> Iterator[Row]:
     if problem:
         advice = "start the listener first, and check the address, routes and firewalls"
         yield Row("peer", "fail", f"{connect}: {problem}", advice)
-    else:
-        yield Row("peer", "ok", f"{connect} accepts connections")
+        return
+    text, target = f"{connect} accepts connections", Endpoint.parse(connect)
+    if behind := connection_problem(f"tcp/{target.host}:{target.port + 1}"):
+        text += f"; port {target.port + 1}, which ZeroMQ needs besides, does not: {behind}"
+    yield Row("peer", "ok", text)
 
 
 def mgen() -> Iterator[Row]:

@@ -95,6 +95,9 @@ class Mosquitto:
             except TransportError as error:
                 if endpoint or attempt == FREE_PORT_TRIES - 1 or "in use" not in str(error):
                     raise
+            except OSError as error:
+                folder = "; TMPDIR names a folder for temporary files" if isinstance(error, FileNotFoundError) else ""
+                raise TransportError(f"mosquitto cannot be started: {error}{folder}") from error
 
     def _start(self, max_packet: int, prefix: Sequence[str]) -> None:
         binary = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SBIN}")

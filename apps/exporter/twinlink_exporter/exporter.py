@@ -40,7 +40,7 @@ from .counters import Counters
 from .guard import Limits, Rejection, check
 from .observation import Carrier, observe
 from .session import Refused, Session, SetUp, State, Subscribed
-from .sockets import E3Sockets
+from .sockets import E3Sockets, is_closed_to_us
 from .uptake import Uptake
 
 IDLE_MS = 500
@@ -234,11 +234,11 @@ class Exporter:
             return
         if session.state is State.SETUP:
             endpoint = self._sockets.endpoints.setup
-            self._journal.complaint(
-                "e3-setup-request",
-                f"asking for an E3 agent at {endpoint}; if none answers, start the gNB or check --e3 and --setup",
-                endpoint=endpoint,
-            )
+            hint = "if none answers, start the gNB or check --e3 and --setup"
+            if is_closed_to_us(endpoint):
+                hint = "this user may not write to it: run as the gNB's user, or have its sockets opened to the group"
+            text = f"asking for an E3 agent at {endpoint}; {hint}"
+            self._journal.complaint("e3-setup-request", text, endpoint=endpoint)
             self._sockets.send_setup(request)
             if before is State.SUBSCRIBE:
                 self._journal.event(

@@ -1,5 +1,8 @@
 """The dApp's end of the three E3 channels, on ZeroMQ."""
 
+import os
+from pathlib import Path
+
 import zmq
 from twinlink_e3 import Endpoints
 from zmq.utils.monitor import recv_monitor_message
@@ -10,6 +13,15 @@ from twinlink.errors import TransportError
 # lost without a trace, so the queue is longer than any stall that is worth surviving.
 RECEIVE_QUEUE = 4000
 LINGER_MS = 500  # for the release at the end
+
+
+def is_closed_to_us(endpoint: str) -> bool:
+    """Whether the file of an ``ipc://`` socket is there, and this user may not write to it: nothing ever answers."""
+    path = Path(endpoint.removeprefix("ipc://"))
+    try:
+        return endpoint.startswith("ipc://") and path.exists() and not os.access(path, os.W_OK, effective_ids=True)
+    except PermissionError:  # nor look into its folder
+        return True
 
 
 class E3Sockets:

@@ -54,7 +54,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .twin import Twin
 
     if why := do_without_home():
-        journal.event("no-home", f"GNU Radio's settings are kept with the temporary files ({why})", reason=why)
+        journal.event("no-home", f"GNU Radio's settings are kept in $TMP, or /tmp ({why})", reason=why)
     recording = Recording(given.out) if given.out else None
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder

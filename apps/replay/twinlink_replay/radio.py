@@ -33,16 +33,29 @@ def do_without_home() -> str | None:
     """Call before the first flowgraph starts: where GNU Radio could not keep its settings, this removes ``$HOME``.
 
     They belong in ``$HOME/.gnuradio``, and where that cannot be made no flowgraph starts; the user of a container often
-    has no home.  Without the variable, GNU Radio 3.10 keeps them with the temporary files.  Returns why, or None.
+    has no home.  Without the variable, GNU Radio 3.10 keeps them in ``$TMP``, or /tmp.  Returns why, or None.
+
+    Raises TwinlinkError where that is no place either.
     """
-    home = os.environ.get("HOME")
-    if not home:
-        return None
+    why = None
+    if home := os.environ.get("HOME"):
+        why = _cannot_be_kept(home)
+        if why is None:
+            return None
+        del os.environ["HOME"]
+    if nowhere := _cannot_be_kept(os.environ.get("TMP", "/tmp")):
+        raise TwinlinkError(
+            f"GNU Radio has no folder for its settings ({nowhere}): make that one writable (in Kubernetes with an "
+            "emptyDir at /tmp), or set HOME or TMP to one that is"
+        )
+    return why
+
+
+def _cannot_be_kept(place: str) -> str | None:
     try:
         for folder in (".gnuradio", ".gnuradio/prefs"):
-            Path(home, folder).mkdir(exist_ok=True)
+            Path(place, folder).mkdir(exist_ok=True)
     except OSError as error:
-        del os.environ["HOME"]
         return f"{error.filename}: {error.strerror}"
     return None
 
