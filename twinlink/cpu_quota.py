@@ -12,7 +12,7 @@ def is_limited(mounted: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/s
     Inside a container the group may go by its name on the host, where only its root is mounted, which is the group.
     """
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text("utf-8", "replace").splitlines()
     except OSError:
         return False  # a kernel without control groups
     for line in lines:

@@ -19,8 +19,11 @@ def addresses(host: str, within_s: float) -> list[str]:
             failed.append(OSError("no host can have this name"))
 
     asking = threading.Thread(target=ask, name="twinlink-resolver", daemon=True)
-    asking.start()
-    asking.join(within_s)
+    try:
+        asking.start()
+        asking.join(within_s)
+    except RuntimeError:  # there may be no more threads: better late than never
+        ask()
     if failed:
         raise failed[0]
     if not found:

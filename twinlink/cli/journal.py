@@ -23,9 +23,9 @@ from .console import explain, on_one_line
 REPEAT_NS = 5_000_000_000  # a complaint that comes again and again is made this often
 WAITING = 10_000  # events that have not been written; beyond that they are dropped, and counted
 UNREAD_MS = 1000  # a line that stderr does not take for so long is not shown; the file goes on
-AT_THE_END_S = 1.0  # the writer has so long for what is left
+AT_THE_END_S = 3.0  # the writer has so long for what is left, the wait for stderr included
 
-_Event = tuple[int, str, str, dict[str, Any]]  # Unix ns, name, text, fields
+_Event = tuple[int, str, str]  # Unix ns, text, a line of JSON
 
 
 class Journal:
@@ -52,8 +52,9 @@ class Journal:
     def event(self, name: str, text: str, /, *, time_ns: int | None = None, **fields: Any) -> None:
         """Something happened: ``text`` for a person, ``fields`` for a program; ``time_ns`` (Unix) is now."""
         time_ns = time.time_ns() if time_ns is None else time_ns
+        record = json.dumps({"time_ns": time_ns, "event": name, **fields})  # here: the caller may change what it gave
         try:
-            self._waiting.put_nowait((time_ns, name, text, fields))
+            self._waiting.put_nowait((time_ns, text, record))
         except queue.Full:
             with self._counting:
                 self._dropped += 1
@@ -76,15 +77,15 @@ class Journal:
             if self._dropped and self._waiting.qsize() < WAITING // 2:
                 with self._counting:
                     dropped, self._dropped = self._dropped, 0
-                text = f"{dropped} events were not written: nobody took them for too long"
-                self._put_down(time.time_ns(), "dropped", text, {"count": dropped})
+                now_ns, text = time.time_ns(), f"{dropped} events were not written: nobody took them for too long"
+                self._put_down(now_ns, text, json.dumps({"time_ns": now_ns, "event": "dropped", "count": dropped}))
         self._close()
 
-    def _put_down(self, time_ns: int, name: str, text: str, fields: dict[str, Any]) -> None:
+    def _put_down(self, time_ns: int, text: str, record: str) -> None:
         self._tell(time_ns, text)
         if self._file:
             try:
-                self._file.write(json.dumps({"time_ns": time_ns, "event": name, **fields}) + "\n")
+                self._file.write(record + "\n")
             except OSError as error:
                 self._close()
                 self._tell(time_ns, f"no more events are written to {self._path}: {explain(error)}")
