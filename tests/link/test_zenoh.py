@@ -11,8 +11,9 @@ import pytest
 
 import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.testing.base import in_thread
 from twinlink.transports import Endpoint
-from twinlink.transports.zenoh import LINGER, ZENOHS_LINGER, ZenohOptions, ZenohTransport
+from twinlink.transports.zenoh import LINGER, TICK_S, ZENOHS_LINGER, ZenohOptions, ZenohTransport
 from twinlink.wire import Kind, frame
 
 
@@ -36,6 +37,24 @@ def test_a_connector_that_renews_its_session_misses_nothing() -> None:
             inbox = link.receiver(sender.flow)
             received = [inbox.receive(timeout=patience()) for _ in range(300)]
             assert [int.from_bytes(message.payload) for message in received if message] == list(range(300))
+
+
+def test_a_session_that_is_closed_meanwhile_does_not_keep_the_next_one_from_being_woken() -> None:
+    """The ticker may look at what the session before has left, just as that is closed."""
+    closing, transport = (ZenohTransport(Endpoint.parse(free_endpoint()), True, 2**20, ZenohOptions()) for _ in "12")
+    closing.open()
+    closing.close()
+    transport.open()
+    try:
+        subscriber, connections = transport._subscriber, transport._connections
+        transport._subscriber, transport._connections = closing._subscriber, closing._connections
+        time.sleep(5 * TICK_S)
+        transport._subscriber, transport._connections = subscriber, connections
+        reading = in_thread(lambda: transport.receive(2 * TICK_S))
+        time.sleep(4 * TICK_S)
+        assert reading.result() is None
+    finally:
+        transport.close()
 
 
 def test_a_frame_with_the_tail_of_another_is_dropped() -> None:

@@ -159,23 +159,26 @@ class ZenohTransport(Transport):
     def _tick(self) -> None:
         """Look after new connections, and end a recv that has waited long enough by a message to ourselves.
 
-        Zenoh's recv has no time limit.
+        Zenoh's recv has no time limit.  What is looked at may be of a session that is being closed, see renew.
         """
         trim_at = math.inf
         while not self._closing.wait(TICK_S):
-            if self._connections.try_recv() is not None:
-                clear_linger()
-                trim_at = min(trim_at, time.monotonic() + CALM_S)
+            with contextlib.suppress(zenoh.ZError):
+                if self._connections.try_recv() is not None:
+                    clear_linger()
+                    trim_at = min(trim_at, time.monotonic() + CALM_S)
             if time.monotonic() > trim_at:
                 trim_at = math.inf
                 trim()
             if self._ticks_left:
                 self._ticks_left -= 1
                 if not self._ticks_left:
-                    self._waker.put(b"")
+                    with contextlib.suppress(zenoh.ZError):
+                        self._waker.put(b"")
             if self._reading.acquire(blocking=False):
                 try:
-                    self._stow()
+                    with contextlib.suppress(zenoh.ZError):
+                        self._stow()
                 finally:
                     self._reading.release()
 
