@@ -14,20 +14,24 @@ LONGEST_NS = 300_000  # a look; longer waits have less to gain and more to cost
 REST_NS = 2_000_000  # who has waited for so long is in no loop, or in one that paused; it says nothing of either kind
 GAIN = 0.85  # of what waits take that are slept
 FIRST_PAUSE = 128  # waits until the first trial, looked: who sends a few messages only is not to wait for one
+NEVER = 2**63
 SHORTEST_PAUSE, LONGEST_PAUSE = 32, 8192  # until the next one: four times as many while nothing changes
 
 
 class BusyPoll:
     """Says how to wait, and is told how long it took.
 
+    Args:
+        allowed: whether to look at all; else nothing is tried either.
+
     Attributes:
         polls: whether to look before sleeping, the next time.
     """
 
-    def __init__(self) -> None:
-        self.polls = self._gains = True
+    def __init__(self, allowed: bool = True) -> None:
+        self.polls = self._gains = allowed
         self._pause = SHORTEST_PAUSE
-        self._left = FIRST_PAUSE  # waits until the next trial
+        self._left = FIRST_PAUSE if allowed else NEVER  # waits until the next trial
         self._runs: list[bool] = []  # that are still to be tried
         self._run_polls = False
         self._run_ns: list[int] = []

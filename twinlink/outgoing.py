@@ -137,12 +137,7 @@ class Outgoing:
     # What comes back
 
     def acknowledge(
-        self,
-        epoch: int,
-        records: Sequence[Sequence[int]],
-        t3_ns: int,
-        t4_ns: int,
-        t4_mono_ns: int,
+        self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
         flow, entries = self.flow, self.kept.entries

@@ -27,15 +27,13 @@ class Pump:
         self._company = reception.company
         self._last_frame_ns = 0
         self._next_look_ns = 0
-        self._busy_poll = BusyPoll()
-        self._may_poll = not cpu_quota.is_limited()  # there a look is paid for by standing still later
+        self._busy_poll = BusyPoll(not cpu_quota.is_limited())  # there a look is paid for by standing still later
         self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def turn(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         began = _monotonic_ns()
-        polls = self._may_poll and self._busy_poll.polls and timeout_s > BRIEF_S
-        received = self._poll(began) if polls else None
+        received = self._poll(began) if self._busy_poll.polls and timeout_s > BRIEF_S else None
         if received is None:
             received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
         now = _monotonic_ns()

@@ -35,6 +35,10 @@ def test_a_stream_is_slept_for_whatever_its_pace(ns: int) -> None:
     assert looks(BusyPoll(), 50_000, noisy(ns, ns)) < 0.05
 
 
+def test_where_it_is_not_allowed_it_is_not_tried_either() -> None:
+    assert looks(BusyPoll(allowed=False), 20_000, noisy(150_000, 80_000)) == 0
+
+
 def test_a_handful_of_messages_does_not_wait_for_a_trial() -> None:
     assert looks(BusyPoll(), FIRST_PAUSE, noisy(150_000, 80_000)) == 1
 

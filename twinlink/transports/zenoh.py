@@ -104,7 +104,7 @@ class ZenohTransport(Transport):
         self._preferred: set[bytes] = set()
         self._ticks_left = 0  # until a recv is ended
         self._reading = threading.Lock()
-        self._stowed: deque[tuple[bytes, Frame] | None] = deque()  # read by the ticker, before all that is read next
+        self._stowed: deque[tuple[bytes, Frame]] = deque()  # read by the ticker, before all that is read next
         self._closing = threading.Event()
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
@@ -187,7 +187,8 @@ class ZenohTransport(Transport):
             sample = self._subscriber.try_recv()
             if sample is None:
                 break
-            self._stowed.append(_taken(sample))
+            if (taken := _taken(sample)) is not None:  # a wake-up that nobody waits for is of no use later
+                self._stowed.append(taken)
 
     def config(self) -> zenoh.Config:
         """The session's configuration, every choice explicit."""
