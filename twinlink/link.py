@@ -260,8 +260,6 @@ class Link:
         heard = ", ".join([peer.node for peer in self._company.peers.all()][:4])
         if heard:
             hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
-            if not self.listening and self._transport.ports > 1:
-                hint += ", and that the name stands for one host only"
         elif unresolved := self._unresolved():
             hint = unresolved
         else:

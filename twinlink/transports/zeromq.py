@@ -4,9 +4,7 @@ The listener binds its PUB to the endpoint's port and its SUB to the next one up
 PUB to them.  A raw SUB socket at the listener's port sees the traffic (docs/wire-format.md).
 """
 
-import ipaddress
 import os
-import socket
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ import zmq
 
 from ..errors import TransportError
 from ..heap import reuse
+from ..resolver import Whereabouts, addresses, is_address
 from ..wire import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 
@@ -36,6 +35,8 @@ SUBSCRIPTIONS = 16  # of one connection that wait to be read
 SUBSCRIPTION_OCTETS = 1024
 LOOK_SUBSCRIPTIONS = 256  # that are read at one go: a flood of them is not to keep everybody waiting
 JOIN_S = 0.002  # what a peer subscribes to is here so long after the hello that answers ours, unless TCP lost it
+LISTEN_RESOLVE_S = 5.0  # the resolver gets this long where we listen on a name
+RESOLVE_S = 0.2  # and this long, before `open` goes on without it, where we connect to one
 JOINED_S = 0.02  # and the other way round: so long nothing is sent to who gets everything, and is not up
 
 
@@ -78,6 +79,9 @@ class ZeromqTransport(Transport):
         self._closed = False
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
         self._patience = 1
+        self._limit_ms = self.options.connect_timeout_ms
+        self._connected_to = ""
+        self._whereabouts: Whereabouts | None = None  # where an address is known it is the only one
         self._nodes_listen = False
         self._joining: set[bytes] = set()  # the topics of those who are
         self._held_until = 0.0
@@ -100,11 +104,17 @@ class ZeromqTransport(Transport):
             self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
             first, second = self.endpoint.port, self.endpoint.port + 1
             if self.listening:
-                self._pub.bind(self._address(first))
-                self._sub.bind(self._address(second))
+                host = self.endpoint.host
+                if not is_address(host):  # bind takes addresses, not names of hosts
+                    host = addresses(host, LISTEN_RESOLVE_S)[0]
+                for made, port in ((self._pub, first), (self._sub, second)):
+                    made.setsockopt(zmq.IPV6, int(":" in host))
+                    made.bind(_address(host, port))
+            elif is_address(self.endpoint.host):
+                self._connect(self.endpoint.host)
             else:
-                for made, port in ((self._sub, first), (self._pub, second)):
-                    made.connect(self._address(port))
+                self._whereabouts = Whereabouts(self.endpoint.host)
+                self._move(RESOLVE_S)
         except BaseException as error:  # Ctrl-C as well
             self._context.destroy(linger=0)  # while a socket is open, whoever ends the context waits for ever
             if not isinstance(error, zmq.ZMQError | OSError):
@@ -123,7 +133,6 @@ class ZeromqTransport(Transport):
         made.setsockopt(zmq.LINGER, 0)
         # Refuses ZMTP before 3, which libzmq takes many a stranger's answer for, and ends the process over it.
         made.setsockopt(zmq.ZAP_DOMAIN, b"twinlink")
-        made.setsockopt(zmq.IPV6, int(":" in self.endpoint.host))
         made.setsockopt(zmq.SNDHWM, options.send_hwm)
         made.setsockopt(zmq.RCVHWM, options.receive_hwm)
         if options.os_send_buffer:
@@ -138,20 +147,25 @@ class ZeromqTransport(Transport):
         made.setsockopt(zmq.TCP_MAXRT, options.heartbeat_timeout_ms * 3 // 2)
         made.setsockopt(zmq.RECONNECT_IVL, options.reconnect_ms)
         made.setsockopt(zmq.RECONNECT_IVL_MAX, options.reconnect_max_ms)
-        made.setsockopt(zmq.CONNECT_TIMEOUT, options.connect_timeout_ms)
         made.setsockopt(zmq.MAXMSGSIZE, self.max_frame)
-        if not self.listening:
-            made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * self._patience)
         return made
 
-    def _address(self, port: int) -> str:
-        host = self.endpoint.host
-        if self.listening:
-            try:
-                ipaddress.ip_address(host.strip("[]"))
-            except ValueError:
-                host = socket.gethostbyname(host)  # bind takes interface names and addresses, not host names
-        return f"tcp://{host}:{port}"
+    def _connect(self, host: str) -> None:
+        """Both sockets to the same address: each would ask the resolver itself, and could reach another host."""
+        with self._send_lock:
+            for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
+                if self._connected_to:
+                    made.disconnect(_address(self._connected_to, port))
+                made.setsockopt(zmq.IPV6, int(":" in host))
+                made.setsockopt(zmq.CONNECT_TIMEOUT, self._limit_ms)
+                made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * self._patience)
+                made.connect(_address(host, port))
+            self._connected_to = host
+
+    def _move(self, within_s: float = 0.0) -> None:
+        """Connect to where the host is now, if the resolver has said that it is somewhere else."""
+        if self._whereabouts is not None and (host := self._whereabouts.news(within_s)):
+            self._connect(host)
 
     def send(self, topic: bytes, frame: bytes) -> None:
         # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
@@ -233,6 +247,7 @@ class ZeromqTransport(Transport):
             self._greeted = False
             self._sub.setsockopt(zmq.SUBSCRIBE, self._joins_as)
             self._sub.setsockopt(zmq.UNSUBSCRIBE, TRAFFIC)
+        self._move()
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         recv = self._recv
@@ -260,17 +275,17 @@ class ZeromqTransport(Transport):
         return topic, frame
 
     def renew(self, patience: int) -> None:
-        if self.listening or patience == self._patience:
+        if self.listening:
             return
-        self._patience = patience
-        least_ms = self.options.connect_timeout_ms
-        limit_ms = max(least_ms, min(least_ms * (2 * patience - 1), ATTEMPT_MS))
-        with self._send_lock:
-            for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
-                made.disconnect(self._address(port))
-                made.setsockopt(zmq.CONNECT_TIMEOUT, limit_ms)
-                made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * patience)
-                made.connect(self._address(port))
+        if patience != self._patience:
+            self._patience = patience
+            least_ms = self.options.connect_timeout_ms
+            self._limit_ms = max(least_ms, min(least_ms * (2 * patience - 1), ATTEMPT_MS))
+            if self._connected_to:
+                self._connect(self._connected_to)
+        if self._whereabouts is not None:
+            self._whereabouts.turn()
+            self._move()
 
     def close(self) -> None:
         with self._send_lock:
@@ -278,3 +293,7 @@ class ZeromqTransport(Transport):
             self._pub.close(FAREWELL_MS)
         self._sub.close()
         self._context.term()
+
+
+def _address(host: str, port: int) -> str:
+    return f"tcp://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{port}"

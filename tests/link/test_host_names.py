@@ -1,0 +1,94 @@
+"""The other side by its name: a host with several addresses, one that is somewhere else now, one that comes later."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import twinlink
+from twinlink.testing import patience
+
+_BEGINS = """
+import subprocess, sys
+import twinlink
+from twinlink.testing import patience, wait_until
+
+transport, hosts = sys.argv[1:3]
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
+
+def stands_for(*addresses):
+    with open(hosts, "w") as file:
+        file.writelines(f"{address} twin.example\\n" for address in addresses)
+
+def listens(address, node):
+    return twinlink.open(transport, listen=f"tcp/{address}:7447", node=node)
+
+def connects():
+    return twinlink.open(transport, connect="tcp/twin.example:7447", node="ran")
+
+"""
+
+_CASES = {
+    "the second of two addresses": """
+stands_for("127.0.0.2", "127.0.0.3")
+with listens("127.0.0.3", "twin"), connects() as link:
+    link.wait_ready(patience())
+    print(link.peers())
+""",
+    "an IPv6 address": """
+stands_for("::1")
+with listens("[::1]", "twin"), connects() as link:
+    link.wait_ready(patience())
+    print(link.peers())
+""",
+    "somewhere else": """
+stands_for("127.0.0.2")
+with connects() as link:
+    with listens("127.0.0.2", "gone"):
+        link.wait_ready(patience())
+    stands_for("127.0.0.4")
+    with listens("127.0.0.4", "twin"):
+        wait_until(lambda: link.peers() == ["twin"])
+        print(link.peers())
+""",
+    "not yet known": """
+stands_for()
+with connects() as link, listens("127.0.0.2", "twin"):
+    try:
+        link.wait_ready(0.5)
+    except twinlink.PeerTimeout as error:
+        assert "does not resolve" in str(error), error
+    stands_for("127.0.0.2")
+    link.wait_ready(patience())
+    print(link.peers())
+""",
+    "one of two that are both there": """
+stands_for("127.0.0.2", "127.0.0.3")
+with listens("127.0.0.2", "twin") as first, listens("127.0.0.3", "other") as second, connects() as link:
+    link.wait_ready(patience())
+    link.sender("flow").send(b"whole")
+    assert first.receiver("flow").receive(patience()).payload == b"whole"
+    assert not second.peers() and not second.stats()["received"], second.stats()
+    print(link.peers())
+""",
+}
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+@pytest.mark.parametrize("case", _CASES)
+def test_a_name_leads_to_the_other_side(transport: str, case: str, tmp_path: Path) -> None:
+    unshare = ["unshare", "--net", "--mount"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("namespaces cannot be made here (root is needed): no name was given addresses")
+    hosts = tmp_path / "hosts"
+    hosts.touch()
+    command = [*unshare, sys.executable, "-c", _BEGINS + _CASES[case], transport, str(hosts)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * patience(), check=False)
+    assert done.stdout == "['twin']\n", done.stdout + done.stderr
+
+
+def test_listening_on_a_name_that_nobody_knows_says_so() -> None:
+    with pytest.raises(twinlink.TransportError, match=r"listen on tcp/no-such-host\.invalid:7447"):
+        twinlink.open("zeromq", listen="tcp/no-such-host.invalid:7447")
