@@ -3,7 +3,7 @@
 import time
 from os import sched_yield
 
-from . import cpu_quota
+from . import control_group
 from .busy_poll import LONGEST_NS, BusyPoll
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import Reception
@@ -27,7 +27,9 @@ class Pump:
         self._company = reception.company
         self._last_frame_ns = 0
         self._next_look_ns = 0
-        self._busy_poll = BusyPoll(not cpu_quota.is_limited())  # there a look is paid for by standing still later
+        self._busy_poll = BusyPoll(
+            not control_group.cpu_is_limited()
+        )  # there a look is paid for by standing still later
         self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def turn(self, timeout_s: float) -> None:

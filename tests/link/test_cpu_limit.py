@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlink.cpu_quota import is_limited
+from twinlink.control_group import cpu_is_limited
 from twinlink.testing import free_endpoint, patience
 
 _CLOSED_LOOP = """
@@ -67,6 +67,6 @@ def test_under_a_quota_nobody_looks(limited: Path) -> None:
 
 
 def test_without_one_they_do() -> None:
-    if is_limited():
+    if cpu_is_limited():
         pytest.skip("this test itself runs under a CPU limit")
     assert looks() > 0

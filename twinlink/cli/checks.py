@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 import twinlink
+from twinlink import control_group
 from twinlink.transports import Endpoint, transport_class
 
 from .linking import connection_problem
@@ -33,6 +34,7 @@ PORTS = 2  # what the transport that takes the most needs: zeromq, the endpoint'
 MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4; Debian's is visible in a venv with system site packages
 BURST_OCTETS = 4 * 1024 * 1024  # one burst of MGEN's UDP, and what GNU Radio users set for UHD
 MIN_DESCRIPTORS = 1024
+MIN_MEMORY_OCTETS = 272 * 1024 * 1024  # a program of ours takes 70 MiB or more, a flow's retention 64 and window 128
 MIN_SHM_OCTETS = 64 * 1024 * 1024  # Kubernetes' default; GNU Radio's buffers and E3's rings live there
 FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
 _NS = "/proc/sys/net/core"
@@ -324,6 +326,22 @@ def descriptors() -> Iterator[Row]:
         yield Row("descriptors", "warn", f"at most {soft} open files", f"ulimit -n {min(hard, MIN_DESCRIPTORS)}")
     else:
         yield Row("descriptors", "ok", f"at most {soft} open files")
+
+
+def container() -> Iterator[Row]:
+    """The limits of the control group, which are a container's."""
+    octets = control_group.memory_limit()
+    text = "no limit" if octets is None else f"at most {octets // (1024 * 1024)} MiB (control group)"
+    if octets is not None and octets < MIN_MEMORY_OCTETS:
+        advice = "raise it, or open links with less retention= and window= (--option): each flow may fill both"
+        yield Row("memory", "warn", text, advice)
+    else:
+        yield Row("memory", "ok", text)
+    if control_group.cpu_is_limited():
+        advice = "without a limit short round trips are quicker, and nobody stands still for having used it up"
+        yield Row("cpu", "warn", "limited (control group)", advice)
+    else:
+        yield Row("cpu", "ok", "no limit")
 
 
 def shared_memory() -> Iterator[Row]:

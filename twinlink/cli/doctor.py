@@ -67,6 +67,7 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
     if given.ntp:
         yield from checks.ntp(given.ntp)
     yield from checks.descriptors()
+    yield from checks.container()
     yield from checks.shared_memory()
 
 
