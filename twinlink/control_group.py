@@ -1,10 +1,10 @@
 """What the kernel limits for this process by its control group, or one around it: a container's CPU and memory.
 
-Both versions of control groups are read (cgroups(7)).  Inside a container the group may go by its name on the host, where
-only its root is mounted, which is the group.
+Both versions of control groups are read (cgroups(7)).  Inside a container the group may go by its name on the host,
+where only its root is mounted, which is the group.
 """
 
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 MOUNTED, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -24,11 +24,12 @@ def memory_limit(mounted: Path = MOUNTED, own: Path = OWN) -> int | None:
     return min((limit for limit in octets if limit < UNLIMITED_OCTETS), default=None)
 
 
-def _limits(controller: str, name: str, name_in_1: str, mounted: Path, own: Path) -> Iterator[str]:
+def _limits(controller: str, name: str, name_in_1: str, mounted: Path, own: Path) -> list[str]:
     try:
         lines = own.read_text("utf-8", "replace").splitlines()
     except OSError:
-        return  # a kernel without control groups
+        return []  # a kernel without control groups
+    found = []
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if not controllers:
@@ -40,7 +41,6 @@ def _limits(controller: str, name: str, name_in_1: str, mounted: Path, own: Path
         folder = root / group.lstrip("/")
         for each in (folder, *folder.parents):
             if each.is_relative_to(root):
-                try:
-                    yield (each / file).read_text()
-                except OSError:
-                    pass  # no such group here, or the topmost one of version 2
+                with suppress(OSError):  # no such group here, or the topmost one of version 2
+                    found.append((each / file).read_text())
+    return found
