@@ -252,8 +252,11 @@ class Link:
         """
         self.wait(lambda: self._company.up, timeout)
         self._check_open()
-        if self._company.up:
-            return
+        if not self._company.up:
+            raise self.no_peer(timeout)
+
+    def no_peer(self, within_s: float) -> PeerTimeout:
+        """What to raise where nobody was up for so long, with what to check."""
         role, other = ("listening on", "connects") if self.listening else ("connecting to", "listens")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
@@ -267,7 +270,7 @@ class Link:
                 f"check that the other side {other} and has the transport {self.transport_name!r}, "
                 f"that the address is right and that no firewall closes {ports}"
             )
-        raise PeerTimeout(f"no peer within {timeout:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")
+        return PeerTimeout(f"no peer within {within_s:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")
 
     def _unresolved(self) -> str | None:
         """What is wrong with the host name of the other side, if anything."""

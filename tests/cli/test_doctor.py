@@ -106,6 +106,17 @@ def test_a_peer_of_which_only_the_first_port_is_open(start: Start, endpoint: str
         assert "which ZeroMQ needs besides" in report(start("doctor", "--json", "--connect", endpoint))["peer"]["seen"]
 
 
+def test_a_peer_at_the_last_port_there_is(start: Start) -> None:
+    with socket.socket() as last:
+        try:
+            last.bind(("127.0.0.1", 65535))
+        except OSError as error:
+            pytest.skip(f"port 65535 is not free here: {error}")
+        last.listen()
+        row = report(start("doctor", "--json", "--connect", "tcp/127.0.0.1:65535"))["peer"]
+    assert "there is none" in row["seen"]
+
+
 def test_missing_driver(start: Start, tmp_path: Path) -> None:
     source = "raise ModuleNotFoundError(\"No module named 'zmq'\", name='zmq')"
     rows = report(start("doctor", "--json", env=broken_package(tmp_path, "zmq", source)))

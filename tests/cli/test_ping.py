@@ -112,6 +112,20 @@ def test_a_second_signal_that_comes_with_the_first_is_the_same_wish(start: Start
     assert "interrupted" not in ping.err
 
 
+def test_a_peer_that_takes_no_more_ends_it_with_a_summary(start: Start, endpoint: str) -> None:
+    pong = start("pong", "--listen", endpoint)
+    ping = start("ping", "--connect", endpoint, "--interval", "0.001", "--size", "1M", "--timeout", "5", "--json")
+    ping.wait_for('"sequence": 4', "out")
+    pong.process.send_signal(signal.SIGSTOP)
+    try:
+        assert ping.code() == 1
+    finally:
+        pong.process.send_signal(signal.SIGCONT)
+    assert "has been full" in ping.err
+    assert ping.records()[-1]["type"] == "summary"
+    assert ping.records()[-1]["acknowledged"] >= 5
+
+
 def test_interrupt_while_waiting_for_a_peer(start: Start, endpoint: str) -> None:
     ping = start("ping", "--listen", endpoint, "--timeout", "1000", "--json")
     ping.wait_for("waits up to 1000 s for a peer")

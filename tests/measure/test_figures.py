@@ -1,5 +1,6 @@
 """The figures: which there are, that they are pictures, and that they show what was measured."""
 
+import copy
 import re
 import struct
 from pathlib import Path
@@ -74,6 +75,10 @@ def test_rates(tmp_path: Path) -> None:
     assert [each.path.stem for each in drawn] == ["delay-over-time", "rate"]
     assert size(drawn[-1].path)[0] == 960
     assert figures.rate_hz(found["cells"][0]) == 100.0
+    other = copy.deepcopy(found["cells"][0])
+    other["statistics"]["one_way_delay_ns"]["usable"] = False
+    found["cells"].append(other)
+    assert "1 cells are left out" in figures.draw(tmp_path / "figures", found, rows)[-1].caption
     closed = {"rate_hz": None, "rounds": [{"sent": 30, "elapsed_ns": 10**9}, {"sent": 10, "elapsed_ns": 10**9}]}
     assert figures.rate_hz(closed) == 20.0
 

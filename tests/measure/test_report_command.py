@@ -10,7 +10,7 @@ import pytest
 from tests.cli.running import Start, no_more_than_1000_octets
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
-from twinlink.measure import compare, results
+from twinlink.measure import compare, records, results
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq"), "payloads": (100, 1024), "rounds": 3}
 
@@ -142,6 +142,17 @@ def test_loss_is_compared(tmp_path: Path) -> None:
     (row,) = compare.compare(tmp_path / "a", tmp_path / "b")["loss"]
     assert (row["lost_a"], row["sent_a"], row["lost_b"], row["sent_b"]) == (0, 60, 12, 60)
     assert row["real"]
+
+
+def test_what_arrived_without_an_acknowledgement_is_not_lost(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        synthetic_run.write(tmp_path / name, seed=1, lost=4, **SMALL)
+    for path in (tmp_path / "b" / "records").glob("*.sent.csv.gz"):
+        sent = records.read(path)
+        sent["acknowledged"] = False
+        records.write(path, sent)
+    (row,) = compare.compare(tmp_path / "a", tmp_path / "b")["loss"]
+    assert (row["lost_a"], row["lost_b"]) == (12, 12)
 
 
 def test_one_round_tells_nothing(tmp_path: Path) -> None:

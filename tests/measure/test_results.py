@@ -14,6 +14,7 @@ from tests.cli.running import PATIENCE_S, Run
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
 from twinlink.measure import records, results
+from twinlink.measure import run as folders
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq", "raw-tcp"), "payloads": (100, 10240), "rounds": 3}
 
@@ -160,6 +161,12 @@ def test_damaged_records_are_named(tmp_path: Path) -> None:
     assert f"line {len(rows)}: 101 octets in a cell of 100" in told()
     path.write_bytes(whole[: len(whole) // 2])
     assert "cannot be read" in told()
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + bytes(octet ^ 0xFF for octet in whole[middle : middle + 8]) + whole[middle + 8 :])
+    assert "cannot be read" in told()
+    change_to = rows[3].replace(",100,", f",{2**70},")
+    path.write_bytes(gzip.compress("\n".join([*rows[:3], change_to, *rows[4:]]).encode()))
+    assert "line 4" in told()
     path.write_bytes(gzip.compress(b"a,b,c\n1,2,3\n"))
     assert "first line" in told()
     path.write_bytes((tmp_path / "records" / "zeromq-100-rw-dt-closed.received.csv.gz").read_bytes())
@@ -246,3 +253,11 @@ def test_what_mgen_measured_itself(begun: dict[str, tuple[Run, Path]]) -> None:
     (folder / "mgen" / f"{found['cells'][0]['id']}.rx.drc").unlink()
     with pytest.raises(results.DamagedRun, match=r"rx\.drc"):
         results.rebuild(folder)
+
+
+@pytest.mark.parametrize("left", ["records/x.sent.csv.gz", "mgen/x.tx.drc"])
+def test_what_a_run_left_that_was_killed_is_not_taken_for_the_next_ones(left: str, tmp_path: Path) -> None:
+    (tmp_path / left).parent.mkdir()
+    (tmp_path / left).touch()
+    with pytest.raises(ConfigurationError, match="of a run that did not end"):
+        folders.Run(tmp_path, {})

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,12 +14,15 @@ import pytest
 
 import twinlink
 from tests.cli.running import PATIENCE_S
+from twinlink.measure import sending
+from twinlink.measure.channels import PeerLost, tcp
 from twinlink.measure.remote import TOLD, Remote, RemoteStation, StationHost
 from twinlink.measure.rows import ReceivedRows, SentRows, decode, encode
 from twinlink.measure.run import received_table, sent_table
 from twinlink.measure.setting import free_ports
 from twinlink.measure.stations import LocalStation, StationFailed, StationLost
 from twinlink.testing.base import wait_until
+from twinlink.transports import Endpoint
 
 
 @pytest.fixture
@@ -92,6 +96,20 @@ def test_nobody_there_is_a_lost_peer(station: LocalStation) -> None:
     with pytest.raises(StationFailed, match="nobody answers") as lost:
         station.ask("warm", PATIENCE_S, None, octets=10, count=1, timeout_s=0.2)
     assert lost.value.kind == "peer lost"
+
+
+def test_a_bare_connection_whose_peer_takes_nothing_is_a_lost_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "SEND_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made = tcp.TcpChannel(Endpoint(*listener.getsockname()), False, "here", {})
+        made.open()
+        try:
+            made._made.wait(PATIENCE_S)
+            made.load(1024 * 1024)
+            with pytest.raises(PeerLost, match="took nothing for 1 s"):
+                sending.flood(made, 1000, 0.0, threading.Event())
+        finally:
+            made.close()
 
 
 def test_a_station_that_ends_at_once_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

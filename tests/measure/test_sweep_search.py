@@ -1,6 +1,7 @@
 """The search for the highest rate without loss."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -119,6 +120,23 @@ def test_a_trial_that_starts_late_and_stays_so_is_not_carried() -> None:
     assert first["span_s"] == pytest.approx(first["due_s"] + 0.2, abs=0.01)
     assert second["lossless"]
     assert second["rate_hz"] == first["rate_hz"]
+
+
+def test_what_a_search_had_found_stays_when_a_trial_does_not_end() -> None:
+    class Broken(Simulated):
+        def trial(self, count: int, rate_hz: float | None, stopped: Any) -> Taken:
+            taken = super().trial(count, rate_hz, stopped)
+            return replace(taken, status="peer lost", reason="it went") if len(self.asked) == FLOODS + 4 else taken
+
+    whole, broken = Simulated([]), Broken([])
+    whole.run(lambda: False)
+    taken = broken.run(lambda: False)
+    assert broken.cell["search"]["steps"] == whole.cell["search"]["steps"][:3]
+    carried = [step["sent"] for step in broken.cell["search"]["steps"] if step["lossless"]]
+    assert carried
+    assert len(taken.sent) == carried[-1]
+    assert (taken.status, taken.reason) == ("peer lost", "it went")
+    assert broken.cell["search"]["highest_loss_free_hz"] is None  # it was not at its end
 
 
 def test_a_hiccup_in_the_first_flood_does_not_decide_where_the_search_begins() -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -258,7 +259,7 @@ def test_a_pong_that_goes_before_its_station_is_there_is_a_lost_peer() -> None:
     pong = Run(["pong", "--listen", endpoint])
     try:
         pong.wait_for("answers flow")
-        with Hosts(endpoint, "zeromq", PATIENCE_S) as setting:
+        with Hosts(endpoint, "zeromq", PATIENCE_S, lambda: False) as setting:
             pong.process.send_signal(signal.SIGSTOP)
             with pytest.raises(StationLost, match="is gone"):
                 setting.start()
@@ -276,10 +277,52 @@ def test_a_station_may_take_its_time_to_start(begun: dict[str, Sweeping]) -> Non
 def test_a_peer_that_is_no_pong_is_told_from_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "START_S", 0.5)
     endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
-    with twinlink.open("zeromq", listen=endpoint), Hosts(endpoint, "zeromq", PATIENCE_S) as setting:
+    with twinlink.open("zeromq", listen=endpoint), Hosts(endpoint, "zeromq", PATIENCE_S, lambda: False) as setting:
         monkeypatch.setattr(setting, "_timeout_s", 0.5)  # the link is up: now for an answer that will not come
         with pytest.raises(HostLost, match="it should be `twinlink pong` of this version"):
             setting.start()
+
+
+def test_a_sweep_that_waits_for_a_pong_can_be_interrupted(tmp_path: Path) -> None:
+    endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+    out = tmp_path / "out"
+    run = Run(["sweep", "--peer", endpoint, "--timeout", "10000", "--out", str(out)])
+    run.wait_for("waits up to 10000 s for the pong")
+    run.interrupt()
+    assert run.code() == 2
+    assert "interrupted" in run.err
+
+
+@needs_mgen
+def test_a_sending_mgen_that_is_killed_ends_its_cell(tmp_path: Path) -> None:
+    loopback = ("--source", "mgen", "--setting", "loopback", "--subjects", "zeromq", "--directions", "rw-dt")
+    one = Sweeping(tmp_path / "out", *loopback, "--payloads", "100", "--count", "10000", "--rounds", "1")
+    try:
+        wait_until(lambda: _sending_mgens(one.run.process.pid))
+        before = set(Path(tempfile.gettempdir()).glob("twinlink-mgen-*"))
+        assert before
+        os.kill(_sending_mgens(one.run.process.pid)[0], signal.SIGKILL)
+        assert one.code() == 1
+    finally:
+        one.end()
+    (cell,) = one.content()["cells"]
+    assert cell["status"] == "failed"
+    assert "the sending mgen ended with exit code -9" in cell["reason"]
+    assert not before & set(Path(tempfile.gettempdir()).glob("twinlink-mgen-*"))
+
+
+def _sending_mgens(pid: int) -> list[int]:
+    """Processes below this one that run an mgen which sends."""
+    found = []
+    for child in children(pid):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"mgen") and b"txlog" in words:
+            found.append(child)
+        found += _sending_mgens(child)
+    return found
 
 
 @needs_mgen

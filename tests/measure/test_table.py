@@ -1,5 +1,6 @@
 """The table in the paper's shape."""
 
+import copy
 import csv
 import json
 from pathlib import Path
@@ -242,3 +243,30 @@ def test_a_reason_is_said_once_for_all_cells_that_it_concerns(tmp_path: Path) ->
         "round 1 of 2 and round 2 of 2: no peer, and advice at length; "
         "raw TCP 100 B RW→DT, raw TCP 100 B DT→RW, raw TCP 1 KB RW→DT (and 3 more): round 2 of 2: no room."
     )
+
+
+def of_one_cell(found: dict[str, Any], **one_way: Any) -> tuple[str, dict[str, str]]:
+    """A cell's throughput as the table has it, and its row of the CSV, with other figures of the one-way delay."""
+    cell = copy.deepcopy(found["cells"][0])
+    cell["statistics"]["one_way_delay_ns"] |= one_way
+    (row,) = csv.DictReader(table.csv_text(found | {"cells": [cell]}).splitlines())
+    return table.throughput(cell["statistics"]), {name.partition("_")[2]: value for name, value in row.items()}
+
+
+def test_a_throughput_has_the_interval_that_its_latency_has(found: dict[str, Any]) -> None:
+    mean = found["cells"][0]["statistics"]["one_way_delay_ns"]["mean"]
+    text, row = of_one_cell(found, ci95=None)
+    assert "±" not in text
+    assert row["throughput_mb_s"]
+    assert row["throughput_ci95_low_mb_s"] == row["throughput_ci95_high_mb_s"] == ""
+    text, row = of_one_cell(found, ci95=[-mean / 2, 2.5 * mean])
+    assert text.endswith("+∞")
+    assert float(row["throughput_ci95_low_mb_s"]) == pytest.approx(float(row["throughput_mb_s"]) / 2.5, rel=1e-4)
+    assert row["throughput_ci95_high_mb_s"] == ""
+
+
+def test_what_arrived_without_an_answer_arrived(found: dict[str, Any]) -> None:
+    cell = copy.deepcopy(found["cells"][0])
+    cell["statistics"]["rtt_ns"] = None
+    for text in (table.markdown(found | {"cells": [cell]}), page.html(found | {"cells": [cell]}, [])):
+        assert "nothing arrived" not in text

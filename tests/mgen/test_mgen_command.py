@@ -97,6 +97,24 @@ def carried_every_message(way: Way, start: Start) -> None:
     assert any("on the link" in line and " 100 " in line for line in join.out)
 
 
+def test_both_end_when_traffic_that_went_one_way_only_is_over(
+    start: Start, listen: Listen, send: Send, endpoint: str
+) -> None:
+    ports = free_ports(4)
+    sides = [
+        start("mgen", "both", way, endpoint, "--idle", "1", "--udp", str(udp), "--out-udp", str(out), "--json")
+        for way, udp, out in (("--listen", *ports[:2]), ("--connect", *ports[2:]))
+    ]
+    listen("UDP", ports[3])
+    for side in sides:
+        side.wait_for("is up")
+    send("UDP", ports[0], 100, 10, 100).wait()
+    for side in sides:
+        side.code()
+    assert sides[0].records()[-1]["in"]["acknowledged"] == 10
+    assert sides[1].records()[-1]["out"]["forwarded"] == 10
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_both_directions_over_one_link(start: Start, listen: Listen, send: Send, endpoint: str, transport: str) -> None:
     ports = free_ports(8)

@@ -86,6 +86,18 @@ def test_what_is_missing_before_a_malformed_payload_is_told_with_the_next_packet
     assert (queue.missing, queue.malformed) == (6, 3)
 
 
+@pytest.mark.parametrize(
+    ("order", "unreadable", "filled"), [((0, 2, 1, 3), 2, [1, 2]), ((0, 4, 5, 2, 6), 5, [1, 2, 3, 5])]
+)
+def test_zeros_stand_for_what_could_not_be_read_though_a_late_message_comes_between(
+    order: tuple[int, ...], unreadable: int, filled: list[int]
+) -> None:
+    queue = PacketQueue("ci16", 10**6, zero_fill=True)
+    for sequence in order:
+        queue.put(message(sequence, bytes(7 if sequence == unreadable else 8)))
+    assert [sequence for sequence, _, _, zeros in sequences(queue) if zeros] == filled
+
+
 def test_what_was_dropped_before_a_malformed_payload_is_told_with_the_next_packet() -> None:
     queue = PacketQueue("ci16", 2 * (8 + OVERHEAD))
     for sequence, octets in ((0, 8), (1, 8), (2, 7), (3, 8)):

@@ -171,7 +171,9 @@ def peer(connect: str) -> Iterator[Row]:
         yield Row("peer", "fail", f"{connect}: {problem}", advice)
         return
     text, target = f"{connect} accepts connections", Endpoint.parse(connect)
-    if behind := connection_problem(f"tcp/{target.host}:{target.port + 1}"):
+    if target.port == 65535:
+        text += "; ZeroMQ needs the next port besides, and there is none"
+    elif behind := connection_problem(f"tcp/{target.host}:{target.port + 1}"):
         text += f"; port {target.port + 1}, which ZeroMQ needs besides, does not: {behind}"
     yield Row("peer", "ok", text)
 

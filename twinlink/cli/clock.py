@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout
+from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout, SendTimeout
 
 from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
@@ -104,7 +104,11 @@ class _Clocks:
         for number in range(BURST):
             if not self._link.peers():
                 break
-            self._sender.send(note if number == 0 else bytes(PAYLOAD_OCTETS))
+            try:
+                self._sender.send(note if number == 0 else bytes(PAYLOAD_OCTETS))
+            except SendTimeout as error:
+                log(NAME, str(error))
+                break
             self._sent += 1
             try:
                 self._sender.flush(timeout=self._given.timeout)

@@ -1,7 +1,6 @@
 """What commands with a link share: its options, opening it, and waiting for the other side."""
 
 import argparse
-import re
 import socket
 import threading
 import time
@@ -110,15 +109,10 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     end = time.monotonic() + timeout
     while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
         link.wait(lambda: bool(link.peers()), min(LOOK_S, left))
-    if stop.requested:
-        return
-    try:
-        link.wait_ready(0)
-    except PeerTimeout as error:
-        told = re.sub(r"within \S+ s", f"within {timeout:g} s", str(error))  # the whole wait, not its last part
+    if not (stop.requested or link.peers()):
         seen = given.connect and connection_problem(given.connect)
         tcp = f"; TCP says: {seen}" if seen else ""
-        raise PeerTimeout(f"{told} (does `{other}` run there?){tcp}") from None
+        raise PeerTimeout(f"{link.no_peer(timeout)} (does `{other}` run there?){tcp}")
 
 
 def connection_problem(connect: str) -> str | None:

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out-udp", metavar="[HOST:]PORT", help="both: MGEN listens there")
     parser.add_argument("--out-tcp", metavar="[HOST:]PORT", help="likewise")
     parser.add_argument(
-        "--idle", type=convert.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
+        "--idle", type=convert.seconds, metavar="S", help="end S seconds after the last message, whichever way it went"
     )
     parser.add_argument(
         "--records",
@@ -140,11 +140,16 @@ class _Lookout:
 
 
 def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: Callable[[], None]) -> None:
-    """Run the last end on this thread, another on its own; ends when the one that has to ends."""
+    """Run the last end on this thread, another on its own; both end when one fails, and when neither gets anything."""
 
     def is_over() -> bool:
-        tell()
+        if idle_s is not None and (last_ns := max(end.last_mono_ns for end in ends)):
+            return stop.requested or failed or time.monotonic_ns() - last_ns > idle_s * 1e9
         return stop.requested or failed
+
+    def tell_and_is_over() -> bool:
+        tell()
+        return is_over()
 
     failed = False
     problems: list[BaseException] = []
@@ -152,7 +157,7 @@ def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: C
     def run_beside(end: Ingress | Egress) -> None:
         nonlocal failed
         try:
-            end.run(lambda: stop.requested or failed, idle_s)
+            end.run(is_over)
         except BaseException as error:
             problems.append(error)
             failed = True
@@ -161,7 +166,7 @@ def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: C
     for thread in threads:
         thread.start()
     try:
-        ends[-1].run(is_over, idle_s)
+        ends[-1].run(tell_and_is_over)
     except BaseException:
         failed = True
         raise

@@ -9,11 +9,11 @@ import os
 import time
 from queue import SimpleQueue
 
-from twinlink import Ack, AckTimeout, Link, PeerTimeout
+from twinlink import Ack, AckTimeout, Link, PeerTimeout, SendTimeout
 from twinlink.delays import percentiles
 
 from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop
+from .console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink ping"
 _ALONE_S = 0.5  # between messages that nobody can answer, when --interval is 0
@@ -62,6 +62,7 @@ class _Pinger:
         self._sender = link.sender(given.flow, on_ack=self._answers.put, reliability="detect")
         self._output = Output(given.json)
         self._sent = 0
+        self._refused = False  # the link took a message no more
         self._rtt_ns: list[int] = []
         self._net_rtt_ns: list[int] = []
 
@@ -70,7 +71,12 @@ class _Pinger:
         given, payload = self._given, os.urandom(self._given.size)
         due = time.monotonic()
         while not stop.requested and (given.count is None or self._sent < given.count):
-            self._sender.send(payload)
+            try:
+                self._sender.send(payload)
+            except SendTimeout as error:
+                log(NAME, str(error))
+                self._refused = True
+                break
             self._sent += 1
             due += given.interval
             self._collect(due if given.interval else time.monotonic() + given.timeout, stop)
@@ -150,4 +156,4 @@ class _Pinger:
             },
             text,
         )
-        return DONE if self._sent and not lost else NOT_MET
+        return DONE if self._sent and not lost and not self._refused else NOT_MET

@@ -134,9 +134,7 @@ def _add_how_often(parser: argparse.ArgumentParser) -> None:
 
 def _add_where(parser: argparse.ArgumentParser) -> None:
     """Where the two sides stand, and with which options they are opened."""
-    parser.add_argument(
-        "--setting", choices=SETTINGS, help="where the two sides stand; netns where root allows it, else loopback"
-    )
+    parser.add_argument("--setting", choices=SETTINGS, help="where the two sides stand; netns for root, else loopback")
     parser.add_argument(
         "--rate-limit", type=_rate_limit, metavar="RATE", help="of the cable between two namespaces, such as 100mbit"
     )
@@ -172,7 +170,7 @@ def run(given: argparse.Namespace) -> int:
     plan = _plan(given)
     _check_programs(plan)
     folder: Path = given.out or Path(datetime.datetime.now().strftime("sweep-%Y%m%d-%H%M%S"))
-    with writing(folder), Stop() as stop, _setting(given) as setting, Progress(NAME) as progress:
+    with writing(folder), Stop() as stop, _setting(given, stop) as setting, Progress(NAME) as progress:
         log(NAME, f"{_where(setting.name, given)}; results go to {folder}")
         if given.rate is not None and "open" not in plan.modes:
             log(NAME, f"--rate {given.rate:g} is not used: it is for --mode open, this is {', '.join(plan.modes)}")
@@ -300,7 +298,7 @@ def _demanded(given: argparse.Namespace) -> set[str]:
     return set(convert.parts(given.subjects or given.transports))
 
 
-def _setting(given: argparse.Namespace) -> "Setting":
+def _setting(given: argparse.Namespace, stop: Stop) -> "Setting":
     from twinlink.measure.hosts import Hosts
     from twinlink.measure.namespaces import Namespaces
     from twinlink.measure.setting import Loopback, default
@@ -312,7 +310,8 @@ def _setting(given: argparse.Namespace) -> "Setting":
         raise ConfigurationError(f"--rate-limit is for the cable between two namespaces; the setting is {name}")
     match name:
         case "hosts":
-            return Hosts(given.peer, given.peer_transport, given.timeout)
+            log(NAME, f"waits up to {given.timeout:g} s for the pong at {given.peer}")
+            return Hosts(given.peer, given.peer_transport, given.timeout, lambda: stop.requested)
         case "netns":
             return Namespaces(given.rate_limit)
     return Loopback()

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from twinlink.errors import ConfigurationError
 
-from . import labels, results
+from . import labels, metrics, results
+from .records import Table
 
 FORMAT, VERSION = "twinlink-comparison", 1
 ALPHA = 0.05
@@ -27,6 +28,7 @@ METHOD = "Welch's t-test of the logarithms of the rounds' figures, Holm-adjusted
 QUANTITIES = {"rtt_p50": np.median, "rtt_mean": np.mean}
 _LIKELY_TO_MATTER = ("hostname", "cpu_model", "cpus", "kernel", "python", "clocksource")
 
+Records = tuple[Table, Table]  # of a cell: sent, received
 Rounds = dict[int, float]  # of each round, the logarithm of its figure
 
 
@@ -64,7 +66,7 @@ def compare(folder_a: Path, folder_b: Path) -> dict[str, Any]:
         "subjects": [],
         "relative": [],
         "cells": [],
-        "loss": _loss([(cell, *(side[cell["id"]][1] for side in records)) for cell in cells]),
+        "loss": _loss([(cell, *(side[cell["id"]][1:] for side in records)) for cell in cells]),
         "loss_free_rates": list(_rates([(records[0][name][0], records[1][name][0]) for name in common])),
     }
     for quantity in QUANTITIES:
@@ -198,13 +200,13 @@ def _mean(every: list[Rounds]) -> Rounds:
     return {number: float(np.mean([each[number] for each in every])) for number in numbers}
 
 
-def _loss(cells: list[tuple[dict[str, Any], Any, Any]]) -> list[dict[str, Any]]:
-    """Fisher's exact test of the messages without acknowledgement, where there are any."""
+def _loss(cells: list[tuple[dict[str, Any], Records, Records]]) -> list[dict[str, Any]]:
+    """Fisher's exact test of the messages that did not arrive, where there are any."""
     from scipy import stats
 
     rows = []
     for cell, a, b in cells:
-        counts = [(int(len(side) - side["acknowledged"].sum()), len(side)) for side in (a, b)]
+        counts = [(len(sent) - len(metrics.arrivals(sent, received)), len(sent)) for sent, received in (a, b)]
         if cell["mode"] != "saturation" and all(n for _, n in counts) and any(lost for lost, _ in counts):
             p = stats.fisher_exact([[lost, n - lost] for lost, n in counts])[1]
             rows.append(_place(cell) | {"lost_a": counts[0][0], "sent_a": counts[0][1], "lost_b": counts[1][0],

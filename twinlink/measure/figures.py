@@ -212,7 +212,8 @@ def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
 
 def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
     """Delay against the rate, of what was sent on a schedule, and how far each search came."""
-    cells = [cell for mode in ("open", "saturation") for cell in _measured(results, mode, "open_loop_delay_ns")]
+    every = [cell for mode in ("open", "saturation") for cell in _measured(results, mode, "open_loop_delay_ns")]
+    cells = [cell for cell in every if _sustained(cell)["one_way_delay_ns"]["usable"]]
     searched = [cell for cell in results["cells"] if (cell.get("search") or {}).get("steps")]
     panels = [
         (direction, octets)
@@ -238,6 +239,8 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
         "The delay counts from when a message should have been sent, so that waiting for a slow sender is part of it. "
         "In saturation the rate is the highest that was kept up without loss."
     )
+    if left_out := len(every) - len(cells):
+        caption += f" {left_out} cells are left out: the clocks agree to no better than 20 % of their delay."
     if searched:
         caption += (
             " Lowest panel: every step of the search; what lies on the line was kept up, a cross lost messages or fell "
@@ -246,8 +249,13 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
     return canvas.save(figure, folder, "rate", results, cells or searched, "Delay against the rate", caption)
 
 
+def _sustained(cell: Cell) -> dict[str, Any]:
+    """Of what a search kept up, else of all."""
+    return at_rate(cell) or {}
+
+
 def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
-    points = [(rate_hz(cell), (at_rate(cell) or cell["statistics"])["open_loop_delay_ns"]) for cell in cells]
+    points = [(rate_hz(cell), _sustained(cell)["open_loop_delay_ns"]) for cell in cells]
     shown = labels.subject(subject)
     middle = np.array([max(spread["p50"], 1) for _, spread in points]) / 1e6
     high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6

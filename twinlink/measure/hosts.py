@@ -22,25 +22,28 @@ class Hosts(Setting):
         peer: where the pong listens; cells use the ports from `PORT_OFFSET` above.
         transport: the pong's.
         timeout_s: to wait for it.
+        stopped: asked now and then while waiting.
     """
 
     name = "hosts"
 
-    def __init__(self, peer: str, transport: str, timeout_s: float) -> None:
+    def __init__(self, peer: str, transport: str, timeout_s: float, stopped: Stopped) -> None:
         super().__init__()
         self._endpoint = Endpoint.parse(peer)
         self._transport = transport
         self._timeout_s = timeout_s
+        self._stopped = stopped
         self._served = False  # whether a station has ever started there
 
     def __enter__(self) -> Self:
         self._link = twinlink.open(self._transport, connect=str(self._endpoint))
         try:
             self._remote = Remote(self._link)
-            self._link.wait_ready(self._timeout_s)
-        except PeerTimeout as error:
+            if not self._meets():
+                raise PeerTimeout(f"{self._link.no_peer(self._timeout_s)} (does `twinlink pong` run there?)")
+        except Interrupted:
             self._link.close()
-            raise PeerTimeout(f"{error} (does `twinlink pong` run there?)") from None
+            raise KeyboardInterrupt from None  # nothing has been measured
         except BaseException:
             self._link.close()
             raise
@@ -50,6 +53,15 @@ class Hosts(Setting):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._link.close()
+
+    def _meets(self) -> bool:
+        """Whether the pong is there, at once or in time.  Raises Interrupted."""
+        end = time.monotonic() + self._timeout_s
+        while not self._link.peers() and time.monotonic() < end:
+            if self._stopped():
+                raise Interrupted
+            self._link.wait(lambda: bool(self._link.peers()), LOOK_S)
+        return bool(self._link.peers())
 
     def wait(self, stopped: Stopped) -> None:
         """Return when the pong is there; one that went may come back."""
@@ -67,14 +79,15 @@ class Hosts(Setting):
 
     def start(self) -> Pair:
         """A fresh station here, and one at the peer."""
-        try:
-            self._link.wait_ready(self._timeout_s)  # the peer may have been away
-        except PeerTimeout as error:
-            raise self._gone(self._timeout_s) from error
+        if not self._meets():  # it may have been away
+            raise self._gone(self._timeout_s)
         at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
         far = RemoteStation(DIGITAL_TWIN, self._remote)
         try:
-            far.answer(0, max(START_S, self._timeout_s))  # as long as the pong itself is there
+            far.answer(0, max(START_S, self._timeout_s), self._stopped)  # as long as the pong itself is there
+        except Interrupted:
+            far.end()
+            raise
         except StationLost as error:
             silent, gone = far.lost is None, not self._remote.up
             far.end()

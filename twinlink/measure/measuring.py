@@ -128,6 +128,7 @@ class Measuring:
                 raise _Ended(taken)
             least_ns.append(_least_ns(taken))
             trial = _judged(taken, rate_hz, count, min(least_ns))
+            steps.append(trial)
             if trial.lossless:
                 best.append(taken)
             return trial
@@ -137,12 +138,14 @@ class Measuring:
         try:
             floods = self._floods(stopped)
             least_ns += map(_least_ns, floods)
-            steps, found = search.highest(offer, max(map(_rate, floods)))
+            _, found = search.highest(offer, max(map(_rate, floods)))
             taken = best[-1] if best else floods[-1]
             if found is None:
                 taken = replace(taken, reason="no rate that was offered came through without loss")
         except _Ended as ended:
             taken = ended.taken
+            if best:
+                taken = replace(best[-1], status=taken.status, reason=taken.reason)
         known = self._cell["search"] or {"steps": [], "highest_loss_free_hz": None, "rounds_hz": []}
         known["steps"] += [{"round": self._number, **step.as_json()} for step in steps]
         if found is not None:

@@ -55,13 +55,13 @@ def cell(
     """
     if clock is None:
         clock = _estimate(sent)
-    arrivals = _arrivals(sent, received)
+    arrived = arrivals(sent, received)
     acknowledged = sent[sent["acknowledged"]]
     acknowledged = acknowledged[np.argsort(_keys(acknowledged), kind="stable")]
-    offset_ns, bound_ns = _offsets(arrivals["sent_ns"], clock, setting)
-    one_way_ns = arrivals["received_ns"] - arrivals["sent_ns"] - offset_ns
+    offset_ns, bound_ns = _offsets(arrived["sent_ns"], clock, setting)
+    one_way_ns = arrived["received_ns"] - arrived["sent_ns"] - offset_ns
     residence_ns = acknowledged["peer_sent_ns"] - acknowledged["peer_received_ns"]
-    lost = len(sent) - len(arrivals)
+    lost = len(sent) - len(arrived)
 
     delay = spread(one_way_ns)
     variation = _shifted(delay, -delay["min"]) if delay else None
@@ -70,10 +70,10 @@ def cell(
         bound = None if bound_ns is None else float(bound_ns.max())
         usable = bound is not None and not flags and 0 <= bound <= USABLE * delay["p50"]
         delay |= {"bound_ns": bound, "usable": usable, "flags": flags}
-    goodput_bit_s = _goodput_bit_s(arrivals)
+    goodput_bit_s = _goodput_bit_s(arrived)
     return {
         "n_sent": len(sent),
-        "n_received": len(arrivals),
+        "n_received": len(arrived),
         "n_acknowledged": len(acknowledged),
         "lost": lost,
         "loss_ratio": lost / len(sent) if len(sent) else None,
@@ -83,17 +83,17 @@ def cell(
         "rtt_ns": spread(acknowledged["rtt_ns"]),
         "rtt_without_residence_ns": spread(acknowledged["rtt_ns"] - residence_ns),
         "one_way_delay_ns": delay,
-        "ipdv_ns": spread(_differences(arrivals, one_way_ns)),
+        "ipdv_ns": spread(_differences(arrived, one_way_ns)),
         "pdv_ns": variation,
         "paper_rtt_jitter_ns": spread(np.abs(_differences(acknowledged, acknowledged["rtt_ns"].astype(np.float64)))),
-        "open_loop_delay_ns": spread(_open_loop(sent, arrivals, one_way_ns)),
+        "open_loop_delay_ns": spread(_open_loop(sent, arrived, one_way_ns)),
         "clock": _clock_figures(sent, clock, setting),
         "paper_throughput_mb_s": (
-            float(arrivals["octets"].mean()) / delay["mean"] * 1e3 if delay and delay["usable"] else None
+            float(arrived["octets"].mean()) / delay["mean"] * 1e3 if delay and delay["usable"] else None
         ),
         "goodput_bit_s": goodput_bit_s,
         "goodput_mb_s": None if goodput_bit_s is None else goodput_bit_s / 8e6,
-        "age_of_information_ns": _age(arrivals, one_way_ns),
+        "age_of_information_ns": _age(arrived, one_way_ns),
         "cpu_ns_per_message": {side: _per_message(rounds, f"{side}_cpu_ns") for side in _SIDES},
         "peak_rss_octets": {side: _peak(rounds, f"{side}_peak_rss_octets") for side in _SIDES},
         "wire_octets_per_message": {way: _per_message(rounds, "wire_octets", way) for way in ("forward", "back")},
@@ -226,7 +226,7 @@ def _keys(table: Table) -> NDArray[np.int64]:
     return np.asarray((table["round"].astype(np.int64) << 40) + table["sequence"], np.int64)
 
 
-def _arrivals(sent: Table, received: Table) -> Table:
+def arrivals(sent: Table, received: Table) -> Table:
     """The first arrival of each message that was sent, by round and sequence.
 
     Of what was acknowledged but is not in the receiver's record (it may have died with it) the ack says when it came.

@@ -36,7 +36,10 @@ class MgenCell(Measuring):
         )  # fmt: skip
         heard = reflector.ask("mgen-finish", SEND_S, expected=said["counted"]["sent"], quiet_s=session.QUIET_S)
         taken = self._taken(said, heard)
-        return taken if said["problem"] is None else replace(taken, status="failed", reason=said["problem"])
+        problem = said["problem"]
+        if problem is None and len(taken.sent) < count:
+            problem = f"mgen sent {len(taken.sent)} of {count} messages"
+        return taken if problem is None else replace(taken, status="failed", reason=problem)
 
     def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> MgenTaken:
         noted = [each.get("notes_rows", b"") for each in (said, heard)]

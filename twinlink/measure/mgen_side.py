@@ -29,8 +29,7 @@ class MgenSide:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._folder = tempfile.TemporaryDirectory(prefix="twinlink-mgen-")
-        self._path = Path(self._folder.name)
+        self._path = Path(tempfile.mkdtemp(prefix="twinlink-mgen-"))
         self._ending = threading.Event()
         self._listener: session.Listener | None = None
         self._egress: Egress | None = None
@@ -59,7 +58,7 @@ class MgenSide:
         assert self._egress is not None
         self._listener.wait_for(expected, quiet_s)
         counted = self._egress.stats()
-        self.close()
+        self._end()
         return {"counted": counted, "log": self._read("rx.drc"), "notes": self._read("out.csv")}
 
     def send(self, octets: int, count: int, rate_hz: float, timeout_s: float) -> dict[str, Any]:
@@ -87,7 +86,11 @@ class MgenSide:
         return path.read_bytes() if path.exists() else b""
 
     def close(self) -> None:
-        """End what runs."""
+        """End what listens, and leave nothing behind; a thread that still sends may write into the void."""
+        self._end()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def _end(self) -> None:
         self._ending.set()
         if self._thread is not None:
             self._thread.join()

@@ -93,7 +93,7 @@ class Namespaces(Setting):
             if holder.poll() is not None:
                 assert holder.stderr is not None
                 told = holder.stderr.read().decode(errors="replace").strip()
-                raise SettingError(f"no network namespace can be made here: {told}")
+                raise SettingError(f"no network namespace can be made here: {told}: run it with --setting loopback")
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{holder.pid}/ns/net").readlink() != ours:
                     return

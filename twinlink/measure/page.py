@@ -159,7 +159,7 @@ def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
     cell = block.cells.get((name, *place))
     figures = cell and cell["statistics"]
     row = published.row(name, *place[:2]) if block.mode == "closed" else None
-    if not cell or not figures or not figures["rtt_ns"]:
+    if not cell or not figures or not figures["n_received"]:
         return f'<td colspan="{3 if block.mode == "closed" else 4}">{escape(table.missing(cell))}</td>'
     if block.mode != "closed":
         *fields, delay = table.scheduled(cell)

@@ -12,6 +12,7 @@ They are kept as gzip-compressed CSV, an empty field where there is nothing to s
 import csv
 import gzip
 import io
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def read(path: Path) -> Table:
     """
     try:
         lines = list(csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     for dtype in TABLES.values():
         names = [name for name in dtype.names or () if name != "acknowledged"]
@@ -104,6 +105,6 @@ def read(path: Path) -> Table:
                 table[number] = (*map(int, line[:5]), acknowledged, *(int(field or 0) for field in line[5:]))
             else:
                 table[number] = tuple(map(int, line))
-        except (ValueError, IndexError, TypeError) as error:
+        except (ValueError, IndexError, TypeError, OverflowError) as error:
             raise ValueError(f"{path}, line {number + 2}: {error}") from error
     return table

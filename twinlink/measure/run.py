@@ -35,6 +35,10 @@ class Run:
     def __init__(self, folder: Path, content: dict[str, Any]) -> None:
         if (folder / RUN).exists():
             raise ConfigurationError(f"{folder} holds a run already: give another --out, or remove it")
+        if any(True for name in (RECORDS, MGEN) for _ in (folder / name).glob("*")):
+            raise ConfigurationError(
+                f"{folder} holds files of a run that did not end: give another --out, or remove it"
+            )
         self.folder = folder
         self.content = {"format": FORMAT, "version": VERSION, **content, "cells": []}
         self._tables: dict[str, dict[str, list[Table]]] = {}

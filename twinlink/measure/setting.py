@@ -171,5 +171,5 @@ def free_ports(count: int) -> int:
 
 
 def default() -> str:
-    """`netns` where it can be made, else `loopback`."""
+    """`netns` for root, else `loopback`."""
     return "netns" if os.geteuid() == 0 else "loopback"

@@ -6,6 +6,7 @@ each with its CI95, and what the paper published for it.  Modes have tables of t
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -87,13 +88,19 @@ def throughput(statistics: dict[str, Any]) -> str:
     figures, value = statistics["one_way_delay_ns"], statistics["paper_throughput_mb_s"]
     if not figures or not figures["usable"] or not value or not figures["mean"]:
         return "-"
-    return _around(value, *_throughput_interval(statistics))
+    low, high = _throughput_interval(statistics)
+    if low is None:
+        return labels.decimal(value)
+    return _around(value, low, math.inf if high is None else high)
 
 
-def _throughput_interval(statistics: dict[str, Any]) -> tuple[float, float]:
+def _throughput_interval(statistics: dict[str, Any]) -> tuple[float | None, float | None]:
+    """From that of the latency; None: it has none, or reaches to 0 and below, so that this has no upper end."""
     figures, value = statistics["one_way_delay_ns"], statistics["paper_throughput_mb_s"]
-    low, high = figures["ci95"] or (figures["mean"], figures["mean"])
-    return value * figures["mean"] / high, value * figures["mean"] / low if low > 0 else value
+    if not figures["ci95"]:
+        return None, None
+    low, high = figures["ci95"]
+    return value * figures["mean"] / high, value * figures["mean"] / low if low > 0 else None
 
 
 def with_interval(figures: dict[str, Any], short: bool = False) -> str:
@@ -114,7 +121,7 @@ def _around(value: float, low: float, high: float, short: bool = False) -> str:
     farther = max(below, above)
     if (short or farther <= LOPSIDED * min(below, above)) and not value - farther < 0 <= low:
         return f"{shown} ±{farther:.{digits}f}"
-    return f"{shown} -{below:.{digits}f} +{above:.{digits}f}"
+    return f"{shown} -{below:.{digits}f} +{'∞' if math.isinf(above) else f'{above:.{digits}f}'}"
 
 
 def missing(cell: dict[str, Any] | None) -> str:
@@ -237,7 +244,7 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
         for name in names:
             cell = block.cells.get((name, direction, octets, flow))
             figures = cell and cell["statistics"]
-            if figures and figures["rtt_ns"]:
+            if figures and figures["n_received"]:
                 line += [latency(figures), bound(figures), rtt(figures), throughput(figures)]
             else:
                 line += [missing(cell), "-", "-", "-"]

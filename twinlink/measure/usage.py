@@ -35,21 +35,24 @@ def peak_rss_octets(pid: int | str = "self") -> int | None:
 
 
 def transmitted() -> tuple[int, int, int]:
-    """Octets and packets that left through every interface but loopback, and TCP segments that were sent.
+    """Octets and packets that left through every interface but loopback, and TCP segments that did.
 
     An interface counts what the kernel gives it, which is a packet of up to 64 KiB where the interface cuts it up
-    (TSO, GSO); the segments are what a wire would see.
+    (TSO, GSO); the segments are what a wire would see.  They are counted for all interfaces together: of loopback,
+    where a broker may be, each packet is taken for one, as most are.
     """
     octets = packets = segments = 0
     try:
         for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]:
             name, _, fields = line.partition(":")
-            if name.strip() != "lo":
-                values = fields.split()
+            values = fields.split()
+            if name.strip() == "lo":
+                segments -= int(values[9])
+            else:
                 octets, packets = octets + int(values[8]), packets + int(values[9])
         lines = Path("/proc/self/net/snmp").read_text().splitlines()
         names, counts = (line.split() for line in lines if line.startswith("Tcp:"))
-        segments = int(counts[names.index("OutSegs")])
+        segments += int(counts[names.index("OutSegs")])
     except (OSError, ValueError, IndexError):
         pass
     return octets, packets, segments

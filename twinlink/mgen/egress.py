@@ -23,7 +23,11 @@ _SOON_S = 0.01  # while something is held
 
 
 class Egress:
-    """Gives the messages of a flow to MGEN listeners, octet for octet as `Ingress` took them."""
+    """Gives the messages of a flow to MGEN listeners, octet for octet as `Ingress` took them.
+
+    Attributes:
+        last_mono_ns: when the last message came, monotonic; 0 before the first.
+    """
 
     def __init__(
         self,
@@ -53,15 +57,15 @@ class Egress:
         self._udp = Datagrams(udp, say) if udp else None
         self._tcp = Connection(tcp, say) if tcp else None
         self._counts = dict.fromkeys(("udp", "tcp", "octets", "malformed", "unwanted"), 0)
-        self._last_ns = 0
+        self.last_mono_ns = 0
 
-    def run(self, stopped: Callable[[], bool], idle_s: float | None = None) -> None:
-        """Carry messages until ``stopped()``, or until nothing came for ``idle_s`` after the first one.
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Carry messages until ``stopped()``.
 
         What has come over the link by then is still given to the listeners, for a second at most.
         """
         tcp = self._tcp
-        while not stopped() and not self._is_idle(idle_s):
+        while not stopped():
             if tcp:
                 tcp.push()
             if tcp and tcp.held_octets > HELD_OCTETS:
@@ -105,11 +109,8 @@ class Egress:
             if one:
                 one.close()
 
-    def _is_idle(self, idle_s: float | None) -> bool:
-        return bool(idle_s is not None and self._last_ns and time.monotonic_ns() - self._last_ns > idle_s * 1e9)
-
     def _forward(self, arrived: Message) -> None:
-        self._last_ns = time.monotonic_ns()
+        self.last_mono_ns = time.monotonic_ns()
         payload = memoryview(arrived.payload)
         try:
             if len(payload) <= message.MIN_OCTETS:

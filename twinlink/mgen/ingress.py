@@ -78,7 +78,7 @@ class Ingress:
         self._selector = selectors.DefaultSelector()
         self._datagram = memoryview(bytearray(1 + _MAX_DATAGRAM))
         self._datagram[0] = Protocol.UDP
-        self._last_ns = 0  # monotonic, of the last message
+        self.last_mono_ns = 0
         self._ends = False
         self.addresses: dict[Protocol, Address] = {}
         self._udp = self._tcp = None
@@ -91,12 +91,12 @@ class Ingress:
             self.close()
             raise
 
-    def run(self, stopped: Callable[[], bool], idle_s: float | None = None) -> None:
-        """Carry messages until ``stopped()``, or until nothing came for ``idle_s`` after the first one.
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Carry messages until ``stopped()``.
 
         What has arrived by then is still taken and sent, and acknowledgements are waited for, a second at most.
         """
-        while not stopped() and not self._is_idle(idle_s):
+        while not stopped():
             if self._link.peers():
                 self._turn(LOOK_S, stopped)
             else:
@@ -180,9 +180,6 @@ class Ingress:
             return int(self._counts.get("dropped", 0))
         info = self._udp.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         return int(_MEMINFO.unpack(info)[_DROPS])
-
-    def _is_idle(self, idle_s: float | None) -> bool:
-        return bool(idle_s is not None and self._last_ns and time.monotonic_ns() - self._last_ns > idle_s * 1e9)
 
     def _turn(self, timeout_s: float, stopped: Callable[[], bool]) -> bool:
         """Take what is there; returns whether there was something."""
@@ -282,7 +279,7 @@ class Ingress:
         taken_ns: int,
         stopped: Callable[[], bool],
     ) -> None:
-        self._last_ns = time.monotonic_ns()
+        self.last_mono_ns = time.monotonic_ns()
         self._counts["octets"] += len(octets) - 1
         row = None
         if self._recorder:

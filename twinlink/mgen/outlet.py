@@ -175,8 +175,10 @@ class Connection:
         else:
             writable = select.select([], [self._socket], [], 0)[1]
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
-        if code == errno.EINPROGRESS and now < self._give_up_at:
-            return False
+        if code == errno.EINPROGRESS:
+            if now < self._give_up_at:
+                return False
+            code = errno.ETIMEDOUT
         if not code and self._is_to_itself():
             code = errno.ECONNREFUSED
         if code:

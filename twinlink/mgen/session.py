@@ -137,7 +137,7 @@ def send(flow: Flow, path: Path, prefix: Sequence[str] = (), timeout_s: float = 
         process.stop()
     if process.exit_code and not path.exists():
         raise TwinlinkError(f"mgen does not send: {process.last_words()}")
-    return None
+    return f"the sending mgen ended with exit code {process.exit_code}" if process.exit_code else None
 
 
 def run(

@@ -100,7 +100,7 @@ def _episode(
     obeyed = np.flatnonzero(heard.blocked[first:end, list(prbs)].all(axis=1))
     applied = int(first + obeyed[0]) if len(obeyed) else None
     inr_db = _inr_db(heard, power, prbs, first, end)
-    cells, busy = _freed(evidence, heard, prbs, first, end)
+    cells, busy = _freed(evidence, heard, prbs, end)
     end_seen_ns = None if over_ns is None else _end_seen(evidence, wanted, over_ns)
     works = end_seen_ns is not None or (cells >= FREE_CELLS and busy <= FREE_SHARE * cells)
     steady = int(np.diff(heard.played_ns[first : end + 1]).max(initial=0)) <= STALL_NS
@@ -143,7 +143,7 @@ def _inr_db(heard: Heard, power: NDArray[np.float32], prbs: tuple[int, ...], fir
     return round(float(10 * np.log10(max(float(power[alone].mean()), 1e-9) / floor)), 2)
 
 
-def _freed(evidence: Evidence, heard: Heard, prbs: tuple[int, ...], first: int, end: int) -> tuple[int, int]:
+def _freed(evidence: Evidence, heard: Heard, prbs: tuple[int, ...], end: int) -> tuple[int, int]:
     """Cells that the block took from a UE after the interferer's end, and those in which the twin saw energy."""
     rebuilt = evidence.rebuilt
     if rebuilt is None:

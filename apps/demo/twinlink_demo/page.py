@@ -154,7 +154,8 @@ def _flows(results: dict[str, Any]) -> str:
     return (
         "<h2>Every flow of the link</h2>\n"
         f'<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
-        '<p class="soft">Means, ± half a CI95. Clock: both ends read one; so well do the messages agree with that. '
+        '<p class="soft">Means, ± how far the CI95 reaches, - and + where that is not alike. '
+        "Clock: both ends read one; so well do the messages agree with that. "
         "Throughput: payload / latency, not a rate that was sustained. A control-result that says that a block ended "
         "because the twin left reaches nobody, and counts as lost. What both ends saw of every message stands in "
         "<code>records/</code>, all statistics in <code>results.json</code>.</p>"

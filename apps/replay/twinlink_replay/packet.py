@@ -149,7 +149,10 @@ class PacketQueue:
                 message = self._messages.popleft()
                 self._octets -= len(message.payload) + OVERHEAD
                 dropped = self.dropped
-            gap = self._gap(message) + self._untold.pop(message.epoch, 0)
+            gap = self._gap(message)
+            late = message.sequence + 1 < self._next[message.epoch]  # then it was in a gap that has been told
+            if not late:
+                gap += self._untold.pop(message.epoch, 0)
             try:
                 packet = read(message, self._format)
             except MalformedPayload as error:
@@ -160,8 +163,8 @@ class PacketQueue:
                         f"{self._format!r} ({error}); such messages are left out, and counted in stats(): give the "
                         "block the payload format that is sent"
                     )
-                late = message.sequence + 1 < self._next[message.epoch]  # then it was in a gap that has been told
-                self._untold[message.epoch] = gap + (not late)
+                if not late:
+                    self._untold[message.epoch] = gap + 1
                 continue
             packet.gap, packet.dropped = gap, dropped - self._told
             self._told = dropped

@@ -1,5 +1,6 @@
 """What a subject must provide: one end of it, which sends numbered messages and answers those of the other end."""
 
+import contextlib
 import secrets
 import threading
 import time
@@ -141,7 +142,7 @@ class RawChannel(Channel):
 
     @abstractmethod
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
-        """Hand a frame to the library, which copies it."""
+        """Hand a frame to the library, which copies it.  May raise PeerLost."""
 
     @abstractmethod
     def get(self, wait: bool = True) -> Any:
@@ -267,7 +268,12 @@ class RawChannel(Channel):
 
     def _begin(self, body: Any) -> None:
         self._ending.clear()
-        self._thread = threading.Thread(target=body, name="twinlink-raw", daemon=True)
+
+        def run() -> None:
+            with contextlib.suppress(PeerLost):  # who sends finds out by itself
+                body()
+
+        self._thread = threading.Thread(target=run, name="twinlink-raw", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

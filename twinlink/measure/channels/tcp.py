@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from ...wire import HEADER_OCTETS
-from .base import TICK_S, RawChannel
+from .base import TICK_S, PeerLost, RawChannel
 
 BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its own choice 1 MB takes several round trips
 SEND_S = 5.0  # a peer that takes nothing for this long is lost
@@ -76,10 +76,14 @@ class TcpChannel(RawChannel):
         return {"no_delay": True, "send_buffer": BUFFER, "receive_buffer": BUFFER}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
-        """Send the frame; what there is no connection for is lost."""
+        """Send the frame; what there is no connection for is lost.  Raises PeerLost."""
         if self._socket is not None:
-            with contextlib.suppress(ConnectionError):  # the peer went: nobody will answer
+            try:
                 self._socket.sendall(frame)
+            except BlockingIOError:
+                raise PeerLost(f"the peer took nothing for {SEND_S:g} s") from None
+            except ConnectionError:  # the peer went: nobody will answer
+                pass
 
     def get(self, wait: bool = True) -> Any:
         """The next frame; a view that holds until the next call."""
