@@ -101,7 +101,7 @@ def open(
         transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"memory"``, or that of an installed third-party transport.
         listen: endpoint ``tcp/host:port`` to listen on, or
         connect: endpoint to connect to; exactly one of the two.
-        node: name of this node as its peers see it; made of host name and process id when not given.
+        node: name of this node as its peers see it; made of host name, process id and the session when not given.
         window: octets of each flow that may be with the peer and not yet consumed by its application.  Bounds the
             memory of the receiving side; the default holds a burst of 1000 x 100 KB that nobody consumes yet.
         retention: octets of each flow that are kept here until they are acknowledged, to be sent again if need be.
@@ -122,11 +122,10 @@ def open(
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
     own = {"window": window, "retention": retention, "send_timeout": send_timeout, "max_payload": max_payload}
     backend, of_transport = link_options.check(transport, {**own, **options})
-    made = backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
     return Link(
-        made,
+        backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport),
         name=transport,
         node=node,
         window=window,

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
+from .errors import TransportError
 from .incoming import ANNOUNCE_OCTETS, Stream
 from .transports import Transport
 from .wire import ACK_ONE, ACK_ONE_LENGTH, ACK_WORD, MAX_ACK_RECORDS, Kind, ack_body, progress_body
@@ -82,6 +84,11 @@ class Acks:
         if records:  # by the leading thread only
             stream.acked = acked
             self._announce_rest(topic, stream)
+
+    def announce(self, topic: bytes, stream: Stream) -> None:
+        """Say how far a stream has been consumed; where the transport fails the sender asks for it later."""
+        with suppress(TransportError, OSError):
+            self.send(topic, stream, [])
 
     def progress(self, topic: bytes, epoch: int, sent_ns: int, octets: int) -> None:
         """Say how much of a frame is there that comes in parts."""

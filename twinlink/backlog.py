@@ -199,10 +199,10 @@ class Backlog:
         most = BUNDLE_OCTETS if self.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
-            if epoch not in self.up:  # it will ask again
+            entry = self._kept.entries[sequence]
+            if epoch not in self.up and not entry[1] & self.up:  # it will ask again
                 del self._again[sequence]
                 continue
-            entry = self._kept.entries[sequence]
             octets, awaited = self._octets(entry), entry[1] & self.up
             most -= octets
             if taken and most < 0:
@@ -326,6 +326,14 @@ class Backlog:
         """Nothing will be handed over any more."""
         self.waits = False
         self._cut = None
+
+    def mend(self) -> None:
+        """An interruption came between two steps: what is not kept is not sent again."""
+        kept = self._kept.entries
+        for sequence in [one for one in self._again if one not in kept]:
+            del self._again[sequence]
+        self._sent_again &= kept.keys()
+        self.waits = self.waits or bool(self._again) or self.unsent < self.next
 
     # What is done with
 

@@ -25,6 +25,9 @@ class Budget:
             nothing goes directly, and no more than the transport takes at once is on its way to the others.
         under_way: octets of all flows, framing included.
         roomy: called when there is room again and there was none.
+
+    ``under_way`` is changed by each flow's `Transit`, in single statements without a call: between such no other thread
+    runs, as Python has it, and no Ctrl-C comes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -63,14 +66,7 @@ class Budget:
         """Octets that may be handed over now, by whatever flow; a longer message may go if there is any room."""
         return self.limit - self.under_way
 
-    def spend(self, octets: int) -> None:
-        """So many octets more are on their way."""
-        with self._lock:
-            self.under_way += octets
-
-    def give_back(self, octets: int) -> None:
-        """So many octets arrived, or were given up; calls `roomy` where there was no room before."""
-        with self._lock:
-            self.under_way = left = self.under_way - octets
+    def given_back(self, octets: int, left: int) -> None:
+        """So many octets arrived, or were given up, and ``left`` were under way then."""
         if left < self.limit <= left + octets:
             self.roomy()

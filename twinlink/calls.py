@@ -9,6 +9,7 @@ from typing import Any
 from .errors import LinkClosed
 from .events import Event, HandlerError
 
+RUN_S = 0.01  # then whoever waits for something looks whether it is there
 QUIET_S = 1.0  # between two reports of a flow's handlers in the log
 
 logger = logging.getLogger("twinlink")
@@ -37,11 +38,11 @@ class Calls:
         self.call_each(handler, (argument,), flow)
 
     def call_each(self, handler: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
-        """Call a handler several times.
+        """Call a handler several times; after the calls that are due, if there are any.
 
         What is no Exception (sys.exit, Ctrl-C) goes through; the calls that it cuts off are due.
         """
-        if self.running:
+        if self.running or self.due:
             for argument in arguments:
                 self.later(handler, argument, flow)
             return
@@ -52,17 +53,20 @@ class Calls:
                 try:
                     handler(argument)
                 except Exception as error:  # whatever an application does must not stop delivery
-                    self.errors += 1
-                    if self.ending and isinstance(error, LinkClosed):  # it wanted to send: no news
-                        continue
-                    self._log(flow)
-                    if flow:
-                        self._report(HandlerError(time.time_ns(), flow, repr(error)))
+                    self._failed(error, flow)
         except BaseException:  # the peer has been told that all of these are here
             self._put_off(handler, arguments, argument, flow)
             raise
         finally:
             self.running = False
+
+    def _failed(self, error: Exception, flow: str) -> None:
+        self.errors += 1
+        if self.ending and isinstance(error, LinkClosed):  # it wanted to send: no news
+            return
+        self._log(flow)
+        if flow:
+            self._report(HandlerError(time.time_ns(), flow, repr(error)))
 
     def _put_off(self, handler: Callable[[Any], None], arguments: Sequence[Any], last: Any, flow: str) -> None:
         """What comes behind the last call goes before what is due already."""
@@ -83,7 +87,18 @@ class Calls:
         """Call a handler when the frame at hand has been dealt with."""
         self.due.append((handler, argument, flow))
 
-    def run(self) -> None:
-        """Make the calls that are due, unless one is being made."""
-        while self.due and not self.running:
-            self.call(*self.due.popleft())
+    def run(self, for_s: float = RUN_S) -> None:
+        """Make the calls that are due, unless one is being made; those that it has no time for stay due."""
+        due, until = self.due, time.monotonic() + for_s
+        while due and not self.running:
+            self.running = True
+            handler, argument, flow = due[0]
+            try:
+                del due[0]  # not popleft: Ctrl-C comes where a call ends, and this one would be gone
+                handler(argument)
+            except Exception as error:
+                self._failed(error, flow)
+            finally:
+                self.running = False
+            if time.monotonic() >= until:
+                return

@@ -156,6 +156,8 @@ class Company:
         self._kept_mono_ns, self._emptied_mono_ns = now_mono_ns, emptied_mono_ns
         changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
         self._changed(changes)
+        if {peer.epoch for peer in self.peers.all() if peer.up} != self.up:
+            self._changed(self._untold())
         if not self.peers.heard:
             self._transport.parted()
         if changes:
@@ -211,6 +213,13 @@ class Company:
                 self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
         if changes:
             self.report_losses()
+
+    def _untold(self) -> list[Change]:
+        """What the table of peers knows and nobody was told of: Ctrl-C may come between the two."""
+        here = {peer.epoch: peer for peer in self.peers.all() if peer.up}
+        came = [Change(peer, None) for epoch, peer in here.items() if epoch not in self.up]
+        gone = [self._met[epoch] for epoch in self.up if epoch not in here and epoch in self._met]
+        return came + [Change(peer, "silent") for peer in gone]
 
     def _taken_by_all(self) -> int:
         """Octets of the longest payload that this node sends and that all peers take which are to get what is sent now.

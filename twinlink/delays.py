@@ -22,7 +22,7 @@ class Delays:
 
     def join(self, epoch: int, staying: Collection[int]) -> None:
         """A peer came; when there are too many, one that is not ``staying`` makes way."""
-        if len(self._acks) >= MAX_PEERS:
+        if epoch not in self._acks and len(self._acks) >= MAX_PEERS:
             oldest = next((old for old in self._acks if old not in staying), epoch)
             self._acks.pop(oldest, None)
             self._path_ns.pop(oldest, None)
@@ -45,9 +45,14 @@ class Delays:
                 self._path_ns[epoch] = min(recent, known + known // 50 if calm else known)
         return max((self._path_ns.get(epoch, 0) for epoch in epochs), default=0)
 
-    def stats(self) -> dict[str, Any]:
-        """By peer: percentiles of round-trip time and one-way delay, and the clock offset, in ns; None without acks."""
-        return {f"{epoch:016x}": _stats(list(acks)) for epoch, acks in self._acks.items()}
+    def acks(self) -> dict[int, list[Ack]]:
+        """The latest of each peer: a copy, for `stats`."""
+        return {epoch: list(acks) for epoch, acks in self._acks.items()}
+
+
+def stats(acks_of: dict[int, list[Ack]]) -> dict[str, Any]:
+    """By peer: percentiles of round-trip time and one-way delay, and the clock offset, in ns; None without acks."""
+    return {f"{epoch:016x}": _stats(acks) for epoch, acks in acks_of.items()}
 
 
 def _stats(acks: list[Ack]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Receiver:
             return None
         message, stream = taken
         if stream is not None and not self._link.closed:
-            self._link.reception.acks.send(f"ack/{self.flow}".encode(), stream, [])
+            self._link.reception.acks.announce(f"ack/{self.flow}".encode(), stream)
         return message
 
     def __iter__(self) -> Iterator[Message]:

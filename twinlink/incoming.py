@@ -1,7 +1,7 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from .message import Message
@@ -91,12 +91,18 @@ class Incoming:
         self.stale: dict[int, RangeSet] = {}
         self._retired: Counter[str] = Counter()  # what forgotten sessions counted
 
-    def join(self, epoch: int, node: str | None, first: int | None, repairs: bool, up: frozenset[int]) -> Stream:
-        """Begin a sender session; ``first`` is where it stood when we joined, if known, ``up`` who must be kept."""
-        if len(self.streams) >= MAX_STREAMS:
-            gone = next((old for old in self.streams if old not in up), None)
-            if gone is not None:
-                self._retired.update(_counters(self.streams.pop(gone)))
+    def makes_way(self, up: frozenset[int]) -> Stream | None:
+        """Who is to be forgotten before another session begins, if anybody; not one that is ``up``."""
+        if len(self.streams) < MAX_STREAMS:
+            return None
+        return next((stream for epoch, stream in self.streams.items() if epoch not in up), None)
+
+    def forget(self, stream: Stream) -> None:
+        """Remember of this session only what it counted."""
+        self._retired.update(_counters(self.streams.pop(stream.epoch)))
+
+    def join(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> Stream:
+        """Begin a sender session; ``first`` is where it stood when we joined, if known."""
         stream = self.streams[epoch] = Stream(epoch, node, first, repairs)
         return stream
 
@@ -105,12 +111,6 @@ class Incoming:
         size = len(message.payload)  # a call between reading and writing the counter would let `take` in between
         self.queued_octets += size
         self.queue.append(message)
-
-    def put_all(self, messages: Sequence[Message]) -> None:
-        """Queue messages for the application."""
-        size = sum([len(message.payload) for message in messages])
-        self.queued_octets += size
-        self.queue += messages
 
     def limit_age(self, max_age_ns: int) -> None:
         """From now on what is older on arrival is not delivered."""

@@ -49,6 +49,14 @@ class Kept:
         """So many have been taken out of `entries`; ``octets`` of all their frames."""
         self.room += octets + count * (KEEPING_OCTETS - self.framing_octets)
 
+    def mend(self, end: int) -> None:
+        """An interruption came between two steps: only what is below ``end`` was sent, and the sums are of that."""
+        for sequence in [one for one in self.entries if one >= end]:
+            del self.entries[sequence]
+        self.lost &= self.entries.keys()
+        sizes = sum(map(self.size, self.entries.values()))
+        self.room = self._all_room - sizes - KEEPING_OCTETS * len(self.entries)
+
     def forget_lost(self, sequences: Iterable[int]) -> int:
         """These have been taken out of `entries`; returns how many of them were lost to somebody before."""
         lost = self.lost.intersection(sequences)

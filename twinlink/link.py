@@ -212,9 +212,11 @@ class Link:
 
     def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
-        while (message := receiver.take()) is not None:
-            self.reception.calls.call(handler, message, receiver.flow)
-        self.reception.flow(receiver.flow).handler = handler
+        incoming, calls = self.reception.flow(receiver.flow), self.reception.calls
+        incoming.handler = handler
+        for _ in range(len(incoming.queue)):
+            calls.later(self.reception.take_next, incoming, incoming.flow)
+        calls.run()
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
         """How fresh and how complete a flow is that this side receives; watched from the first call on.
@@ -358,7 +360,10 @@ class Link:
         """Say goodbye, and give back threads and transport.  Called once, by the thread that holds the lead."""
         senders = list(self._company.senders.values())
         self.sending_ends = True
-        deadline = time.monotonic() + STOP_S
+        calls, deadline = self.reception.calls, time.monotonic() + STOP_S
+        calls.run(STOP_S / 2)  # of what has been acknowledged
+        if calls.due:
+            logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
         with contextlib.suppress(TransportError):

@@ -143,32 +143,42 @@ class Outgoing:
         flow, entries = self.flow, self.kept.entries
         acks, had_by_all, octets = [], [], 0
         owed_by, owes, alone = None, False, False
-        for sequence, t1_ns, t2_ns in records:
-            entry = entries.get(sequence)
-            if entry is None:
-                self.acknowledged += t2_ns != REFUSED and self._is_here_after_all(epoch, sequence)
-                continue
-            if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
-                owed_by = entry[1]
-                owes, alone = epoch in owed_by, len(owed_by) == 1
-            if not owes:
-                continue
-            if t2_ns == REFUSED:
-                self._refused_by(epoch, sequence, entry)
-                continue
-            if alone:
-                del entries[sequence]
-                octets += len(entry[2])
-                had_by_all.append(sequence)
-            else:
-                self._owes_no_more(epoch, sequence, entry)
-            fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
-            acks.append(_new_ack(Ack, fields))
-        self.kept.removed(len(had_by_all), octets)
+        try:
+            for sequence, t1_ns, t2_ns in records:
+                entry = entries.get(sequence)
+                if entry is None:
+                    self.acknowledged += t2_ns != REFUSED and self._is_here_after_all(epoch, sequence)
+                    continue
+                if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
+                    owed_by = entry[1]
+                    owes, alone = epoch in owed_by, len(owed_by) == 1
+                if not owes:
+                    continue
+                if t2_ns == REFUSED:
+                    self._refused_by(epoch, sequence, entry)
+                    continue
+                if alone:
+                    size = len(entry[2])
+                    octets += size
+                    del entries[sequence]  # no call between this and the next, see `mend`
+                    had_by_all.append(sequence)
+                else:
+                    self._owes_no_more(epoch, sequence, entry)
+                fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
+                acks.append(_new_ack(Ack, fields))
+        finally:
+            self.kept.removed(len(had_by_all), octets)
+            if had_by_all:
+                self._settle(had_by_all)
         if acks:
-            self._settle(had_by_all)
             self.delays.add(epoch, acks)
         return acks
+
+    def mend(self) -> None:
+        """An interruption (Ctrl-C, which comes where a call ends) came between two steps of one of these methods."""
+        self.kept.mend(self.backlog.next)
+        self.transit.mend(self.kept.entries)
+        self.backlog.mend()
 
     def _is_here_after_all(self, epoch: int, sequence: int) -> bool:
         """Whether a message that is not kept was in doubt, or counted as lost, until this peer acknowledged it."""
@@ -247,15 +257,18 @@ class Outgoing:
             self.window.free()
         elif len(self.backlog.up) < 2:
             return
-        if self.kept.entries and not self._repairing:
+        if self.kept.entries and (self._plain or not self.repair):
             self._lose_skipped()
 
     def _lose_skipped(self) -> None:
-        """Lose, from the oldest on, what every peer that owes an ack for it went past without sending one."""
-        entries, consumed = self.kept.entries, self.window.consumed
+        """Lose, from the oldest on, what every peer that owes an ack for it went past without sending one.
+
+        Up to what one owes that asks for what it misses.
+        """
+        entries, consumed, asking = self.kept.entries, self.window.consumed, self._repairing
         while (sequence := self.kept.oldest()) is not None:
             owed_by = entries[sequence][1]
-            if any(consumed.get(epoch, 0) <= sequence for epoch in owed_by):
+            if any(epoch in asking or consumed.get(epoch, 0) <= sequence for epoch in owed_by):
                 return
             if not self._let_go(sequence):
                 self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", owed_by)
@@ -402,12 +415,12 @@ class Outgoing:
     def _look_for_who_stands(self, slowest: int) -> None:
         """Ask now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
 
-        Where nothing is sent again it waits for nothing, and a gap shows when something later arrives; then the flow
-        has to be at rest, too: behind the last message nothing does.
+        Where nothing is sent again it waits for nothing, and a gap shows when something later arrives; so then only
+        while nothing leaves: at rest, or when what was lost has all the room in the window.
         """
         backlog = self.backlog
-        place = (0 if self.repair else backlog.next, slowest)
-        due = slowest < backlog.unsent and (self.repair or backlog.unsent == backlog.next)
+        place = (0 if self.repair else backlog.unsent, slowest)
+        due = slowest < backlog.unsent
         if self._standstill.stands(place, due) and backlog.up and not self._plain:
             self._standstill.begin_again()
             backlog.ask()
@@ -430,7 +443,7 @@ class Outgoing:
         return any(owed_by & self.backlog.up for _, owed_by, _ in self.kept.entries.values())
 
     def stats(self) -> dict[str, Any]:
-        """Counters, and delays in ns: percentiles of the last 2,048 acks of each peer."""
+        """Counters."""
         return {
             "sent": self.backlog.next,
             "sent_octets": self.sent_octets,
@@ -441,5 +454,4 @@ class Outgoing:
             "repaired": self.repaired,
             "kept_octets": self.kept.octets,
             "in_flight_octets": self.window.octets,
-            "peers": self.delays.stats(),
         }

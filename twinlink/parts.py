@@ -39,7 +39,7 @@ class Cut:
 
     def go_back(self, epochs: frozenset[int]) -> None:
         """Go back to the first octet that not all of these peers have: parts leave again from there."""
-        self.at -= self.under_way(epochs)
+        self.at = self._there_at(epochs)
         self.looks = 0
 
     def next(self, octets: int) -> bytes:
@@ -71,9 +71,13 @@ class Cut:
 
         Moves ``at`` on where all of them have more than that, from before it went back: so much need not leave again.
         """
-        there = min((self._there.get(epoch, 0) for epoch in epochs), default=0)
+        there = self._there_at(epochs)
         self.at = max(self.at, there)
         return self.at - there
+
+    def _there_at(self, epochs: frozenset[int]) -> int:
+        """Octets that all of these peers have."""
+        return min((self._there.get(epoch, 0) for epoch in epochs), default=0)
 
 
 class Parts:

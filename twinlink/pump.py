@@ -25,6 +25,7 @@ class Pump:
         self._transport = transport
         self._reception = reception
         self._company = reception.company
+        self._calls = reception.calls
         self._last_frame_ns = 0
         self._next_look_ns = 0
         self._busy_poll = BusyPoll(
@@ -34,6 +35,9 @@ class Pump:
 
     def turn(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
+        if self._calls.due and not self._calls.running:
+            self._calls.run()
+            timeout_s = 0.0
         began = _monotonic_ns()
         received = self._poll(began) if self._busy_poll.polls and timeout_s > BRIEF_S else None
         if received is None:

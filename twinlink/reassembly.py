@@ -34,9 +34,11 @@ class Reassembly:
 
     def hold(self, message: Message) -> bool:
         """Take in a message below ``end``; False when it has come, or been given up, before."""
-        if not self.missing.remove(message.sequence):
+        sequence = message.sequence
+        if sequence not in self.missing:
             return False
-        self._held[message.sequence] = message
+        self._held[sequence] = message  # first: what is neither held nor missing would be waited for in vain
+        self.missing.remove(sequence)
         return True
 
     def hold_all(self, messages: Sequence[Message]) -> bool:
@@ -44,8 +46,8 @@ class Reassembly:
         first, end = messages[0].sequence, messages[-1].sequence + 1
         if not self.missing.covers(first, end):
             return False
-        self.missing.take(first, end)
         self._held.update(zip(range(first, end), messages, strict=True))
+        self.missing.take(first, end)
         return True
 
     def give_up(self, ranges: Sequence[tuple[int, int]], silently: bool) -> int:
@@ -68,13 +70,17 @@ class Reassembly:
         return sequence in self._gone
 
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
-        """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order."""
-        while self.due < self.end:
-            message = self._held.pop(self.due, None)
+        """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order.
+
+        Whoever takes a message adds 1 to `due`; else, as when Ctrl-C comes before, it is due again.
+        """
+        while (due := self.due) < self.end:
+            message = self._held.get(due)
             if message is not None:
-                self.due += 1
                 yield message
+                del self._held[due]
                 continue
+            self._gone.take(0, due)
             gone = self._gone.first_range()
             if gone is None or gone[0] != self.due:
                 return

@@ -20,6 +20,7 @@ from .freshness import Freshness
 from .incoming import Incoming, Stream
 from .message import Message
 from .parts import Parts
+from .reassembly import Reassembly
 from .repair import Repair
 from .sender import URGENT_FLOW
 from .sequence import Arrival
@@ -89,6 +90,7 @@ class Reception:
         self._epoch = epoch
         # Below the window of a sender like us by a whole message: who is refused must not be held up before.
         self._held_limit = min(max(window - max_payload, window // 8), MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8)
+        self._held = 0  # at least as much as that
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
         self.calls = Calls(report)
@@ -152,29 +154,35 @@ class Reception:
     ) -> None:
         stream = incoming.streams.get(epoch) or self._join(incoming, epoch, sequence)
         handler = incoming.handler
-        if handler is None and not incoming.claimed and self._held_octets() + len(payload) > self._held_limit:
+        size = len(payload)
+        if handler is None and not incoming.claimed and not self._can_hold(size):
             self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
             return
-        tracker = stream.tracker
+        calls, tracker = self.calls, stream.tracker
         message = _new(Message, (payload, incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns))
-        new = sequence == tracker.next and stream.pending is None
-        if new:
-            tracker.next = sequence + 1
-            tracker.received += 1
-        elif stream.retired:
-            stream.stale += 1
-        elif stream.repairs:
-            if not self._repair.take(incoming, ack_topic, stream, message, again):
-                return  # its sender counts it as lost, and so does this side
-        else:
-            new = self._out_of_order(incoming, stream, sequence)
+        new = is_next = sequence == tracker.next and stream.pending is None
+        if not is_next:
+            if stream.retired:
+                stream.stale += 1
+            elif stream.repairs:
+                if not self._repair.take(incoming, ack_topic, stream, message, again):
+                    return  # its sender counts it as lost, and so does this side
+            else:
+                new = self._out_of_order(incoming, stream, sequence)
         if new and incoming.watched:
             new = self._freshness.admits(incoming, stream, message)
-        if new:
-            if handler is None:
-                incoming.put(message)
-            elif sequence >= stream.consumed:
-                stream.consumed = sequence + 1
+        waits = new and (handler is None or calls.running or bool(calls.due))
+        if waits and handler is not None:
+            calls.later(self.take_next, incoming, incoming.flow)
+        # In a row, without a call that ends in between: there Ctrl-C comes, and the message would be gone.
+        if is_next:
+            tracker.next = sequence + 1
+            tracker.received += 1
+        if waits:
+            incoming.queued_octets += size
+            incoming.queue.append(message)
+        elif new and sequence >= stream.consumed:
+            stream.consumed = sequence + 1
         # The ack goes out last, except that a handler may take its time: what a thread still does after sending
         # keeps the transport's own threads off the processor, and costs a round trip several times what it takes.
         try:
@@ -183,8 +191,8 @@ class Reception:
             else:
                 self.acks.later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
         finally:  # whether or not a transport fails, it has been taken
-            if new and handler is not None:
-                call = self.calls.call if at_once else self.calls.later
+            if new and handler is not None and not waits:
+                call = calls.call if at_once else calls.later
                 call(handler, message, incoming.flow)
 
     def _bundle(self, topic: bytes, frame: Frame, epoch: int, at_once: bool) -> None:
@@ -221,13 +229,19 @@ class Reception:
             _new(Message, (payload, flow, sequence, epoch, node, sent_ns, received_ns))
             for _, sequence, sent_ns, payload in bundle
         ]
+        waits = plain and (handler is None or self.calls.running or bool(self.calls.due))
         if plain:
-            tracker.next = end
-            tracker.received += len(messages)
-            if handler is None:
-                incoming.put_all(messages)
-            else:
-                stream.consumed = max(stream.consumed, end)
+            count, octets = len(messages), sum([len(message.payload) for message in messages])
+            if waits and handler is not None:
+                for _ in messages:
+                    self.calls.later(self.take_next, incoming, flow)
+            tracker.next = end  # in a row, as above
+            tracker.received += count
+            if waits:
+                incoming.queued_octets += octets
+                incoming.queue += messages
+            elif end > stream.consumed:
+                stream.consumed = end
         elif any(one[0] != word for one in bundle) or not self._repair.take_row(
             incoming, stream, messages, word == AGAIN_WORD
         ):
@@ -237,21 +251,35 @@ class Reception:
             if handler is not None:
                 self.acks.send_batch()
         finally:
-            if plain and handler is not None:
+            if plain and not waits and handler is not None:
                 self.calls.call_each(handler, messages, flow)
         return True
 
     # Off the path: what else arrives
 
-    def _deliver(self, incoming: Incoming, stream: Stream, message: Message) -> None:
+    def _deliver(self, incoming: Incoming, stream: Stream, pending: Reassembly, message: Message) -> None:
         """A message whose turn has come in a repair goes to the application, to its handler when the frame is done."""
         if incoming.watched and not self._freshness.admits(incoming, stream, message):
+            pending.due += 1
             return
-        if incoming.handler is None:
-            incoming.put(message)
+        if incoming.handler is not None:
+            self.calls.later(self.take_next, incoming, incoming.flow)
+        size = len(message.payload)
+        pending.due += 1  # in a row, as above
+        incoming.queued_octets += size
+        incoming.queue.append(message)
+
+    def take_next(self, incoming: Incoming) -> None:
+        """Call the handler with what has come before it was there, or while one was running, which fills the window."""
+        taken, handler = incoming.take(), incoming.handler
+        if taken is None or handler is None:
             return
-        stream.consumed = max(stream.consumed, message.sequence + 1)
-        self.calls.later(incoming.handler, message, incoming.flow)
+        message, stream = taken
+        if stream is None and not incoming.queue:  # its acks have left, and none may follow
+            stream = incoming.streams.get(message.epoch)
+        if stream is not None:
+            self.acks.announce(f"ack/{incoming.flow}".encode(), stream)
+        handler(message)
 
     def _part(self, topic: bytes, frame: Frame, epoch: int, sent_ns: int, mono_ns: int) -> None:
         _, ack_topic = self._on_data.get(topic) or self._new_flow(topic)
@@ -298,6 +326,8 @@ class Reception:
             if (stream := incoming.streams.get(epoch)) is not None:
                 stream.node = hello.node
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect
+                if not stream.repairs:  # what is missing will not be asked for
+                    self._repair.give_up(incoming, stream)
                 if stream.tracker.next < 0:  # all that has come of it was refused
                     stream.tracker.next = hello.flows.get(incoming.flow, 0)
 
@@ -375,22 +405,31 @@ class Reception:
         if epoch == self._epoch:
             raise Malformed("reflected")
         peer = self.company.known(epoch)
+        if (gone := incoming.makes_way(self.company.up)) is not None:
+            self._repair.give_up(incoming, gone)
+            incoming.forget(gone)
         if peer is None:
-            return incoming.join(epoch, None, None, False, self.company.up)
+            return incoming.join(epoch, None, None, False)
         first, placed = self.company.joined_at(epoch, incoming.flow), self.company.placed(epoch)
         repairs = peer.repairs and incoming.flow not in peer.detect
         if repairs or placed:
             first = min(first, sequence)  # a hello may overtake data
         elif peer.repairs:
             first = sequence  # what is missing before it shows when the peer has said what it owes us
-        stream = incoming.join(epoch, peer.node, first, repairs, self.company.up)
+        stream = incoming.join(epoch, peer.node, first, repairs)
         stream.began = sequence if peer.repairs and not placed else None
         return stream
 
-    def _held_octets(self) -> int:
-        """Octets that are held on flows that nobody has asked for yet, with what Python needs beside the payloads."""
-        held = (incoming for incoming in self.flows.values() if not incoming.claimed)
-        return sum(incoming.queued_octets + MESSAGE_OCTETS * len(incoming.queue) for incoming in held)
+    def _can_hold(self, octets: int) -> bool:
+        """Whether there is room for one more message of flows that nobody has asked for yet; then it is counted."""
+        octets += MESSAGE_OCTETS  # what Python needs beside the payload
+        if self._held + octets > self._held_limit:  # of flows that have been asked for meanwhile, too
+            held = [incoming for incoming in list(self.flows.values()) if not incoming.claimed]
+            self._held = sum(one.queued_octets + MESSAGE_OCTETS * len(one.queue) for one in held)
+            if self._held + octets > self._held_limit:
+                return False
+        self._held += octets
+        return True
 
     def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> None:
         """Drop a message that nobody has asked for and that there is no room to hold; its sender is told."""

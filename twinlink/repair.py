@@ -23,9 +23,9 @@ class Repair:
         transport: Transport,
         epoch: int,
         report: Callable[[Event], None],
-        deliver: Callable[[Incoming, Stream, Message], None],
+        deliver: Callable[[Incoming, Stream, Reassembly, Message], None],
     ) -> None:
-        """``deliver`` is called with messages in order."""
+        """``deliver`` is called with messages in order, and counts each in `Reassembly.due`."""
         self._transport = transport
         self._epoch = epoch
         self._report = report
@@ -76,8 +76,9 @@ class Repair:
             return None
         if stream.pending is None:
             stream.pending = Reassembly(stream.tracker.next)
-        stream.tracker.next = end
-        return stream.pending.expect(end)
+        found = stream.pending.expect(end)
+        stream.tracker.next = end  # last: where Ctrl-C comes between, the next message shows what is missing
+        return found
 
     def _ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int) -> None:
         body = ask_body(stream.epoch, known, missing)
@@ -90,7 +91,7 @@ class Repair:
             return
         for released in pending.release():
             if isinstance(released, Message):
-                self._deliver(incoming, stream, released)
+                self._deliver(incoming, stream, pending, released)
                 continue
             first, end, silently = released
             if silently:

@@ -57,10 +57,10 @@ class Sync:
         self.peak_age_ns: int | None = None
         self._sequence = 0  # of the newest message
         self._epoch = 0  # of its sender
-        self._age_ns = 0  # when it arrived
-        self._at_mono_ns = 0
+        # Of the newest message: its age when it arrived, when that was, and the area under the curve of the age until
+        # then (ns * ns).  Replaced together: any thread may ask.
+        self._newest = (0, 0, 0)
         self._began_mono_ns: int | None = None
-        self._area = 0  # under the curve of the age, ns * ns
         self._seconds: deque[tuple[int, int, int]] = deque()  # monotonic s, arrived, missing
 
     def arrived(self, sequence: int, sent_ns: int, received_ns: int, mono_ns: int, epoch: int = 0) -> None:
@@ -69,18 +69,20 @@ class Sync:
         Of several sessions the younger message is newer; or any, when the session of the newest has been silent.
         """
         self._count(mono_ns, 1, 0)
+        age_ns, at_mono_ns, area = self._newest
         if self._began_mono_ns is None:
-            self._began_mono_ns = mono_ns
+            pass
         elif sequence <= self._sequence and epoch == self._epoch:
             return  # older than what is here: nothing became fresher
         else:
-            passed, peak = mono_ns - self._at_mono_ns, self._age_ns + mono_ns - self._at_mono_ns
+            passed, peak = mono_ns - at_mono_ns, age_ns + mono_ns - at_mono_ns
             if epoch != self._epoch and received_ns - sent_ns > peak and passed < SUCCEEDED_NS:
                 return
-            self._area += (self._age_ns + peak) * passed // 2
+            area += (age_ns + peak) * passed // 2
             self.peak_age_ns = max(self.peak_age_ns or 0, peak)
         self._sequence, self._epoch = sequence, epoch
-        self._age_ns, self._at_mono_ns = received_ns - sent_ns, mono_ns
+        self._newest = (received_ns - sent_ns, mono_ns, area)
+        self._began_mono_ns = self._began_mono_ns or mono_ns
 
     def missed(self, count: int, mono_ns: int) -> None:
         """So many messages will not come."""
@@ -91,7 +93,7 @@ class Sync:
         age_ns = self.age_ns(mono_ns)
         completeness = self.completeness(mono_ns)
         if age_ns is not None:
-            age_ns = max(age_ns, mono_ns - self._at_mono_ns)
+            age_ns = max(age_ns, mono_ns - self._newest[1])
         if age_ns is None:
             state = State.BOUND
         elif age_ns > self.thresholds.out_after * 1e9 or (
@@ -109,15 +111,17 @@ class Sync:
         """The age of information."""
         if self._began_mono_ns is None:
             return None
-        return self._age_ns + _now(mono_ns) - self._at_mono_ns
+        age_ns, at_mono_ns, _ = self._newest
+        return age_ns + _now(mono_ns) - at_mono_ns
 
     def mean_age_ns(self, mono_ns: int | None = None) -> int | None:
         """The time average of the age since the first message."""
         now = _now(mono_ns)
         if self._began_mono_ns is None or now <= self._began_mono_ns:
             return None
-        passed = now - self._at_mono_ns
-        return (self._area + (2 * self._age_ns + passed) * passed // 2) // (now - self._began_mono_ns)
+        age_ns, at_mono_ns, area = self._newest
+        passed = now - at_mono_ns
+        return (area + (2 * age_ns + passed) * passed // 2) // (now - self._began_mono_ns)
 
     def completeness(self, mono_ns: int | None = None) -> float | None:
         """The part of the last ten seconds' messages that is here; None when there were none."""

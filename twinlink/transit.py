@@ -1,6 +1,6 @@
 """What of a flow is on its way: handed to the transport, and not acknowledged by those who are up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import repeat
 
 from .budget import Budget
@@ -61,35 +61,54 @@ class Transit:
 
     def add(self, sequence: int, octets: int) -> None:
         """This message was handed over, or begins to be, in parts; framing included."""
-        self._of[sequence] = octets
-        self._octets += octets
+        budget = self.budget
+        self._octets += octets  # in a row, without a call: see `Budget`
         self._handed_over += octets
-        self.budget.spend(octets)
+        budget.under_way += octets
+        self._of[sequence] = octets
 
     def add_all(self, messages: Mapping[int, int], octets: int) -> None:
         """These were handed over: sequence -> octets; and ``octets`` of all of them, framing included."""
-        self._of.update(messages)
+        budget = self.budget
         self._octets += octets
         self._handed_over += octets
-        self.budget.spend(octets)
+        budget.under_way += octets
+        self._of.update(messages)
 
     def set(self, sequence: int, octets: int) -> None:
         """So many octets of this message, which leaves in parts, are on their way now, framing included."""
-        more = octets - self._of[sequence]
-        self._of[sequence] = octets
-        self._octets += more
+        budget, more = self.budget, octets - self._of[sequence]
         if more > 0:
             self._handed_over += more
-            self.budget.spend(more)
-        else:
-            self.budget.give_back(-more)
+        self._octets += more
+        budget.under_way = left = budget.under_way + more
+        self._of[sequence] = octets
+        if more < 0:
+            budget.given_back(-more, left)
 
-    def remove(self, sequences: Iterable[int]) -> None:
+    def remove(self, sequences: Collection[int]) -> None:
         """These arrived, or were given up; what was not on its way is passed over."""
-        gone = sum(map(self._of.pop, sequences, repeat(0)))
-        if gone:
-            self._octets -= gone
-            self.budget.give_back(gone)
+        of = self._of
+        if len(sequences) == 1:
+            (sequence,) = sequences
+            if sequence not in of:
+                return
+            budget, gone = self.budget, of[sequence]
+            del of[sequence]
+        else:
+            budget, gone = self.budget, sum(map(of.pop, sequences, repeat(0)))
+        self._octets -= gone
+        budget.under_way = left = budget.under_way - gone
+        budget.given_back(gone, left)
+
+    def mend(self, kept: Collection[int]) -> None:
+        """An interruption came between two steps: what is not ``kept`` is not on its way, and the sums are as it is."""
+        for sequence in [one for one in self._of if one not in kept]:
+            del self._of[sequence]
+        budget, gone = self.budget, self._octets - sum(self._of.values())
+        self._octets -= gone
+        budget.under_way = left = budget.under_way - gone
+        budget.given_back(gone, left)
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of

@@ -29,9 +29,9 @@ class Window:
         now = self.octets
         if (now + octets > self._limit and now > SLACK_OCTETS) or self._messages >= MAX_IN_FLIGHT:
             return False
-        self._in_flight.append((end, messages, octets))
         self._messages += messages
         self.octets = now + octets
+        self._in_flight.append((end, messages, octets))  # last, as in `free`: Ctrl-C comes where a call ends
         return True
 
     def free(self) -> None:
@@ -39,9 +39,10 @@ class Window:
         done = min(self.consumed.values())
         in_flight = self._in_flight
         while in_flight and in_flight[0][0] <= done:
-            _, messages, octets = in_flight.popleft()
+            _, messages, octets = in_flight[0]
             self._messages -= messages
             self.octets -= octets
+            in_flight.popleft()
 
     def clear(self) -> None:
         """Nobody is left who could consume."""

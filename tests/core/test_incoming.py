@@ -21,18 +21,13 @@ def _threads_alternate() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_threads_alternate")
-@pytest.mark.parametrize("together", [False, True], ids=["one-by-one", "in-bundles"])
-def test_nothing_is_counted_as_queued_when_all_is_taken(together: bool) -> None:
+def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
     incoming = Incoming("x")
     message = Message(b"12345", "x", 0, 1, None, 0, 0)
 
     def arrive() -> None:
-        for _ in range(MESSAGES // 5):
-            if together:
-                incoming.put_all([message] * 5)
-            else:
-                for _ in range(5):
-                    incoming.put(message)
+        for _ in range(MESSAGES):
+            incoming.put(message)
 
     thread = threading.Thread(target=arrive)
     thread.start()

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, number, numbers, send, taken
+from twinlink import delays
 from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
@@ -355,11 +356,11 @@ def test_round_trip_and_offset(core: Outgoing) -> None:
         # peer's clock 500 ahead, 20 there, 5 in the peer, 30 back
         t1 = 1000 * sequence
         core.acknowledge(1, [(sequence, t1, t1 + 520)], t1 + 525, t1 + 55, t1 + 55)
-    delays = core.stats()["peers"]["0000000000000001"]
-    assert delays["rtt_ns"] == {"n": 100, "min": 55, "p50": 55, "p95": 55, "p99": 55, "max": 55}
-    offset, bound = delays["clock_offset_ns"]["offset"], delays["clock_offset_ns"]["bound"]
+    found = delays.stats(core.delays.acks())["0000000000000001"]
+    assert found["rtt_ns"] == {"n": 100, "min": 55, "p50": 55, "p95": 55, "p99": 55, "max": 55}
+    offset, bound = found["clock_offset_ns"]["offset"], found["clock_offset_ns"]["bound"]
     assert abs(offset - 500) <= bound == 25
-    assert abs(delays["one_way_ns"]["p50"] - 20) <= bound
+    assert abs(found["one_way_ns"]["p50"] - 20) <= bound
 
 
 def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: Outgoing) -> None:

@@ -41,7 +41,7 @@ from paho.mqtt.enums import MQTTErrorCode
 
 from ..errors import TransportError
 from ..wire import HELLO_TOPIC
-from .base import Frame, Options, Transport
+from .base import Frame, Options, Transport, check_descriptors
 from .mosquitto import Mosquitto
 from .mqtt_client import (
     FILTERS,
@@ -59,6 +59,7 @@ ACK_INITIAL = ord("a")
 AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, and then some
 HOLD_S = 0.05  # how long a data message waits for the socket to take it; then it is left to `receive`
 FAREWELL_S = 0.3  # what is unsent at close gets this long
+DESCRIPTORS = 12  # of files and sockets, those included that starting a broker takes for a moment
 LOOK_S = 0.01
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where to reach one's own broker that listens everywhere
 
@@ -95,6 +96,7 @@ class MqttTransport(Transport):
         return 3 if self.listening and self.options.private_broker else 1  # the broker and the shell that ends it
 
     def open(self) -> None:
+        check_descriptors(DESCRIPTORS)
         options = self.options
         self._inbox: deque[tuple[bytes, Frame]] = deque()
         self._lock = threading.Lock()  # paho's client belongs to one thread at a time

@@ -130,12 +130,12 @@ class ZenohTransport(Transport):
             raise
 
     def _declare(self, session: zenoh.Session) -> None:
-        self._connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(1), history=True)
+        connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(1), history=True)
         # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
-        self._subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
-        self._waker = session.declare_publisher(
-            f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
-        )
+        subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
+        waker = session.declare_publisher(f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL)
+        # All of them, or none where one fails.
+        self._connections, self._subscriber, self._waker = connections, subscriber, waker
         self._connected = False  # when renew was last called
         with self._publishers_lock:
             self._session = session
@@ -149,10 +149,12 @@ class ZenohTransport(Transport):
         connected, self._connected = self._connected, bool(self._session.info.peers_zid())
         if patience == self._patience and not (connected and self._connected):
             return
-        old, self._patience = self._session, patience
+        old, before = self._session, self._patience
+        self._patience = patience  # the session is opened with it
         try:
             self._open_session()
         except zenoh.ZError:
+            self._patience = before
             return  # asked again soon
         threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True).start()
 

@@ -37,6 +37,7 @@ LOOK_SUBSCRIPTIONS = 256  # that are read at one go: a flood of them is not to k
 JOIN_S = 0.002  # what a peer subscribes to is here so long after the hello that answers ours, unless TCP lost it
 LISTEN_RESOLVE_S = 5.0  # the resolver gets this long where we listen on a name
 RESOLVE_S = 0.2  # and this long, before `open` goes on without it, where we connect to one
+HELD_LOOK_S = 0.001
 JOINED_S = 0.02  # and the other way round: so long nothing is sent to who gets everything, and is not up
 
 
@@ -179,7 +180,7 @@ class ZeromqTransport(Transport):
                 self._urgent.pop()
         else:
             while self._urgent or (self._held_until and self._is_held()):
-                time.sleep(0)
+                time.sleep(0 if self._urgent else HELD_LOOK_S)
             self._send_now(topic, frame)
 
     def _send_now(self, topic: bytes, frame: bytes) -> None:
