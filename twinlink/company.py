@@ -77,11 +77,16 @@ class Company:
         """Tell this sender who is up, now and from now on."""
         with self._lock:
             for epoch in self.up:
-                peer = self.peers.get(epoch)
-                sender.peer_up(epoch, peer is not None and peer.repairs)
+                if (peer := self.peers.get(epoch)) is not None:
+                    sender.peer_up(epoch, peer.repairs, peer.max_payload)
             sender.max_payload = self._taken_by_all()
             self.senders[sender.flow] = sender
             self.urgent |= sender.priority == "high"
+
+    @property
+    def alone(self) -> bool:
+        """Whether no node is heard, nor has fallen silent and may return: only others may hear what is sent."""
+        return not self._absent and not self.peers.heard
 
     def joined_at(self, epoch: int, flow: str) -> int:
         """The first number of a peer's flow that it owes us; the next to leave when it was first heard, at least."""
@@ -198,7 +203,7 @@ class Company:
                 for sender in self.senders.values():
                     sender.max_payload = taken_by_all
                     if reason is None:
-                        sender.peer_up(peer.epoch, peer.repairs)
+                        sender.peer_up(peer.epoch, peer.repairs, peer.max_payload)
                     else:
                         told = f"peer {peer.node} went down ({reason})"
                         sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)

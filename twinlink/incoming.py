@@ -1,7 +1,7 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .message import Message
@@ -12,6 +12,7 @@ from .sync import Sync, Thresholds
 
 ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (window.py)
 WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
+MESSAGE_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
@@ -170,6 +171,26 @@ class Incoming:
             "queued_octets": self.queued_octets,
             "sync": self.sync.stats() if self.sync else None,
         }
+
+
+class Unclaimed:
+    """What is held on ``flows`` that nobody has asked for yet: at most ``limit`` octets together."""
+
+    def __init__(self, flows: Mapping[str, Incoming], limit: int) -> None:
+        self._flows = flows
+        self._limit = limit
+        self._octets = 0  # at least as many
+
+    def takes(self, octets: int) -> bool:
+        """Whether there is room for one more message; then it counts."""
+        octets += MESSAGE_OCTETS
+        if self._octets + octets > self._limit:  # of flows that have been asked for meanwhile, too
+            held = [incoming for incoming in list(self._flows.values()) if not incoming.claimed]
+            self._octets = sum(one.queued_octets + MESSAGE_OCTETS * len(one.queue) for one in held)
+            if self._octets + octets > self._limit:
+                return False
+        self._octets += octets
+        return True
 
 
 COUNTERS = (

@@ -100,18 +100,25 @@ class Kept:
             return [sequence for sequence in self.entries if low <= sequence < high]
         return [sequence for sequence in range(low, high) if sequence in self.entries]
 
-    def owe(self, epoch: int, waiting: range, up: frozenset[int]) -> int:
-        """Peer ``epoch`` owes an ack, too, for the last of these up to where nobody who is ``up`` does.
+    def owe(self, epoch: int, waiting: range, up: frozenset[int], most: int) -> int:
+        """Peer ``epoch`` owes an ack, too, for the last of these, up to one that nobody who is ``up`` owes.
 
-        Returns the first number that it owes; the end of the range where there is none.
+        Or up to one that is longer than the ``most`` octets that it takes.  Returns the first number that it owes; the
+        end of the range where there is none.
         """
         first, owed_by, with_it = waiting.stop, frozenset[int](), frozenset({epoch})
         while first > waiting.start and (entry := self.entries.get(first - 1)) is not None and entry[1] & up:
+            if self.size(entry) > most:
+                break
             first -= 1
             if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
                 owed_by, with_it = entry[1], entry[1] | {epoch}
             self.entries[first] = (entry[0], with_it, entry[2])
         return first
+
+    def is_owed_by(self, peers: frozenset[int]) -> bool:
+        """Whether any of these peers owes an ack."""
+        return any(owed_by & peers for _, owed_by, _ in self.entries.values())
 
     def owing(self) -> frozenset[int]:
         """The peers that owe an ack for any of them."""

@@ -14,7 +14,7 @@ from .ranges import RangeSet
 from .standstill import Standstill
 from .transit import Transit
 from .window import Window
-from .wire import HEADER, HEADER_OCTETS, REFUSED, Why
+from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
@@ -66,6 +66,7 @@ class Outgoing:
         self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self.doubt = Doubt()
         self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
+        self._unread: dict[int, int] = {}  # the same of those that may return, and will ask for nothing
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now.
@@ -141,13 +142,15 @@ class Outgoing:
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
         flow, entries = self.flow, self.kept.entries
-        acks, had_by_all, octets = [], [], 0
+        acks, had_by_all, count, octets = [], [], 0, 0
         owed_by, owes, alone = None, False, False
         try:
             for sequence, t1_ns, t2_ns in records:
                 entry = entries.get(sequence)
                 if entry is None:
-                    self.acknowledged += t2_ns != REFUSED and self._is_here_after_all(epoch, sequence)
+                    if t2_ns != REFUSED:  # it was in doubt, or counted as lost, perhaps until now
+                        doubtful = self.doubt.open and self.doubt.arrived(epoch, sequence)
+                        self.acknowledged += doubtful or self.losses.found(sequence, epoch)
                     continue
                 if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
                     owed_by = entry[1]
@@ -159,15 +162,17 @@ class Outgoing:
                     continue
                 if alone:
                     size = len(entry[2])
+                    count += 1  # from here on no call ends before it is among them, see `mend`
                     octets += size
-                    del entries[sequence]  # no call between this and the next, see `mend`
+                    del entries[sequence]
                     had_by_all.append(sequence)
                 else:
                     self._owes_no_more(epoch, sequence, entry)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
                 acks.append(_new_ack(Ack, fields))
         finally:
-            self.kept.removed(len(had_by_all), octets)
+            self.acknowledged += count
+            self.kept.removed(count, octets)
             if had_by_all:
                 self._settle(had_by_all)
         if acks:
@@ -180,10 +185,6 @@ class Outgoing:
         self.transit.mend(self.kept.entries)
         self.backlog.mend()
 
-    def _is_here_after_all(self, epoch: int, sequence: int) -> bool:
-        """Whether a message that is not kept was in doubt, or counted as lost, until this peer acknowledged it."""
-        return (self.doubt.open and self.doubt.arrived(epoch, sequence)) or self.losses.found(sequence, epoch)
-
     def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
         sent_mono_ns, owed_by, frame = entry
@@ -193,8 +194,7 @@ class Outgoing:
             self.transit.remove((sequence,))
 
     def _settle(self, had_by_all: list[int]) -> None:
-        """Count these, which are kept no longer since every peer has them or refused them; none is sent again."""
-        self.acknowledged += len(had_by_all)
+        """These are kept no longer, and counted as acknowledged: every peer has them.  None is sent again."""
         if self.kept.lost:
             self.acknowledged -= self.kept.forget_lost(had_by_all)
         self.repaired += self.backlog.settle(had_by_all)
@@ -234,6 +234,7 @@ class Outgoing:
                     had_by_all.append(sequence)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
+        self.acknowledged += len(had_by_all)
         self._settle(had_by_all)
         lost, there = self.doubt.answer(epoch, known, missing)
         for first, end in lost:
@@ -261,10 +262,7 @@ class Outgoing:
             self._lose_skipped()
 
     def _lose_skipped(self) -> None:
-        """Lose, from the oldest on, what every peer that owes an ack for it went past without sending one.
-
-        Up to what one owes that asks for what it misses.
-        """
+        """Lose, from the oldest on, what every peer that owes an ack went past, and none of them will ask for."""
         entries, consumed, asking = self.kept.entries, self.window.consumed, self._repairing
         while (sequence := self.kept.oldest()) is not None:
             owed_by = entries[sequence][1]
@@ -275,20 +273,20 @@ class Outgoing:
 
     # Peers
 
-    def peer_up(self, epoch: int, repairs: bool = False) -> None:
+    def peer_up(self, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
         """A peer joined: it owes nothing for what has left before.  Or it is back: it still owes what it owed.
 
-        ``repairs``: it asks for what it misses, and reads bundles and parts.
+        ``repairs``: it asks for what it misses, and reads bundles and parts.  ``max_payload``: what it takes.
         """
         backlog = self.backlog
         returns = epoch in self._absent
         joined = backlog.next
         if epoch not in self.recipients:  # what waits for others reaches it as well, and goes as it takes it
-            joined = self.kept.owe(epoch, range(backlog.unsent, backlog.next), backlog.up)
+            joined = self.kept.owe(epoch, range(backlog.unsent, backlog.next), backlog.up, max_payload)
         self.joined.setdefault(epoch, joined)
         if not repairs:
             self._plain.add(epoch)
-        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, joined))
+        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, self._unread.pop(epoch, joined)))
         if repairs and self.repair:
             self._repairing.add(epoch)
         self._peers_changed()
@@ -313,7 +311,9 @@ class Outgoing:
         self._repairing.discard(epoch)
         self._plain.discard(epoch)
         if not stays or consumed is None:
-            self.forget(epoch, reason, successor)
+            if may_return and consumed is not None:
+                self._unread[epoch] = consumed
+            self._lose_peer(epoch, reason, successor)
             return
         if len(self._absent) >= MAX_ABSENT:
             self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
@@ -326,6 +326,10 @@ class Outgoing:
 
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
+        self._unread.pop(epoch, None)
+        self._lose_peer(epoch, reason, successor)
+
+    def _lose_peer(self, epoch: int, reason: str, successor: int | None) -> None:
         self._absent.pop(epoch, None)
         self.joined.pop(epoch, None)
         self._peers_changed()
@@ -349,12 +353,9 @@ class Outgoing:
         if self.window.consumed:
             self.window.free()
         elif not self.recipients:
-            self.window.clear()
+            if not self._unread:  # else its application may still have it before it
+                self.window.clear()
             self.backlog.clear()
-
-    def path_ns(self, calm: bool) -> int:
-        """The round trip of the path to those who are up; 0 without acks."""
-        return self.delays.path_ns(self.backlog.up, calm)
 
     def _peers_changed(self) -> None:
         up = self.backlog.up = frozenset(self.window.consumed)
@@ -370,17 +371,12 @@ class Outgoing:
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
-        ranges = self.doubt.all()
-        for sequence in sorted(self.kept.entries.keys() - self.kept.lost):
-            ranges.add(sequence, sequence + 1)
-        return ranges
+        kept = sorted(self.kept.entries.keys() - self.kept.lost)
+        return RangeSet([*self.doubt.all(), *((sequence, sequence + 1) for sequence in kept)])
 
     def missing(self) -> RangeSet:
         """What is outstanding, or lost and not named by a flush yet."""
-        missing = self.outstanding()
-        for first, end in self.losses.unflushed:
-            missing.add(first, end)
-        return missing
+        return RangeSet([*self.outstanding(), *self.losses.unflushed])
 
     def end(self) -> None:
         """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
@@ -437,10 +433,6 @@ class Outgoing:
         """
         entries, asking = self.kept.entries, self._repairing
         self.transit.remove([one for one in self.transit.sequences() if asking.isdisjoint(entries[one][1])])
-
-    def waits_for_somebody_up(self) -> bool:
-        """Whether an ack may come without anybody returning."""
-        return any(owed_by & self.backlog.up for _, owed_by, _ in self.kept.entries.values())
 
     def stats(self) -> dict[str, Any]:
         """Counters."""

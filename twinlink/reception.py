@@ -17,7 +17,7 @@ from .company import Company
 from .events import Event
 from .feedback import Feedback
 from .freshness import Freshness
-from .incoming import Incoming, Stream
+from .incoming import MESSAGE_OCTETS, Incoming, Stream, Unclaimed
 from .message import Message
 from .parts import Parts
 from .reassembly import Reassembly
@@ -47,7 +47,7 @@ from .wire import (
 )
 
 MAX_FLOWS = 1024  # flows each way; strangers can make us remember no more
-MESSAGE_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
+UNCLAIMED_OCTETS = MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8  # below what a flow may have in flight, all tiny
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 _new = tuple.__new__  # a named tuple's own constructor takes three times as long
@@ -89,8 +89,7 @@ class Reception:
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
         self._epoch = epoch
         # Below the window of a sender like us by a whole message: who is refused must not be held up before.
-        self._held_limit = min(max(window - max_payload, window // 8), MAX_IN_FLIGHT * MESSAGE_OCTETS * 7 // 8)
-        self._held = 0  # at least as much as that
+        self._unclaimed = Unclaimed(self.flows, min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS))
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
         self.calls = Calls(report)
@@ -153,9 +152,8 @@ class Reception:
         again: bool,
     ) -> None:
         stream = incoming.streams.get(epoch) or self._join(incoming, epoch, sequence)
-        handler = incoming.handler
-        size = len(payload)
-        if handler is None and not incoming.claimed and not self._can_hold(size):
+        handler, size = incoming.handler, len(payload)
+        if handler is None and not incoming.claimed and not self._unclaimed.takes(size):
             self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
             return
         calls, tracker = self.calls, stream.tracker
@@ -171,7 +169,7 @@ class Reception:
                 new = self._out_of_order(incoming, stream, sequence)
         if new and incoming.watched:
             new = self._freshness.admits(incoming, stream, message)
-        waits = new and (handler is None or calls.running or bool(calls.due))
+        waits = new and (handler is None or calls.running or bool(calls.due or incoming.queue))
         if waits and handler is not None:
             calls.later(self.take_next, incoming, incoming.flow)
         # In a row, without a call that ends in between: there Ctrl-C comes, and the message would be gone.
@@ -229,7 +227,7 @@ class Reception:
             _new(Message, (payload, flow, sequence, epoch, node, sent_ns, received_ns))
             for _, sequence, sent_ns, payload in bundle
         ]
-        waits = plain and (handler is None or self.calls.running or bool(self.calls.due))
+        waits = plain and (handler is None or self.calls.running or bool(self.calls.due or incoming.queue))
         if plain:
             count, octets = len(messages), sum([len(message.payload) for message in messages])
             if waits and handler is not None:
@@ -420,17 +418,6 @@ class Reception:
         stream.began = sequence if peer.repairs and not placed else None
         return stream
 
-    def _can_hold(self, octets: int) -> bool:
-        """Whether there is room for one more message of flows that nobody has asked for yet; then it is counted."""
-        octets += MESSAGE_OCTETS  # what Python needs beside the payload
-        if self._held + octets > self._held_limit:  # of flows that have been asked for meanwhile, too
-            held = [incoming for incoming in list(self.flows.values()) if not incoming.claimed]
-            self._held = sum(one.queued_octets + MESSAGE_OCTETS * len(one.queue) for one in held)
-            if self._held + octets > self._held_limit:
-                return False
-        self._held += octets
-        return True
-
     def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> None:
         """Drop a message that nobody has asked for and that there is no room to hold; its sender is told."""
         if sequence > MAX_SEQUENCE:
@@ -450,6 +437,9 @@ class Reception:
         for incoming in list(self.flows.values()):
             if incoming.watched:
                 self._freshness.look(incoming)
+            if incoming.handler is not None and not self.calls.due:
+                for _ in range(len(incoming.queue)):  # Ctrl-C has cut off a call
+                    self.calls.later(self.take_next, incoming, incoming.flow)
         self.calls.run()
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:

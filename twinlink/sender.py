@@ -111,7 +111,8 @@ class Sender:
                         if direct and core.recipients:
                             self._transport.send(self._topic, frame)
                         elif direct:
-                            self._transport.offer(self._topic, frame)
+                            if link.reception.company.alone:  # else it would be ahead of what is owed to a node
+                                self._transport.offer(self._topic, frame)
                         elif not waited:
                             link.wake_courier()
                         elif not sequence % LOOK_MESSAGES and self._backlog.bundle_waits(size, now):
@@ -313,7 +314,7 @@ class Sender:
     def path_ns(self, calm: bool) -> int:
         """The round trip as this flow sees it, 0 without acks; ``calm``: nothing of any flow waits."""
         with self._state:
-            return self._core.path_ns(calm)
+            return self._core.delays.path_ns(self._backlog.up, calm)
 
     def look_after(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
@@ -352,10 +353,10 @@ class Sender:
         """What happens when the flow is full."""
         return self._core.overflow
 
-    def peer_up(self, epoch: int, repairs: bool) -> None:
-        """A peer came, or came back; ``repairs``: it asks for what it misses."""
+    def peer_up(self, epoch: int, repairs: bool, max_payload: int = MAX_PAYLOAD) -> None:
+        """A peer came, or came back; ``repairs``: it asks for what it misses; ``max_payload``: what it takes."""
         with self._state:
-            self._core.peer_up(epoch, repairs)
+            self._core.peer_up(epoch, repairs, max_payload)
         if self._backlog.waits:
             self._link.wake_courier()
 
@@ -380,7 +381,7 @@ class Sender:
     def settled(self) -> bool:
         """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
         with self._state:
-            return not self._core.kept.entries or not self._core.waits_for_somebody_up()
+            return not self._core.kept.is_owed_by(self._backlog.up)
 
     def let_send_end(self, patience_s: float) -> None:
         """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""

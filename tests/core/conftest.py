@@ -13,6 +13,10 @@ def transport() -> Kept:
 
 
 @pytest.fixture
-def reception(transport: Kept) -> Reception:
-    reported: list[Event] = []
+def reported() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def reception(transport: Kept, reported: list[Event]) -> Reception:
     return Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)

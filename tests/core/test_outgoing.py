@@ -423,3 +423,61 @@ def test_what_was_lost_before_a_message_in_parts_is_asked_for_though_it_has_all_
     assert taken(core) == [1]
     acknowledge(core, 1, [1])
     assert taken(core) == [0]
+
+
+def test_what_a_peer_that_cannot_ask_went_past_is_lost_beside_one_that_can(core: Outgoing) -> None:
+    core.peer_up(2)
+    for _ in range(3):
+        send(core, 10)
+    acknowledge(core, 1, [0, 1, 2])
+    acknowledge(core, 2, [0, 2])
+    core.consume(2, 3)
+    assert core.is_settled_below(3)
+    assert numbers(core.losses.report()["the peer went past it without acknowledging it"]) == {1}
+
+
+def test_what_two_peers_ask_for_leaves_again_though_the_second_goes(core: Outgoing) -> None:
+    core.peer_up(2, repairs=True)
+    send(core, 10)
+    for epoch in (1, 2):
+        core.asked(epoch, 1, [(0, 1)], 1, 2, 3)
+    core.peer_down(2, "silent", may_return=True)
+    assert taken(core) == [0]
+
+
+def test_who_comes_does_not_owe_what_is_longer_than_it_takes(core: Outgoing) -> None:
+    core.window.admit(1, 1, WINDOW)  # so that all of them wait
+    for size in (10, 500, 20, 30):
+        send(core, size)
+    core.peer_up(2, repairs=True, max_payload=100)
+    assert core.joined[2] == 2
+    assert acknowledge(core, 2, [0, 1, 2, 3]) == [2, 3]
+
+
+def test_a_flow_that_repairs_nothing_goes_on_though_what_was_lost_fills_the_window() -> None:
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(2 * WINDOW), repair=False)
+    core.peer_up(1, repairs=True)
+    send(core, WINDOW)  # it is lost
+    while send(core, WINDOW // 8):
+        pass
+    for _ in range(LOST_LOOKS + 2):
+        core.look()
+        send(core, 1)  # the flow is in use all the time
+    assert (Why.EVICTED, []) in taken(core)  # asked, to which the peer answers how far it is
+    core.consume(1, core.backlog.unsent)
+    assert taken(core)
+
+
+def test_the_window_of_who_was_away_holds_what_it_has_not_read_yet() -> None:
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(2 * WINDOW), repair=False)
+    core.peer_up(1, repairs=True)
+    send(core, WINDOW)
+    acknowledge(core, 1, [0])
+    core.peer_down(1, "silent", may_return=True)
+    core.peer_up(1, repairs=True)
+    assert not send(core, WINDOW)
+    core.consume(1, 1)
+    assert taken(core) == [1]
+    core.peer_down(1, "silent", may_return=True)
+    core.forget(1, "it will not return")
+    assert core.window.octets == 0

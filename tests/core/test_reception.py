@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.events import Event
+from twinlink.events import Event, Gap
 from twinlink.inbox import Receiver
+from twinlink.incoming import MAX_STREAMS
 from twinlink.message import Message
 from twinlink.reception import Reception
 from twinlink.wire import (
@@ -287,7 +288,7 @@ def test_a_flood_of_topics_is_bounded(reception: Reception) -> None:
 def test_what_was_refused_before_the_first_hello_is_no_gap(reception: Reception, transport: Kept) -> None:
     """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
     crowd = reception.flow("crowd")
-    reception._held = crowd.queued_octets = 10**9
+    reception._unclaimed._octets = crowd.queued_octets = 10**9
     now = time.monotonic_ns()
     reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, True)
     assert reception.flow("flow").stats()["unclaimed"] == 1
@@ -301,3 +302,61 @@ def test_what_was_refused_before_the_first_hello_is_no_gap(reception: Reception,
     asks = [parse_ask(octets) for _, octets in transport.sent if octets[3] == Kind.ASK]
     assert asks == [(THEIRS, 8, [(8, 10)])]
     assert reception.malformed == {}
+
+
+def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_what_it_holds(
+    reception: Reception, reported: list[Event]
+) -> None:
+    """Data overtook the hello that names the flow; what is missing before it will not be asked for."""
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    hello = Hello("theirs", {}, {}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    reception.company.peers.bye(THEIRS)  # it fell silent; its session is known
+    for sequence in (5, 6):
+        data(reception, sequence, True)
+    assert not incoming.queue
+    hello = Hello("theirs", {}, {"flow": 7}, True, frozenset({"flow"}))
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 2, 1, hello.encode()), 0, True)
+    assert [message.sequence for message in incoming.queue] == [5, 6]
+    assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(0, 5)]
+    data(reception, 7, True)
+    assert len(incoming.queue) == 3
+
+
+def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_over(
+    reception: Reception, transport: Kept
+) -> None:
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    got: list[int] = []
+    meanwhile: list[object] = []
+
+    def handle(message: Message) -> None:
+        got.append(message.sequence)
+        if message.sequence == 0:  # it waits for something, and so receives
+            for sequence in range(1, 10):
+                data(reception, sequence, True)
+            meanwhile.extend((len(got), incoming.stats()["queued"], transport.acks()[-1]))
+
+    incoming.handler = handle
+    data(reception, 0, True)
+    assert meanwhile == [1, 9, (1, [9])]
+    assert got == list(range(10))
+    assert transport.acks()[-1][0] == 10
+
+
+def test_a_session_that_makes_way_gives_back_what_it_held(reception: Reception, reported: list[Event]) -> None:
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    hello = Hello("theirs", {}, {"flow": 0}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(reception, 3, True)
+    for epoch in range(10**6, 10**6 + MAX_STREAMS):
+        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, True)
+    assert THEIRS not in incoming.streams
+    assert [message.sequence for message in incoming.queue if message.epoch == THEIRS] == [3]
+    assert [(event.first, event.end) for event in reported if isinstance(event, Gap) and event.epoch == THEIRS] == [
+        (0, 3)
+    ]
+    assert incoming.stats()["held"] == 0

@@ -62,7 +62,7 @@ except twinlink.TransportError as error:
 """
 
 
-@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
 @pytest.mark.parametrize("role", ["listen", "connect"])
 def test_a_process_without_descriptors_is_told_so(transport: str, role: str) -> None:
     """The drivers would abort it, or find no peer."""

@@ -1,7 +1,9 @@
 """Ctrl-C and signal handlers, which come between any two steps of the thread that sends."""
 
+import itertools
 import subprocess
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 
 import twinlink
 from twinlink.testing import patience, wait_until
+
+LIBRARY = str(Path(twinlink.__file__).parent)
 
 BURST = 400
 INTERRUPTS = 8
@@ -77,3 +81,61 @@ def test_a_signal_handler_may_close(transport: str, waits: str, delay_s: float, 
     command = [sys.executable, "-c", CLOSES_WHILE_SENDING, transport, endpoint, str(delay_s), str(patience()), waits]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3 * patience(), check=True)
     assert done.stdout == "closed\n"
+
+
+class CallEnds:
+    """Raises KeyboardInterrupt where the ``number``-th call of something built in ends, in a file of the library."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "c_return" and frame.f_code.co_filename.startswith(LIBRARY):
+            self.left -= 1
+            if not self.left:
+                sys.setprofile(None)
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} {argument.__name__}"
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("overflow", ["block", "latest"])
+def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow: Any, endpoint: str) -> None:
+    """On the thread that is interrupted one message is sent and acknowledged, and another one received."""
+    for number in itertools.count(1):
+        ends = CallEnds(number)
+        with (
+            twinlink.open("memory", listen=endpoint, node="far") as far,
+            twinlink.open("memory", connect=endpoint, node="near") as near,
+        ):
+            near.wait_ready(patience())
+            far.wait_ready(patience())
+            sender = near.sender("there", overflow=overflow)
+            there, here, back = far.receiver("there"), near.receiver("here"), far.sender("here")
+            back.send(b"0")
+            sys.setprofile(ends)
+            try:
+                sender.send(b"1")
+                sender.flush(patience())
+                here.receive(patience())
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.setprofile(None)
+            last = sender.send(b"2")
+            sender.flush(patience())
+            while there.receive(patience()).sequence != last:  # type: ignore[union-attr]
+                pass
+            back.send(b"3")
+            back.flush(patience())
+            assert here.receive(patience()), ends.where  # "0", or at least what came after
+            core = sender._core
+            assert sender.stats()["sent"] == sender.stats()["acknowledged"] + sender.stats()["conflated"], ends.where
+            assert not core.kept.entries, ends.where
+            assert not core.transit, ends.where
+            assert core.transit.through == core.transit._handed_over, ends.where
+            assert near._company.budgets["normal"].under_way == 0, ends.where
+            assert core.kept.octets == 0, ends.where
+        if not ends.where:
+            break
+    assert number > 50

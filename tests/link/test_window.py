@@ -1,5 +1,6 @@
 """The window: what the application consumes frees it, however threads fall over each other."""
 
+import contextlib
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import twinlink
-from twinlink.testing.base import free_endpoint, patience
+from twinlink.testing.base import free_endpoint, patience, wait_until
 
 MESSAGES = 200
 
@@ -115,3 +116,50 @@ def test_what_there_is_no_room_for_is_not_copied() -> None:
             tracemalloc.stop()
             release.set()
         sender.flush(patience())
+
+
+@pytest.mark.parametrize("waits", ["receive", "flush"])
+def test_handlers_that_wait_hold_up_nobody_else_and_take_no_more_memory_than_the_window(waits: str) -> None:
+    """Each sends an answer that its peer does not take, and so waits until its send gives up."""
+    window, octets, called = 2**20, 10_000, 0
+    endpoint = free_endpoint()
+    with (
+        twinlink.open("memory", listen=endpoint, node="asks", window=window) as link,
+        twinlink.open("memory", connect=endpoint, node="answers", window=window, retention=2**20) as peer,
+    ):
+        link.wait_ready(patience())
+        peer.wait_ready(patience())
+        link.receiver("answer")  # asked for, and not read
+        answer = peer.sender("answer")
+
+        def handle(_: twinlink.Message) -> None:
+            nonlocal called
+            called += 1
+            answer.send(bytes(octets))
+
+        peer.receiver("request", handler=handle)
+        other, nothing, request = peer.sender("other"), peer.receiver("nothing"), link.sender("request")
+        stopped = threading.Event()
+
+        def ask() -> None:
+            while not stopped.is_set():
+                with contextlib.suppress(twinlink.SendTimeout):
+                    request.send(bytes(octets))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            wait_until(lambda: peer.stats()["handler_errors"] > 3)  # now they wait
+            for _ in range(5):
+                before = called
+                if waits == "receive":
+                    assert nothing.receive(0.1) is None
+                else:
+                    other.send(b"x")
+                    with contextlib.suppress(twinlink.AckTimeout):
+                        other.flush(0.1)
+                assert called - before < 20  # of hundreds that wait, 50 ms each
+                assert peer.stats()["received"]["request"]["queued_octets"] < 2 * window
+        finally:
+            stopped.set()
+            asking.join()
