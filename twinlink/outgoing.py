@@ -99,6 +99,9 @@ class Outgoing:
             self._give_up(sequence, Why.DROPPED)
             return False
         kept.add(sequence, size, (now_mono_ns, self.recipients, frame))
+        if backlog.waits:  # as take_in says; in bulk it mostly does
+            backlog.next = sequence + 1
+            return False
         return backlog.take_in(size, now_mono_ns)
 
     def _make_room(self, size: int) -> bool:

@@ -1,12 +1,13 @@
 """What a transport is: small hooks, filled by each backend."""
 
 import _thread
+import operator
 import os
 import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -116,9 +117,8 @@ class Transport(ABC):
     def parted(self) -> None:  # noqa: B027
         """Nobody is heard any more, or yet.  Called as `greeted` is."""
 
-    def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
-        """Header and payload as one frame for `send`, with what the transport adds to it."""
-        return header + payload
+    # (header, payload) -> one frame for `send`, with what the transport adds to it.  It takes bytes and views.
+    join: Callable[[bytes, Any], bytes] = staticmethod(operator.add)
 
     @abstractmethod
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
