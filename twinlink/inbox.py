@@ -26,7 +26,10 @@ class Receiver:
         self._incoming = incoming
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message; None when ``timeout`` seconds pass without one, or the link is closed."""
+        """The next message; None when ``timeout`` seconds pass without one, or the link is closed.
+
+        Raises TransportError where the transport fails while this thread is the one that receives.
+        """
         return receive(self._link, self._incoming.queue.__len__, self.take, timeout)
 
     def take(self) -> Message | None:

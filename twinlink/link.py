@@ -123,7 +123,8 @@ class Link:
 
         Args:
             flow: 1 to 63 letters, digits, dots, dashes or underscores.
-            on_ack: called with each `Ack` on the thread that receives; it must not block.
+            on_ack: called with each `Ack` on the thread that receives; it must not block.  What it raises is reported
+                as HandlerError.
             reliability: ``"repair"`` (default): what a peer misses is sent again, and its application gets everything
                 in order and once; ``"detect"``, for flows where late is useless: a gap is only reported.
             overflow: what happens when the link already keeps ``retention`` octets of this flow: ``"block"``
@@ -136,6 +137,8 @@ class Link:
 
         Raises:
             ConfigurationError: an argument cannot be used, or the flow has been opened with another choice.
+            LinkClosed: the link was closed.
+            TransportError: peers could not be told of the flow; it is open all the same.
         """
         self._check_flow(flow)
         _check_callable("on_ack", on_ack)
@@ -293,7 +296,8 @@ class Link:
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
 
-        Events from before the first call are kept, up to a limit.
+        Events from before the first call are kept, up to a limit.  With a handler it returns when those have been
+        handled.  Raises ConfigurationError where the handler cannot be called.
         """
         _check_callable("handler", handler)
         if handler is not None:

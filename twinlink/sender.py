@@ -153,6 +153,7 @@ class Sender:
         Raises:
             AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so
                 before; ``missing`` holds their ranges.
+            TransportError: the transport failed, perhaps with an ack of ours: who waits is the one that receives.
         """
         core, end = self._core, self._backlog.next
         if self._backlog.waits:
