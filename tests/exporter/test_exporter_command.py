@@ -59,6 +59,8 @@ def wait_for_event(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_waits_for_agent_and_twin_and_ends_on_a_signal(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip(f"{number.name} is ignored here, as nohup has it, and so it is by what this test starts")
     process = start("--connect", free_endpoint())
     wait_for_event(tmp_path, "e3-setup-request")
     process.send_signal(number)
