@@ -96,16 +96,21 @@ class Backlog:
         self._gone.setdefault(Why.EVICTED, RangeSet())
         self.waits = True
 
-    def send_again(self, first: int, end: int, epoch: int) -> None:
-        """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that leaves again, the rest will not come."""
+    def send_again(self, first: int, end: int, epoch: int, owed_from: int) -> None:
+        """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that leaves again, the rest will not come.
+
+        What is lost to some, and it owes no ack for though it did, from ``owed_from`` on, it has refused: not that.
+        """
         end = min(end, self.unsent)
-        leaving = self._leaving
-        for sequence in self._kept.between(first, end):
+        kept, leaving = self._kept, self._leaving
+        for sequence in kept.between(first, end):
             if first < sequence:
                 self._will_not_come(first, sequence)
             first = sequence + 1
             if leaving is not None and leaving.sequence == sequence:
                 continue  # it comes: whoever is up has had the first part, or will have it again
+            if sequence in kept.lost and sequence >= owed_from and epoch not in kept.entries[sequence][1]:
+                continue
             self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
             self._transit.remove((sequence,))  # it is not on its way: it is missing
             self.waits = True

@@ -26,6 +26,7 @@ class Stream:
         repairs: whether this sender sends again what it is asked for.
         pending: what is held until what is missing has come; None while nothing is.
         began: the number that came first, until the sender has said from where on it owes us something.
+        declined: refused, and the sender has not said since that it will not come.
         unannounced: octets consumed since the sender was last told, WEIGHT_OCTETS for each message among them.
     """
 
@@ -34,6 +35,7 @@ class Stream:
         "began",
         "conflated",
         "consumed",
+        "declined",
         "epoch",
         "node",
         "pending",
@@ -59,6 +61,7 @@ class Stream:
         self.began: int | None = None
         self.unannounced = 0
         self.refused = 0
+        self.declined = RangeSet()
         self.repaired = 0  # came when asked for
         self.repeated = 0  # came again, and was here already
         self.conflated = 0

@@ -244,7 +244,7 @@ class Outgoing:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
-            self.backlog.send_again(first, end, epoch)
+            self.backlog.send_again(first, end, epoch, self.joined.get(epoch, 0))
         if known >= self._returned.get(epoch, 0):
             self._returned.pop(epoch, None)
             self.transit.unsure = bool(self._returned)

@@ -17,13 +17,13 @@ from .company import Company
 from .events import Event
 from .feedback import Feedback
 from .freshness import Freshness
+from .gaps import Gaps
 from .incoming import MESSAGE_OCTETS, Incoming, Stream, Unclaimed
 from .message import Message
 from .parts import Parts
 from .reassembly import Reassembly
 from .repair import Repair
 from .sender import URGENT_FLOW
-from .sequence import Arrival
 from .transports import Transport
 from .transports.base import Frame
 from .window import MAX_IN_FLIGHT
@@ -81,7 +81,8 @@ class Reception:
         self.company = Company(transport, node, epoch, max_payload, report, self._give_up)
         self._heard = self.company.peers.heard
         self._freshness = Freshness(report)
-        self._repair = Repair(transport, epoch, report, self._deliver)
+        self._gaps = Gaps(report)
+        self._repair = Repair(transport, epoch, report, self._gaps, self._deliver)
         self.acks = Acks(transport, epoch)
         self._parts = Parts(transport.max_frame)
         self.flows: dict[str, Incoming] = {}
@@ -153,8 +154,12 @@ class Reception:
     ) -> None:
         stream = incoming.streams.get(epoch) or self._join(incoming, epoch, sequence)
         handler, size = incoming.handler, len(payload)
-        if handler is None and not incoming.claimed and not self._unclaimed.takes(size):
-            self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
+        if (
+            handler is None
+            and not incoming.claimed
+            and not self._unclaimed.takes(size)
+            and self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
+        ):
             return
         calls, tracker = self.calls, stream.tracker
         message = _new(Message, (payload, incoming.flow, sequence, epoch, stream.node, sent_ns, received_ns))
@@ -163,10 +168,13 @@ class Reception:
             if stream.retired:
                 stream.stale += 1
             elif stream.repairs:
+                if sequence in stream.declined:
+                    self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
+                    return
                 if not self._repair.take(incoming, ack_topic, stream, message, again):
                     return  # its sender counts it as lost, and so does this side
             else:
-                new = self._out_of_order(incoming, stream, sequence)
+                new = self._gaps.arrive(incoming, stream, sequence)
         if new and incoming.watched:
             new = self._freshness.admits(incoming, stream, message)
         waits = new and (handler is None or calls.running or bool(calls.due or incoming.queue))
@@ -301,9 +309,7 @@ class Reception:
         if stream.repairs:
             self._repair.gone(incoming, ack_topic, stream, why, ranges, unsent)
         elif not ranges and 0 <= stream.tracker.next < unsent:  # nothing comes later that would show the gap
-            first = stream.tracker.next
-            stream.tracker.pass_over(first, unsent)
-            self._missed(incoming, stream, first, unsent)
+            self._gaps.pass_over(incoming, stream, stream.tracker.next, unsent)
         if not ranges:
             self.acks.send_batch()
             incoming.pass_gaps(stream)
@@ -339,8 +345,7 @@ class Reception:
             if stream.repairs:
                 self._repair.place(incoming, stream, min(first, began))
             elif first < began:
-                stream.tracker.pass_over(first, began)
-                self._missed(incoming, stream, first, began)
+                self._gaps.pass_over(incoming, stream, first, began)
 
     def _give_up(self, epoch: int, replaced: bool) -> None:
         """A session will not come back: what is missing of it is a gap, and what is held behind that is delivered.
@@ -355,27 +360,7 @@ class Reception:
                     stream.retired = True
                     stream.tracker.next = MAX_SEQUENCE + 1  # nothing is simply the next one any more
 
-    # Off the path: order, flows, time
-
-    def _out_of_order(self, incoming: Incoming, stream: Stream, sequence: int) -> bool:
-        """Report what a sequence number says that is not the next one; whether to deliver the message."""
-        if sequence > MAX_SEQUENCE:
-            raise Malformed("sequence")
-        flow, expected = incoming.flow, stream.tracker.next
-        arrival = stream.tracker.arrive(sequence)
-        if arrival is Arrival.AFTER_GAP:
-            self._missed(incoming, stream, expected, sequence)
-        elif arrival is Arrival.LATE:
-            self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
-        elif arrival is Arrival.DUPLICATE:
-            self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
-        return arrival is not Arrival.DUPLICATE
-
-    def _missed(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
-        """Report a gap."""
-        if incoming.sync is not None:
-            incoming.sync.missed(end - first, _monotonic_ns())
-        self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
+    # Off the path: flows, time
 
     def flow(self, name: str) -> Incoming:
         """The receiving side of a flow, made when it is first named here or by a peer."""
@@ -418,18 +403,24 @@ class Reception:
         stream.began = sequence if peer.repairs and not placed else None
         return stream
 
-    def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> None:
-        """Drop a message that nobody has asked for and that there is no room to hold; its sender is told."""
+    def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> bool:
+        """Drop a message that nobody has asked for and that there is no room to hold; its sender is told.
+
+        False, and nothing is done, where it is here already.
+        """
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
+        first = sequence not in stream.declined
+        if stream.repairs and not self._repair.decline(incoming, ack_topic, stream, sequence):
+            return False
         if stream.refused == 0:
             self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
-        stream.refused += 1
+        stream.refused += first
+        stream.declined.add(sequence, sequence + 1)
         self.acks.send_batch()
         stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
-        if stream.repairs and stream.pending is None:
-            stream.tracker.next = max(stream.tracker.next, sequence + 1)
         self.acks.send(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
+        return True
 
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """To be called ten times a second or more; ``emptied_mono_ns`` is when the transport was last found empty."""

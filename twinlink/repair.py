@@ -5,14 +5,16 @@ from collections.abc import Callable, Sequence
 
 from . import events as ev
 from .events import Event
+from .gaps import Gaps
 from .incoming import Incoming, Stream
 from .message import Message
+from .ranges import RangeSet
 from .reassembly import Reassembly
 from .transports import Transport
 from .wire import MAX_RANGES, MAX_SEQUENCE, Kind, Malformed, Why, ask_body
 from .wire import frame as make_frame
 
-_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+_time_ns = time.time_ns
 
 
 class Repair:
@@ -23,12 +25,14 @@ class Repair:
         transport: Transport,
         epoch: int,
         report: Callable[[Event], None],
+        gaps: Gaps,
         deliver: Callable[[Incoming, Stream, Reassembly, Message], None],
     ) -> None:
         """``deliver`` is called with messages in order, and counts each in `Reassembly.due`."""
         self._transport = transport
         self._epoch = epoch
         self._report = report
+        self._gaps = gaps
         self._deliver = deliver
 
     def take(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> bool:
@@ -36,11 +40,7 @@ class Repair:
         tracker, sequence = stream.tracker, message.sequence
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
-        if sequence >= tracker.next:
-            if (found := self._expect(stream, sequence)) is not None:
-                due = stream.pending.due if stream.pending else found[0]
-                self._ask(ack_topic, stream, [found], due)
-            self._expect(stream, sequence + 1)
+        self._reach(ack_topic, stream, sequence)
         pending = stream.pending
         if pending is None or not pending.hold(message):
             if again:
@@ -70,6 +70,27 @@ class Repair:
         self._release(incoming, stream)
         return True
 
+    def decline(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int) -> bool:
+        """Go past a message that is not taken in, and is no gap; False where it has been taken in before."""
+        tracker, pending = stream.tracker, stream.pending
+        if pending is None and sequence == tracker.next:
+            tracker.next = sequence + 1
+            return True
+        self._reach(ack_topic, stream, sequence)
+        pending = stream.pending
+        if pending is not None and pending.give_up([(sequence, sequence + 1)], silently=True):
+            self._release(incoming, stream)
+            return True
+        return sequence in stream.declined
+
+    def _reach(self, ack_topic: bytes, stream: Stream, sequence: int) -> None:
+        """This message is here: ask for what was sent before it and is found missing by that."""
+        if sequence >= stream.tracker.next:
+            if (found := self._expect(stream, sequence)) is not None:
+                due = stream.pending.due if stream.pending else found[0]
+                self._ask(ack_topic, stream, [found], due)
+            self._expect(stream, sequence + 1)
+
     def _expect(self, stream: Stream, end: int) -> tuple[int, int] | None:
         """Everything below ``end`` was sent: the range that is thereby found missing."""
         if end <= stream.tracker.next:
@@ -81,6 +102,12 @@ class Repair:
         return found
 
     def _ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int) -> None:
+        """Name the ``missing`` ranges and, as not all of their refusals may have arrived, those that were declined."""
+        if stream.declined:
+            missing = list(RangeSet([*missing, *stream.declined]))
+        if len(missing) > MAX_RANGES:
+            known = min(known, missing[MAX_RANGES][0])
+            missing = missing[:MAX_RANGES]
         body = ask_body(stream.epoch, known, missing)
         self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
 
@@ -96,10 +123,7 @@ class Repair:
             first, end, silently = released
             if silently:
                 continue
-            stream.tracker.pass_over(first, end)
-            if incoming.sync is not None:
-                incoming.sync.missed(end - first, _monotonic_ns())
-            self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
+            self._gaps.pass_over(incoming, stream, first, end)
         if pending.complete:
             stream.pending = None
 
@@ -112,6 +136,8 @@ class Repair:
         found missing that is not among them.  The sender may hold it for lost, and would not ask what became of it.
         """
         found = self._expect(stream, max([unsent, *(end for _, end in ranges)]))
+        for first, end in ranges:
+            stream.declined.take(first, end)
         if stream.pending is not None:
             given_up = stream.pending.give_up(ranges, why is Why.CONFLATED)
             stream.conflated += given_up if why is Why.CONFLATED else 0
@@ -121,8 +147,7 @@ class Repair:
         missing = list(stream.pending.missing) if stream.pending else []
         if ranges and found and not any(first < unsent and end > found[0] for first, end in missing):
             return
-        known = missing[MAX_RANGES][0] if len(missing) > MAX_RANGES else stream.tracker.next
-        self._ask(ack_topic, stream, missing[:MAX_RANGES], known)
+        self._ask(ack_topic, stream, missing, stream.tracker.next)
 
     def place(self, incoming: Incoming, stream: Stream, first: int) -> None:
         """What is below ``first`` was never owed to us: it is no gap."""

@@ -321,6 +321,19 @@ def test_what_one_refuses_is_lost_and_still_kept_for_the_other(core: Outgoing) -
     assert numbers(core.losses.unflushed) == {0}
 
 
+def test_what_one_has_refused_does_not_leave_again_for_it(core: Outgoing) -> None:
+    """It names what it refused whenever it is asked, and the other may be away for an hour."""
+    core.peer_up(2, repairs=True)
+    send(core, 10)
+    core.acknowledge(1, [(0, 1, REFUSED)], 3, 4, 5)
+    core.peer_down(2, "silent", may_return=True)
+    core.asked(1, 1, [(0, 1)], 3, 4, 5)
+    assert taken(core) == []
+    core.peer_up(2, repairs=True)
+    core.asked(2, 0, [(0, 1)], 3, 4, 5)
+    assert [one for one in taken(core) if isinstance(one, int)] == [0]
+
+
 def test_an_ack_of_one_peer_does_not_find_what_another_misses(core: Outgoing) -> None:
     core.peer_up(2, repairs=True)
     send(core, 10)

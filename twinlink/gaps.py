@@ -1,0 +1,46 @@
+"""What did not come, as an application is told it: gaps, and what closes them late."""
+
+import time
+from collections.abc import Callable
+
+from . import events as ev
+from .events import Event
+from .incoming import Incoming, Stream
+from .sequence import Arrival
+from .wire import MAX_SEQUENCE, Malformed
+
+_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+
+
+class Gaps:
+    """Of one link."""
+
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        self._report = report
+
+    def arrive(self, incoming: Incoming, stream: Stream, sequence: int) -> bool:
+        """Report what a number says that is not the next one, where nothing is sent again; whether to deliver it.
+
+        Raises Malformed.
+        """
+        if sequence > MAX_SEQUENCE:
+            raise Malformed("sequence")
+        flow, expected = incoming.flow, stream.tracker.next
+        arrival = stream.tracker.arrive(sequence)
+        if arrival is Arrival.AFTER_GAP:
+            self._missed(incoming, stream, expected, sequence)
+        elif arrival is Arrival.LATE:
+            self._report(ev.Reordered(_time_ns(), flow, stream.epoch, sequence))
+        elif arrival is Arrival.DUPLICATE:
+            self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
+        return arrival is not Arrival.DUPLICATE
+
+    def pass_over(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
+        """Count and report ``first`` to ``end - 1`` as a gap."""
+        stream.tracker.pass_over(first, end)
+        self._missed(incoming, stream, first, end)
+
+    def _missed(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
+        if incoming.sync is not None:
+            incoming.sync.missed(end - first, _monotonic_ns())
+        self._report(ev.Gap(_time_ns(), incoming.flow, stream.epoch, first, end))
