@@ -48,9 +48,9 @@ class Company:
         epoch: int,
         max_payload: int,
         report: Callable[[Event], None],
-        give_up: Callable[[int, bool], None],
+        give_up: Callable[[int, int | None], None],
     ) -> None:
-        """``give_up(epoch, replaced)`` is called when a session will not come back."""
+        """``give_up(epoch, successor)`` is called when a session will not come back."""
         self.peers = PeerTable(epoch)
         self.up: frozenset[int] = frozenset()
         self.senders: dict[str, Sender] = {}
@@ -197,7 +197,7 @@ class Company:
                     for budget in self.budgets.values():
                         budget.clog(self._transport.direct_octets, _monotonic_ns() + self._transport.gives_up_ns)
             else:
-                self._lose_track(peer.epoch, change.successor is not None)
+                self._lose_track(peer.epoch, change.successor)
             with self._lock:
                 taken_by_all = self._taken_by_all()
                 for sender in self.senders.values():
@@ -246,20 +246,20 @@ class Company:
     def _forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A session that had fallen silent will not come back: tell the senders, who kept messages for it."""
         del self._absent[epoch]
-        self._lose_track(epoch, successor is not None)
+        self._lose_track(epoch, successor)
         with self._lock:
             for sender in self.senders.values():
                 sender.forget(epoch, reason, successor)
                 sender.max_payload = self._taken_by_all()
 
-    def _lose_track(self, epoch: int, replaced: bool) -> None:
+    def _lose_track(self, epoch: int, successor: int | None) -> None:
         """A session will not come back: nothing of it is remembered here."""
         self._met.pop(epoch, None)
-        if replaced:
+        if successor is not None:
             self._replaced[epoch] = self._kept_mono_ns
             if len(self._replaced) > MAX_MET:
                 del self._replaced[next(iter(self._replaced))]
-        self._give_up(epoch, replaced)
+        self._give_up(epoch, successor)
 
     def _are_up(self, node: str) -> int:
         return sum(peer.up and peer.node == node for peer in self.peers.all())

@@ -115,6 +115,7 @@ class Lead:
         # In two goes: one may be over because the machine stood still; whoever leads needs a moment after that.
         if not any(self._lock.acquire(timeout=patience_s / 2) for _ in range(2)):
             return False
+        self._leader = get_ident()  # handlers that are called now may wait, as elsewhere
         self._let_go()
         if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join(patience_s)

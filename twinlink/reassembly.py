@@ -65,6 +65,13 @@ class Reassembly:
         """Nothing more will come."""
         self.give_up([(self.due, self.end)], silently=False)
 
+    def drop(self) -> int:
+        """Take what is held for missing; returns how many messages that were."""
+        held, self._held = self._held, {}
+        for sequence in held:
+            self.missing.add(sequence, sequence + 1)
+        return len(held)
+
     def gave_up(self, sequence: int) -> bool:
         """Whether this was given up, and has not been released yet."""
         return sequence in self._gone

@@ -347,16 +347,18 @@ class Reception:
             elif first < began:
                 self._gaps.pass_over(incoming, stream, first, began)
 
-    def _give_up(self, epoch: int, replaced: bool) -> None:
+    def _give_up(self, epoch: int, successor: int | None) -> None:
         """A session will not come back: what is missing of it is a gap, and what is held behind that is delivered.
 
-        ``replaced``: a newer one has taken its place, and whatever still comes of this one is stale.
+        But not after messages of its ``successor``, which may be here before it is known to be one; and whatever still
+        comes of a session that has one is stale.
         """
         self._parts.forget(epoch)
         for incoming in list(self.flows.values()):
             if (stream := incoming.streams.get(epoch)) is not None:
-                self._repair.give_up(incoming, stream)
-                if replaced:
+                newer = None if successor is None else incoming.streams.get(successor)
+                self._repair.give_up(incoming, stream, delivers=newer is None or not newer.tracker.received)
+                if successor is not None:
                     stream.retired = True
                     stream.tracker.next = MAX_SEQUENCE + 1  # nothing is simply the next one any more
 

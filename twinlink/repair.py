@@ -155,8 +155,10 @@ class Repair:
             stream.pending.give_up([(0, first)], silently=True)
             self._release(incoming, stream)
 
-    def give_up(self, incoming: Incoming, stream: Stream) -> None:
-        """The session will not come back: what it still owed is a gap."""
+    def give_up(self, incoming: Incoming, stream: Stream, delivers: bool = True) -> None:
+        """The session will not come back: what it still owed is a gap; so is what is held, unless this ``delivers``."""
         if stream.pending is not None:
+            if not delivers:
+                stream.tracker.received -= stream.pending.drop()
             stream.pending.give_up_all()
             self._release(incoming, stream)

@@ -63,7 +63,8 @@ class Sender:
         self._topic = f"traffic/{core.flow}".encode()
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
-        self.on_ack_due = False  # on_ack is going to be called: flush waits for that too
+        self.on_ack_turn = 0  # on_ack is called, or is going to be, with all acks up to this turn, ...
+        self._on_ack_done = 0  # ... and has been up to this one; flush waits for it too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
         self._handing = threading.RLock()  # the backlog goes out in order
@@ -185,7 +186,8 @@ class Sender:
             with self._state:
                 if not core.is_settled_below(end):
                     return False
-        return not self.on_ack_due or self._link.lead.held_here
+        # A handler that flushes does not wait for the calls that are to follow its own.
+        return not self.on_ack_due or (self._link.lead.held_here and self._link.reception.calls.running)
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer."""
@@ -201,7 +203,7 @@ class Sender:
         """Take in an ack; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self.on_ack_due = self.on_ack is not None
+            self.on_ack_turn += self.on_ack is not None
             try:
                 acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
                 core.consume(epoch, consumed)
@@ -218,7 +220,7 @@ class Sender:
         """Take in what a peer misses; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self.on_ack_due = self.on_ack is not None
+            self.on_ack_turn += self.on_ack is not None
             acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
         if self._backlog.may_go:
             self._link.wake_courier()
@@ -231,9 +233,14 @@ class Sender:
         if self._backlog.may_go:
             self._link.wake_courier()
 
-    def on_ack_done(self, _: None) -> None:
-        """on_ack has been called with all acks so far."""
-        self.on_ack_due = False
+    @property
+    def on_ack_due(self) -> bool:
+        """Whether on_ack has not yet been called with all acks so far."""
+        return self._on_ack_done < self.on_ack_turn
+
+    def on_ack_done(self, turn: int) -> None:
+        """on_ack has been called with all acks up to this turn."""
+        self._on_ack_done = max(self._on_ack_done, turn)
 
     # For the courier
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.events import Event, Gap
+from twinlink.events import Event, Gap, Restarted
 from twinlink.inbox import Receiver
 from twinlink.incoming import MAX_STREAMS, Incoming
 from twinlink.message import Message
@@ -380,6 +380,34 @@ def test_what_is_held_already_is_not_refused_when_it_comes_again(reception: Rece
     assert [sequences for _, sequences in transport.acks()] == [[0]]
     assert refusals(transport) == []
     assert incoming.stats()["unclaimed"] == 0
+
+
+def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
+    reception: Reception, reported: list[Event]
+) -> None:
+    """A restart within less than two hellos: both sessions are up for a moment."""
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    ms = 1_000_000
+
+    def hello(epoch: int, number: int, mono_ns: int) -> None:
+        said = Hello("theirs", {OURS: mono_ns}, {"flow": 0}, True).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, number, number, said), mono_ns, True)
+
+    def message(epoch: int, sequence: int, mono_ns: int) -> None:
+        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), mono_ns, True)
+
+    newer = THEIRS + 10
+    hello(THEIRS, 1, 100 * ms)
+    for sequence in (0, 2, 3):
+        message(THEIRS, sequence, 110 * ms)
+    hello(newer, 2, 200 * ms)
+    message(newer, 0, 210 * ms)
+    hello(newer, 3, 700 * ms)
+    assert any(isinstance(event, Restarted) for event in reported)
+    assert [(one.epoch, one.sequence) for one in incoming.queue] == [(THEIRS, 0), (newer, 0)]
+    assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 4)]
+    assert (incoming.stats()["received"], incoming.stats()["missing"]) == (2, 3)
 
 
 def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_what_it_holds(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -276,11 +276,18 @@ class Trial:
     def judge(self, closing: dict[str, dict[str, Any]] | None = None, broken: str = "") -> Outcome:
         """Read the ledgers and check them."""
         sessions = [session for process in self._made if (session := read(process.ledger)) is not None]
-        slowest = [seconds for session in sessions for seconds in session.counters.get("slowest_send_s", {}).values()]
         return Outcome(
             Verdict() if broken else check(sessions), sessions, self.moments, broken,
-            {side: answer["close_s"] for side, answer in (closing or {}).items()}, max(slowest, default=0.0),
+            {side: answer["close_s"] for side, answer in (closing or {}).items()},
+            max((took_s for session in sessions for took_s in self._sends_s(session)), default=0.0),
         )  # fmt: skip
+
+    def _sends_s(self, session: Session) -> Iterator[float]:
+        """How long the slowest sends of a process took, except those during which it was stopped."""
+        stops = [moment for moment in self.moments if moment.what.startswith(f"Stop({session.node})")]
+        for took_s, returned_ns in session.counters.get("slowest_sends", []):
+            if not any(returned_ns - took_s * 1e9 < stop.ended_ns and stop.began_ns < returned_ns for stop in stops):
+                yield took_s
 
 
 def run_seed(folder: Path, transport: str, schedule: Schedule, reliability: str) -> Outcome:

@@ -72,6 +72,20 @@ def test_what_a_handler_waits_for_it_gets_though_somebody_wants_to_act(lead: Lea
     assert acted.is_set()
 
 
+def test_who_closes_leads_while_the_link_is_given_back() -> None:
+    """Handlers are called then, and they may wait."""
+    held: list[bool] = []
+
+    def give_back() -> None:
+        held.append(made.held_here)
+        made.wait(lambda: False, 0.01)
+
+    made = Lead("lead", lambda timeout_s: time.sleep(min(timeout_s, 0.002)), give_back)
+    assert made.close(patience())
+    assert held == [True]
+    assert not made.held_here
+
+
 @pytest.mark.parametrize("acts", [False, True])
 def test_nobody_holds_the_lead_after_an_interrupt(lead: Lead, acts: bool) -> None:
     """Ctrl-C at each call, also of the lock's own, and at each return."""

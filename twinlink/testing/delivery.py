@@ -304,6 +304,26 @@ class Acks(Conformance):
         assert (found["n"], found["min"], found["max"]) == (len(measured), min(measured), max(measured))
         assert abs(delays["clock_offset_ns"]["offset"]) <= delays["clock_offset_ns"]["bound"]
 
+    def test_flush_waits_until_on_ack_has_been_called_for_all(self, pair: Pair) -> None:
+        """Also where a handler waits: acks that come meanwhile are told of afterwards."""
+        first, second = pair
+        second.receiver("flow", handler=lambda _: None)
+        elsewhere = first.receiver("elsewhere")
+        acked: list[int] = []
+
+        def on_ack(ack: twinlink.Ack) -> None:
+            if not acked:
+                elsewhere.receive(timeout=0.05)
+            time.sleep(0.012)
+            acked.append(ack.sequence)
+
+        outbox = first.sender("flow", on_ack=on_ack)
+        for _ in range(10):
+            outbox.send(b"")
+            time.sleep(0.002)
+        outbox.flush(patience())
+        assert sorted(acked) == list(range(10))
+
     def test_a_round_trip_is_no_shorter_than_the_way_there(self, pair: Pair) -> None:
         first, second = pair
         acks: list[twinlink.Ack] = []

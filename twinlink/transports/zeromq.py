@@ -114,7 +114,7 @@ class ZeromqTransport(Transport):
             elif is_address(self.endpoint.host):
                 self._connect(self.endpoint.host)
             else:
-                self._whereabouts = Whereabouts(self.endpoint.host)
+                self._whereabouts = Whereabouts(self.endpoint.host, self.endpoint.port)
                 self._move(RESOLVE_S)
         except BaseException as error:  # Ctrl-C as well
             self._context.destroy(linger=0)  # while a socket is open, whoever ends the context waits for ever
