@@ -12,6 +12,8 @@ from .events import Event, HandlerError
 RUN_S = 0.01  # then whoever waits for something looks whether it is there
 QUIET_S = 1.0  # between two reports of a flow's handlers in the log
 
+_monotonic = time.monotonic
+
 logger = logging.getLogger("twinlink")
 
 
@@ -40,22 +42,27 @@ class Calls:
     def call_each(self, handler: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
         """Call a handler several times; after the calls that are due, if there are any.
 
-        What is no Exception (sys.exit, Ctrl-C) goes through; the calls that it cuts off are due.
+        What is no Exception (sys.exit, Ctrl-C) goes through; the calls that it cuts off are due, and so are those that
+        there is no time for.
         """
         if self.running or self.due:
             for argument in arguments:
                 self.later(handler, argument, flow)
             return
-        self.running = True
-        argument = None
+        self.running, begun = True, 0
         try:
-            for argument in arguments:
+            several = len(arguments) > 1
+            until = _monotonic() + RUN_S if several else 0.0
+            for begun, argument in enumerate(arguments, 1):
                 try:
                     handler(argument)
                 except Exception as error:  # whatever an application does must not stop delivery
                     self._failed(error, flow)
+                if several and _monotonic() >= until:
+                    self._put_off(handler, arguments[begun:], flow)
+                    return
         except BaseException:  # the peer has been told that all of these are here
-            self._put_off(handler, arguments, argument, flow)
+            self._put_off(handler, arguments[begun:], flow)
             raise
         finally:
             self.running = False
@@ -68,10 +75,10 @@ class Calls:
         if flow:
             self._report(HandlerError(time.time_ns(), flow, repr(error)))
 
-    def _put_off(self, handler: Callable[[Any], None], arguments: Sequence[Any], last: Any, flow: str) -> None:
-        """What comes behind the last call goes before what is due already."""
-        begun = next((place + 1 for place, one in enumerate(arguments) if one is last), 0)
-        self.due.extendleft((handler, one, flow) for one in reversed(arguments[begun:]))
+    def _put_off(self, handler: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
+        """Call it with these before what is due already; not twice, where Ctrl-C comes at the end of this."""
+        if arguments and not (self.due and self.due[0][1] is arguments[0]):
+            self.due.extendleft([(handler, argument, flow) for argument in reversed(arguments)])
 
     def _log(self, flow: str) -> None:
         """With its traceback, but not so often that writing it holds up delivery."""
@@ -89,7 +96,7 @@ class Calls:
 
     def run(self, for_s: float = RUN_S) -> None:
         """Make the calls that are due, unless one is being made; those that it has no time for stay due."""
-        due, until = self.due, time.monotonic() + for_s
+        due, until = self.due, _monotonic() + for_s
         while due and not self.running:
             self.running = True
             handler, argument, flow = due[0]
@@ -100,5 +107,5 @@ class Calls:
                 self._failed(error, flow)
             finally:
                 self.running = False
-            if time.monotonic() >= until:
+            if _monotonic() >= until:
                 return

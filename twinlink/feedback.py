@@ -73,6 +73,11 @@ class Feedback:
             self._hears_us[epoch] = mono_ns
         sender.progressed(epoch, sent_ns, octets)
 
+    def nothing_is_due(self) -> None:
+        """What `on_ack` was to be called with, it has been; the rest is gone with an interrupted call (Ctrl-C)."""
+        for sender in list(self._senders.values()):
+            sender.on_ack_done(sender.on_ack_turn)
+
     def _sender_for(self, topic: bytes, epoch: int) -> Sender | None:
         """Our sender of this topic; None when another node's is meant."""
         if epoch != self._epoch:

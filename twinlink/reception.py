@@ -434,6 +434,8 @@ class Reception:
                 for _ in range(len(incoming.queue)):  # Ctrl-C has cut off a call
                     self.calls.later(self.take_next, incoming, incoming.flow)
         self.calls.run()
+        if not self.calls.due and not self.calls.running:
+            self.feedback.nothing_is_due()
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:
         state = self.malformed.setdefault(reason, [0, 0])

@@ -324,6 +324,25 @@ class Acks(Conformance):
         outbox.flush(patience())
         assert sorted(acked) == list(range(10))
 
+    def test_flush_does_not_wait_for_an_on_ack_that_was_cut_off(self, pair: Pair) -> None:
+        """By Ctrl-C, or by leaving with SystemExit."""
+        first, second = pair
+        second.receiver("flow", handler=lambda _: None)
+        begun = threading.Event()
+
+        def on_ack(_: twinlink.Ack) -> None:
+            begun.set()
+            raise KeyboardInterrupt
+
+        outbox = first.sender("flow", on_ack=on_ack)
+        outbox.send(b"")
+        with contextlib.suppress(KeyboardInterrupt):
+            outbox.flush(patience())
+        assert begun.wait(patience())
+        began = time.monotonic()
+        outbox.flush(patience())
+        assert time.monotonic() - began < patience() / 2
+
     def test_a_round_trip_is_no_shorter_than_the_way_there(self, pair: Pair) -> None:
         first, second = pair
         acks: list[twinlink.Ack] = []
