@@ -69,19 +69,27 @@ class EventStream:
 
     def set_handler(self, handler: Callable[[Event], None]) -> None:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
+        calls = self._link.reception.calls
         self._handler = handler
-        while self._queue:
-            self._link.reception.calls.call(handler, self._queue.popleft(), "")
+        for _ in range(len(self._queue)):
+            calls.later(self._handle_next, None, "")
+        while self._queue and calls.due and not calls.running:
+            calls.run()
 
     def put(self, event: Event) -> None:
         """Take in an event."""
-        if self._handler is not None:
-            self._link.reception.calls.later(self._handler, event, "")
-            return
-        if len(self._queue) >= MAX_EVENTS:
+        full = len(self._queue) >= MAX_EVENTS
+        if full:
             self._queue.popleft()
             self.dropped += 1
         self._queue.append(event)
+        if self._handler is not None and not full:  # else a call for each is due
+            self._link.reception.calls.later(self._handle_next, None, "")
+
+    def _handle_next(self, _: None) -> None:
+        event = self._take()
+        if event is not None and self._handler is not None:
+            self._handler(event)
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """The next event; None when ``timeout`` seconds pass without one, or the link is closed."""

@@ -297,7 +297,7 @@ class Link:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
 
         Events from before the first call are kept, up to a limit.  With a handler it returns when those have been
-        handled.  Raises ConfigurationError where the handler cannot be called.
+        handled, unless it is called in one.  Raises ConfigurationError where the handler cannot be called.
         """
         _check_callable("handler", handler)
         if handler is not None:

@@ -102,12 +102,18 @@ class Repair:
         return found
 
     def _ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int) -> None:
-        """Name the ``missing`` ranges and, as not all of their refusals may have arrived, those that were declined."""
-        if stream.declined:
-            missing = list(RangeSet([*missing, *stream.declined]))
+        """Name the ``missing`` ranges and, as not all of their refusals may have arrived, those that were declined.
+
+        Of what there is no room to name nothing is said: it is not below ``known``.
+        """
         if len(missing) > MAX_RANGES:
             known = min(known, missing[MAX_RANGES][0])
             missing = missing[:MAX_RANGES]
+        if stream.declined:
+            declined, room = list(stream.declined), MAX_RANGES - len(missing)
+            if len(declined) > room:
+                known = min(known, declined[room][0])
+            missing = list(RangeSet([*missing, *declined[:room]]))
         body = ask_body(stream.epoch, known, missing)
         self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
 

@@ -63,8 +63,8 @@ class Sender:
         self._topic = f"traffic/{core.flow}".encode()
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
-        self.on_ack_turn = 0  # on_ack is called, or is going to be, with all acks up to this turn, ...
-        self._on_ack_done = 0  # ... and has been up to this one; flush waits for it too
+        self.on_ack_turn = 0  # on_ack is called, or is going to be, with so many acks at most, ...
+        self._on_ack_done = 0  # ... and has been with so many; flush waits for it too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
         self._handing = threading.RLock()  # the backlog goes out in order
@@ -137,11 +137,13 @@ class Sender:
         link.wait(lambda: self._fits(size) or link.sending_ends, deadline - time.monotonic())
         if time.monotonic() >= deadline and not self._fits(size) and not link.sending_ends:
             core = self._core
+            why = "the peer is stalled or slower than what is sent"
+            if core.window.tells_slowly:
+                why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
             raise SendTimeout(
                 f"flow {self.flow!r} to {', '.join(link.peers()) or 'nobody'} has been full for {link.send_timeout:g} s"
-                f" ({core.kept.octets} octets not acknowledged, {core.window.octets} not consumed): the peer is "
-                "stalled or slower than what is sent; this message was not sent.  Send less, give send_timeout= more "
-                "time, or choose another overflow= for the flow"
+                f" ({core.kept.octets} octets not acknowledged, {core.window.octets} not consumed): {why}; this message"
+                " was not sent.  Send less, give send_timeout= more time, or choose another overflow= for the flow"
             )
 
     def _fits(self, size: int) -> bool:
@@ -203,7 +205,7 @@ class Sender:
         """Take in an ack; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self.on_ack_turn += self.on_ack is not None
+            self._tell(len(records))
             try:
                 acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
                 core.consume(epoch, consumed)
@@ -220,8 +222,9 @@ class Sender:
         """Take in what a peer misses; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self.on_ack_turn += self.on_ack is not None
+            self._tell(1)  # a flush is to see that some are due before it sees that none is kept
             acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
+            self._tell(len(acks))
         if self._backlog.may_go:
             self._link.wake_courier()
         return acks
@@ -233,14 +236,25 @@ class Sender:
         if self._backlog.may_go:
             self._link.wake_courier()
 
+    def _tell(self, acks: int) -> None:
+        """On_ack is going to be called with so many at most."""
+        if self.on_ack is not None:
+            self.on_ack_turn += acks
+            self._core.window.untold = self.on_ack_turn - self._on_ack_done
+
     @property
     def on_ack_due(self) -> bool:
         """Whether on_ack has not yet been called with all acks so far."""
         return self._on_ack_done < self.on_ack_turn
 
     def on_ack_done(self, turn: int) -> None:
-        """on_ack has been called with all acks up to this turn."""
+        """On_ack has been called with all acks up to this turn."""
+        window = self._core.window
+        slow = window.tells_slowly
         self._on_ack_done = max(self._on_ack_done, turn)
+        window.untold = self.on_ack_turn - self._on_ack_done
+        if slow and not window.tells_slowly and self._backlog.waits:
+            self._link.wake_courier()
 
     # For the courier
 

@@ -1,8 +1,9 @@
-"""What the peers' applications have not consumed yet: bounds the memory of the receiving side."""
+"""What applications have not consumed yet, messages there and acks here: bounds the memory of both sides."""
 
 from collections import deque
 
 MAX_IN_FLIGHT = 131_072  # messages; bounds a window full of tiny ones
+MAX_UNTOLD = 32_768  # acks; each takes some 350 octets
 SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this often, so this little never blocks
 
 
@@ -15,11 +16,13 @@ class Window:
     Attributes:
         octets: in flight.
         consumed: peer epoch -> every sequence below is done with there.
+        untold: acks with which `on_ack` has not been called yet.
     """
 
     def __init__(self, limit_octets: int) -> None:
         self.octets = 0
         self.consumed: dict[int, int] = {}
+        self.untold = 0
         self._limit = limit_octets
         self._messages = 0
         self._in_flight: deque[tuple[int, int, int]] = deque()  # end, messages, octets of what went together
@@ -27,12 +30,17 @@ class Window:
     def admit(self, end: int, messages: int, octets: int) -> bool:
         """Take so many messages in flight, all below ``end``, if there is room."""
         now = self.octets
-        if (now + octets > self._limit and now > SLACK_OCTETS) or self._messages >= MAX_IN_FLIGHT:
+        if (now + octets > self._limit and now > SLACK_OCTETS) or self._messages >= MAX_IN_FLIGHT or self.tells_slowly:
             return False
         self._messages += messages
         self.octets = now + octets
         self._in_flight.append((end, messages, octets))  # last, as in `free`: Ctrl-C comes where a call ends
         return True
+
+    @property
+    def tells_slowly(self) -> bool:
+        """Whether nothing more leaves before `on_ack` has been called with some of the acks that are here."""
+        return self.untold >= MAX_UNTOLD
 
     def free(self) -> None:
         """Take out of flight what every peer is done with."""

@@ -1,5 +1,6 @@
 """The window: what the application consumes frees it, however threads fall over each other."""
 
+import collections
 import contextlib
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 import twinlink
 from twinlink.testing.base import free_endpoint, patience, wait_until
+from twinlink.window import MAX_UNTOLD
 
 MESSAGES = 200
 
@@ -163,3 +165,40 @@ def test_handlers_that_wait_hold_up_nobody_else_and_take_no_more_memory_than_the
         finally:
             stopped.set()
             asking.join()
+
+
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_acks_that_on_ack_has_not_been_called_with_fill_the_flow(transport: str, endpoint: str) -> None:
+    """A handler of the same link waits, while another thread sends: what it cannot be told of has a bound."""
+    release, waits, acks = threading.Event(), threading.Event(), 0
+
+    def on_ack(_: twinlink.Ack) -> None:
+        nonlocal acks
+        acks += 1
+
+    with (
+        twinlink.open(transport, listen=endpoint, node="sends", retention=2**20, send_timeout=2.0) as link,
+        twinlink.open(transport, connect=endpoint, node="receives", retention=2**20) as peer,
+    ):
+        link.wait_ready(patience())
+        peer.wait_ready(patience())
+        peer.receiver("flow", handler=lambda _: None)
+        nothing, sender = link.receiver("nothing"), link.sender("flow", on_ack=on_ack)
+
+        def wait(_: twinlink.Message) -> None:
+            waits.set()
+            while not release.is_set():
+                nothing.receive(0.05)
+
+        link.receiver("trigger", handler=wait)
+        peer.sender("trigger").send(b"")
+        assert waits.wait(patience())
+        try:
+            with pytest.raises(twinlink.SendTimeout, match="on_ack takes longer"):
+                collections.deque((sender.send(bytes(16)) for _ in range(4 * MAX_UNTOLD)), maxlen=0)
+        finally:
+            release.set()
+        sent = sender.stats()["sent"]
+        assert sent >= MAX_UNTOLD
+        sender.flush(4 * patience())
+        assert acks == sender.stats()["acknowledged"] == sent

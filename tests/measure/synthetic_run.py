@@ -73,7 +73,7 @@ def write(
             )  # fmt: skip
             sent_tables.append(sent)
             received_tables.append(received)
-            cell["rounds"].append(_about(each, sent, octets, subject))
+            cell["rounds"].append(_about(each, sent, received, octets, subject))
         records.write(folder / "records" / f"{cell['id']}.sent.csv.gz", np.concatenate(sent_tables))
         records.write(folder / "records" / f"{cell['id']}.received.csv.gz", np.concatenate(received_tables))
         now_ns += 500_000_000
@@ -164,7 +164,7 @@ def _round(
     return sent, received
 
 
-def _about(number: int, sent: records.Table, octets: int, subject: str) -> dict[str, Any]:
+def _about(number: int, sent: records.Table, received: records.Table, octets: int, subject: str) -> dict[str, Any]:
     count = len(sent)
     broker = subject.startswith(("mqtt", "raw-mqtt"))
     lost = int(count - sent["acknowledged"].sum())
@@ -174,6 +174,7 @@ def _about(number: int, sent: records.Table, octets: int, subject: str) -> dict[
         "elapsed_ns": int(sent["received_ns"].max() - sent["sent_ns"][0]),
         "warm_up": 5,
         "sent": count,
+        "arrivals": len(received),
         "sender_cpu_ns": 60_000 * count,
         "receiver_cpu_ns": 55_000 * count,
         "broker_cpu_ns": 30_000 * count if broker else None,

@@ -181,6 +181,29 @@ def test_damaged_records_are_named(tmp_path: Path) -> None:
     assert "round 2" in told()
 
 
+def test_a_record_of_arrivals_that_is_cut_or_gone_is_named(tmp_path: Path) -> None:
+    """Or its messages would be told to have arrived, from their acknowledgements, and its figures be missing."""
+    run = synthetic_run.write(tmp_path, **SMALL)
+    path = tmp_path / "records" / "zeromq-100-rw-dt-closed.received.csv.gz"
+    rows = gzip.decompress(path.read_bytes()).decode().splitlines()
+    arrived = len(rows) - 1
+
+    def told() -> str:
+        with pytest.raises(results.DamagedRun) as caught:
+            results.compute(tmp_path, results.load(tmp_path))
+        assert str(path) in str(caught.value)
+        return str(caught.value)
+
+    path.write_bytes(gzip.compress("\n".join(rows[:-1]).encode() + b"\n"))
+    assert "holds 19 messages of round 2, where run.json says 20 were received" in told()
+    path.unlink()
+    assert f"is missing: run.json says that {arrived} messages were received" in told()
+    for entry in run["cells"][0]["rounds"]:
+        del entry["arrivals"]
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    results.compute(tmp_path, results.load(tmp_path))  # made before that was counted
+
+
 def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
     run = synthetic_run.write(tmp_path, **SMALL)
     path = tmp_path / "run.json"

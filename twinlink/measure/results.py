@@ -45,6 +45,8 @@ _CELL_FIELDS: dict[str, type | tuple[type, ...]] = {
     "status": str,
     "rounds": list,
 }
+# The rows of a record, as a round counts them; runs made before "arrivals" was there do not hold it.
+_COUNTED = {"sent": "sent", "received": "arrivals"}
 _ROUND_FIELDS: dict[str, type | tuple[type, ...]] = {"round": int, "sent": int, "elapsed_ns": int}
 
 
@@ -107,10 +109,10 @@ def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Tab
     tables = []
     for name, dtype in records.TABLES.items():
         path = records.file(folder / RECORDS, cell["id"], name)
-        expected = sum(each["sent"] for each in cell["rounds"])
         if not path.exists():
-            if cell["status"] == "done" and expected and name == "sent":
-                raise DamagedRun(f"{path} is missing: {RUN} says that {expected} messages were sent")
+            expected = sum(each.get(_COUNTED[name], 0) for each in cell["rounds"])
+            if cell["status"] == "done" and expected:
+                raise DamagedRun(f"{path} is missing: {RUN} says that {expected} messages were {name}")
             tables.append(np.zeros(0, dtype))
             continue
         try:
@@ -120,28 +122,29 @@ def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Tab
         if table.dtype != dtype:
             raise DamagedRun(f"{path}, line 1: these are not the columns of a record of what was {name}")
         tables.append(table)
-    sent, received = tables
     if cell["status"] == "done":
-        _compare(folder, cell, sent)
+        for name, table in zip(records.TABLES, tables, strict=True):
+            _compare(records.file(folder / RECORDS, cell["id"], name), cell, table, name)
+    sent, received = tables
     return sent, received
 
 
-def _compare(folder: Path, cell: dict[str, Any], sent: records.Table) -> None:
-    """The record against what run.json has counted of it."""
-    path = records.file(folder / RECORDS, cell["id"], "sent")
-    wrong = sent["octets"] > cell["octets"] if "flow" in cell else sent["octets"] != cell["octets"]
+def _compare(path: Path, cell: dict[str, Any], table: records.Table, name: str) -> None:
+    """The record of what was ``sent`` or ``received`` against what run.json has counted of it."""
+    wrong = table["octets"] > cell["octets"] if "flow" in cell else table["octets"] != cell["octets"]
     strange = np.flatnonzero(wrong)
     if len(strange):
         raise DamagedRun(
-            f"{path}, line {strange[0] + 2}: {sent['octets'][strange[0]]} octets in a cell of {cell['octets']}"
+            f"{path}, line {strange[0] + 2}: {table['octets'][strange[0]]} octets in a cell of {cell['octets']}"
         )
     for each in cell["rounds"]:
-        rows = int(np.count_nonzero(sent["round"] == each["round"]))
-        if rows != each["sent"]:
+        rows = int(np.count_nonzero(table["round"] == each["round"]))
+        if rows != each.get(_COUNTED[name], rows):
             raise DamagedRun(
-                f"{path} holds {rows} messages of round {each['round']}, where {RUN} says {each['sent']} were sent"
+                f"{path} holds {rows} messages of round {each['round']}, where {RUN} says {each[_COUNTED[name]]} were"
+                f" {name}"
             )
-    strays = set(sent["round"].tolist()) - {each["round"] for each in cell["rounds"]}
+    strays = set(table["round"].tolist()) - {each["round"] for each in cell["rounds"]}
     if strays:
         raise DamagedRun(f"{path} holds messages of round {min(strays)}, of which {RUN} knows nothing")
 

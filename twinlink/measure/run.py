@@ -49,10 +49,12 @@ class Run:
         self.content["cells"].append(cell)
         self._tables[cell["id"]] = {"sent": [], "received": []}
 
-    def add_rows(self, cell_id: str, sent: Table, received: Table) -> None:
-        """What one round of a cell brought."""
-        self._tables[cell_id]["sent"].append(sent)
-        self._tables[cell_id]["received"].append(received)
+    def add_round(self, cell: dict[str, Any], entry: dict[str, Any] | None, sent: Table, received: Table) -> None:
+        """What one round of a cell brought; ``entry`` is what run.json says of it, None where nothing was sent."""
+        self._tables[cell["id"]]["sent"].append(sent)
+        self._tables[cell["id"]]["received"].append(received)
+        if entry is not None:
+            cell["rounds"].append({**entry, "arrivals": len(received)})
 
     def add_mgen(self, cell_id: str, files: dict[str, bytes]) -> None:
         """What one round left of MGEN's logs and the bridge's records; put behind that of the rounds before."""

@@ -199,8 +199,7 @@ class Sweep:
         taken = means(self._plan, pair, cell, number, self._setting.counts_wire).run(self._stopped)
         if isinstance(taken, MgenTaken):
             self._run.add_mgen(cell["id"], taken.files)
-        self._run.add_rows(cell["id"], taken.sent, taken.received)
-        cell["rounds"].append(taken.entry)
+        self._run.add_round(cell, taken.entry, taken.sent, taken.received)
         self._end_cell(cell, taken.status, taken.reason, number)
         return taken.status == "done"
 

@@ -17,6 +17,7 @@ from .base import (
     ForeignPeer,
     MakeForeign,
     Open,
+    Pair,
     Stopwatch,
     drain,
     in_thread,
@@ -247,6 +248,18 @@ class Peers(Conformance):
         receive_all(connector.receiver("made-by-the-handler"), 1)
         assert problems == []
         wait_until(lambda: outbox.stats()["in_flight_octets"] == 0)
+
+    def test_when_a_handler_of_events_is_given_it_gets_the_held_ones_first(self, pair: Pair) -> None:
+        """Also where calls of another handler, which takes its time, are due."""
+        first, second = pair
+        outbox = first.sender("flow")
+        for _ in range(20):
+            outbox.send(b"")
+        outbox.flush(patience())
+        second.receiver("flow", handler=lambda _: time.sleep(0.005))
+        events: list[twinlink.Event] = []
+        second.events(handler=events.append)
+        assert any(isinstance(event, twinlink.PeerUp) for event in events)
 
     def test_a_sender_can_be_made_while_an_event_handler_runs(self, opening: Open) -> None:
         listener = opening("listen")

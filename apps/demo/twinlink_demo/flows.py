@@ -69,9 +69,7 @@ def add(run: Run, transport: str, tables: Tables, wrong: tuple[str, str] | None)
             cell["status"], cell["reason"] = "failed", f"the {SENDERS[cell['direction']]} left no record"
         sent = np.zeros(0, records.SENT) if sent is None else sent
         received = np.zeros(0, records.RECEIVED) if received is None else received
-        run.add_rows(cell["id"], sent, received)
-        if len(sent):
-            cell["rounds"].append(_round(sent))
+        run.add_round(cell, _round(sent) if len(sent) else None, sent, received)
         _note_size(run, flow, sent, received)
 
 

@@ -1,0 +1,101 @@
+"""What is refused, as nobody has asked for its flow and there is no room to hold it: the sender is to know."""
+
+import pytest
+
+from tests.core.receiving import THEIRS, Kept, data
+from twinlink.events import Event, Gap
+from twinlink.incoming import Incoming
+from twinlink.reception import Reception
+from twinlink.wire import HELLO_TOPIC, MAX_RANGES, REFUSED, Hello, Kind, Why, frame, gone_body, parse_ack, parse_ask
+
+
+def refusing(reception: Reception) -> Incoming:
+    """A flow of a known peer that nobody has asked for, while there is no room for more of such flows."""
+    hello = Hello("theirs", {}, {"flow": 0}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    reception._unclaimed._octets = reception.flow("crowd").queued_octets = 10**9
+    return reception.flow("flow")
+
+
+def answers(reception: Reception, transport: Kept, unsent: int) -> list[tuple[int, list[tuple[int, int]]]]:
+    """What this side says when it is asked what it lacks: known, missing."""
+    transport.sent.clear()
+    reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, unsent, 1, gone_body(Why.EVICTED, [])), 0, True)
+    return [parse_ask(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.ASK]
+
+
+def refusals(transport: Kept) -> list[int]:
+    bodies = [parse_ack(octets)[2] for _, octets in transport.sent if octets[3] == Kind.ACK]
+    return [sequence for records in bodies for sequence, _, t2_ns in records if t2_ns == REFUSED]
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_refusal_that_was_lost_is_said_again_until_the_sender_has_it(
+    reception: Reception, transport: Kept, reported: list[Event], claimed: bool
+) -> None:
+    """Or the sender would take the message for one that is here, and nobody would name it."""
+    incoming = refusing(reception)
+    data(reception, 0, at_once=True)
+    data(reception, 1, at_once=True)
+    assert refusals(transport) == [0, 1]
+    incoming.claimed = claimed
+    assert answers(reception, transport, 2) == [(2, [(0, 2)])]
+    reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, 1, 1, b""), 0, True)
+    assert refusals(transport) == [1]
+    assert not incoming.queue
+    assert incoming.stats()["unclaimed"] == 2
+    gone = frame(Kind.GONE, THEIRS, 2, 1, gone_body(Why.EVICTED, [(0, 2)]))
+    reception.handle(b"traffic/flow", gone, 0, True)
+    assert answers(reception, transport, 2) == [(2, [])]
+    assert not any(isinstance(event, Gap) for event in reported)
+
+
+def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(reception: Reception, transport: Kept) -> None:
+    refusing(reception)
+    data(reception, 0, at_once=True)
+    reception.flow("crowd").queued_octets = 0
+    data(reception, 3, at_once=True)
+    asks = [parse_ask(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.ASK]
+    assert asks == [(1, [(0, 3)])]
+
+
+def test_what_is_refused_behind_a_gap_does_not_hide_the_gap(
+    reception: Reception, transport: Kept, reported: list[Event]
+) -> None:
+    incoming = refusing(reception)
+    data(reception, 2, at_once=True)
+    assert answers(reception, transport, 3) == [(3, [(0, 3)])]
+    incoming.claimed = True
+    for sequence in (0, 1):
+        reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, sequence, 1, b""), 0, True)
+    data(reception, 3, at_once=True)
+    assert [message.sequence for message in incoming.queue] == [0, 1, 3]
+    assert not any(isinstance(event, Gap) for event in reported)
+
+
+def test_what_is_held_already_is_not_refused_when_it_comes_again(reception: Reception, transport: Kept) -> None:
+    hello = Hello("theirs", {}, {"flow": 0}, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(reception, 0, at_once=True)
+    incoming = refusing(reception)
+    transport.sent.clear()
+    data(reception, 0, at_once=True)
+    assert [sequences for _, sequences in transport.acks()] == [[0]]
+    assert refusals(transport) == []
+    assert incoming.stats()["unclaimed"] == 0
+
+
+def test_what_is_missing_is_asked_for_however_much_was_refused(reception: Reception, transport: Kept) -> None:
+    """Of what was refused and cannot be named any more nothing is said: it is not below what is known."""
+    refusing(reception)
+    crowd = reception.flow("crowd")
+    for sequence in range(0, 2 * MAX_RANGES, 2):
+        reception._unclaimed._octets = crowd.queued_octets = 10**9
+        data(reception, sequence, at_once=True)
+        crowd.queued_octets = 0
+        data(reception, sequence + 1, at_once=True)
+    missing = 2 * MAX_RANGES
+    data(reception, missing + 1, at_once=True)
+    unnamed = missing - 2  # the last that was refused
+    expected = [(sequence, sequence + 1) for sequence in (*range(0, unnamed, 2), missing)]
+    assert answers(reception, transport, missing + 2) == [(unnamed, expected)]
