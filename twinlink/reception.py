@@ -324,9 +324,13 @@ class Reception:
         hello, new = greeted
         if self.company.place(epoch, hello):
             self._place(epoch)
+        for flow in hello.detect & self.flows.keys():
+            if (stream := self.flows[flow].streams.get(epoch)) is not None and stream.repairs:
+                stream.repairs = False  # data has overtaken the hello that says so: what is missing is not asked for
+                self._repair.give_up(self.flows[flow], stream)
         if not new:
             return
-        for incoming in list(self.flows.values()):  # data may have overtaken the first hello
+        for incoming in list(self.flows.values()):  # or the first one
             if (stream := incoming.streams.get(epoch)) is not None:
                 stream.node = hello.node
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect

@@ -356,6 +356,25 @@ def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_wha
     assert len(incoming.queue) == 3
 
 
+def test_a_new_flow_of_a_peer_that_is_up_repairs_nothing_once_a_hello_says_so(
+    reception: Reception, reported: list[Event]
+) -> None:
+    """The first hello that names it was lost; from the next one on a gap is reported, and not waited for."""
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    for number, flows in ((1, {}), (2, {}), (3, {"flow": 0})):
+        hello = Hello("theirs", {OURS: 1}, flows, True, frozenset(flows))
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, hello.encode()), number, True)
+        if number == 2:
+            for sequence in (0, 2):
+                data(reception, sequence, True)
+            assert len(incoming.queue) == 1
+    assert [message.sequence for message in incoming.queue] == [0, 2]
+    data(reception, 4, True)
+    assert [message.sequence for message in incoming.queue] == [0, 2, 4]
+    assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 2), (3, 4)]
+
+
 def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_over(
     reception: Reception, transport: Kept
 ) -> None:
