@@ -23,6 +23,7 @@ MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is dow
 MAX_MET = 2048
 NAMESAKES_NS = 3_000_000_000  # a session that is heard for so long beside its successor has not been restarted
 MUTE_HELLOS = 5  # twinlink says it in the second that hears us
+LOSSES_AT_ONCE = 1000  # events; whoever handles them gets his turn in between
 MAX_SINCE = 512  # numbers in one hello that say from where on somebody is owed something: it has room for so many
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
@@ -309,9 +310,8 @@ class Company:
         return since
 
     def report_losses(self) -> None:
-        """Report, as events, what the senders have lost since the last time."""
+        """Report, as events, what the senders have lost since the last time; of very many ranges the rest next time."""
         for sender in list(self.senders.values()):
             if sender.losses.unreported:
-                for reason, lost in sender.take_losses().items():
-                    for first, end in lost:
-                        self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))
+                for first, end, reason in sender.take_losses(LOSSES_AT_ONCE):
+                    self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 
+from .bell import Bell
 from .company import Company
 
 PAUSE_S = 0.05  # before the next try when a transport has failed
@@ -19,7 +20,7 @@ class Courier:
         self._company = company
         self._turn = 0  # of the flows of normal priority, who goes first
         self._stopping = False
-        self._work = threading.Event()
+        self._work = Bell()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-courier", daemon=True)
         for budget in company.budgets.values():
             budget.roomy = self.wake
@@ -30,7 +31,7 @@ class Courier:
 
     def wake(self) -> None:
         """There is a backlog, or room for it: hand over what may go.  From any thread; never waits."""
-        self._work.set()
+        self._work.ring()
 
     def stop(self, patience_s: float) -> None:
         """Hand over nothing more; returns when the thread has ended, or after ``patience_s``.
@@ -38,7 +39,7 @@ class Courier:
         It ends late while the transport makes it wait.
         """
         self._stopping = True
-        self._work.set()
+        self._work.ring()
         if self._thread.is_alive():
             self._thread.join(patience_s)
 
@@ -57,7 +58,7 @@ class Courier:
         budget, first = self._company.budgets["normal"], self._turn
         for turn in range(first, first + len(others)):
             had_room = budget.room > 0
-            soon |= others[turn % len(others)].hand_over(self._work.is_set if urgent else lambda: self._stopping)
+            soon |= others[turn % len(others)].hand_over(lambda: self._work.rung if urgent else self._stopping)
             if had_room and budget.room <= 0:
                 self._turn = (turn + 1) % len(others)
         return soon
@@ -66,7 +67,6 @@ class Courier:
         soon = False
         while True:
             self._work.wait(BULK_S if soon else None)
-            self._work.clear()
             if self._stopping:
                 return
             try:
@@ -74,4 +74,4 @@ class Courier:
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the courier of a link was interrupted; it goes on")
                 time.sleep(PAUSE_S)
-                self._work.set()
+                self._work.ring()

@@ -73,8 +73,7 @@ class EventStream:
         self._handler = handler
         for _ in range(len(self._queue)):
             calls.later(self._handle_next, None, "")
-        while self._queue and calls.due and not calls.running:
-            calls.run()
+        calls.run()
 
     def put(self, event: Event) -> None:
         """Take in an event."""

@@ -138,8 +138,14 @@ class Incoming:
         stream.unannounced += len(message.payload) + WEIGHT_OCTETS
 
     def pass_gaps(self, stream: Stream) -> None:
-        """Take what will not come for consumed, once the application has taken all that came before it."""
-        if all(message.epoch != stream.epoch for message in tuple(self.queue)):
+        """Take what will not come for consumed, once the application has taken all that came before it.
+
+        While nobody has asked for the flow at once, with all that is held: what was lost is not to fill the sender's
+        window for the others, and what is held has a bound of its own.
+        """
+        if (not self.claimed and stream.tracker.missing_count) or all(
+            message.epoch != stream.epoch for message in tuple(self.queue)
+        ):
             due = stream.pending.due if stream.pending else stream.tracker.next
             stream.consumed = stream.acked = max(stream.consumed, due)
 

@@ -9,6 +9,7 @@ import threading
 import time
 
 from .backlog import BUNDLE_OCTETS
+from .bell import Bell
 from .company import Company
 from .pace import LEAST_OCTETS, Pace
 from .peers import HELLO_NS, SEARCH_NS
@@ -25,7 +26,8 @@ class Keeper:
         self._transport = transport
         self._company = company
         self._pace = Pace()
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._bell = Bell()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-keeper", daemon=True)
 
     def start(self) -> None:
@@ -34,7 +36,8 @@ class Keeper:
 
     def stop(self, patience_s: float) -> None:
         """Nothing more will be said."""
-        self._stopping.set()
+        self._stopping = True
+        self._bell.ring()
         if self._thread.is_alive():
             self._thread.join(patience_s)
 
@@ -59,7 +62,7 @@ class Keeper:
 
     def _run(self) -> None:
         company, look_ns = self._company, 0
-        while not self._stopping.is_set():
+        while not self._stopping:
             now = time.monotonic_ns()
             due = now + (HELLO_NS if company.up and not company.peers.quiet(now) else SEARCH_NS)
             try:
@@ -71,4 +74,4 @@ class Keeper:
                         sender.look_after()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the keeper of a link was interrupted; it goes on")
-            self._stopping.wait(max(0, due - time.monotonic_ns()) / 1e9)
+            self._bell.wait(max(0, due - time.monotonic_ns()) / 1e9)

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from threading import get_ident
 
+from .bell import Bells
+
 LEAD_KEPT_S = 0.002
 LOOK_S = 0.01  # how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
 IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
@@ -46,7 +48,7 @@ class Lead:
         self._waiting = False  # whether a thread in wait leads
         self.followers = 0
         self._acting = 0  # threads that want to do something while nothing arrives
-        self._progress = threading.Condition(threading.Lock())
+        self._progress = Bells()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def _renew_lock(self) -> None:
@@ -99,8 +101,7 @@ class Lead:
 
     def notify(self) -> None:
         """Something has arrived: let the followers look whether it is what they wait for."""
-        with self._progress:
-            self._progress.notify_all()
+        self._progress.ring()
 
     def close(self, patience_s: float) -> bool:
         """End the link; whether it has been given back.
@@ -128,7 +129,7 @@ class Lead:
             self._renew_lock()
             self._leader = 0
         self.followers = 0
-        self._progress = threading.Condition(threading.Lock())
+        self._progress = Bells()
 
     def _take(self, done: Callable[[], object], deadline: float) -> None:
         """Lead, the lock being ours, until done; whoever wants to act gets a turn."""
@@ -170,9 +171,12 @@ class Lead:
                     return False
                 if not self._acting and self._lock.acquire(False):
                     return True
-                with self._progress:
+                bell = self._progress.add()
+                try:
                     if not done():
-                        self._progress.wait(left)
+                        bell.wait(left)
+                finally:
+                    self._progress.remove(bell)
             return False
         finally:
             self.followers -= 1

@@ -296,8 +296,8 @@ class Link:
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
 
-        Events from before the first call are kept, up to a limit.  With a handler it returns when those have been
-        handled, unless it is called in one.  Raises ConfigurationError where the handler cannot be called.
+        Events from before the first call are kept, up to a limit; a handler gets those first.  Raises
+        ConfigurationError where it cannot be called.
         """
         _check_callable("handler", handler)
         if handler is not None:

@@ -14,6 +14,7 @@ REASONS = {
     Why.DROPPED: "the flow was full, and its overflow policy dropped it",
 }
 
+UNANSWERED = "it was not acknowledged within two seconds, and the flow does not repair"
 TAKES_NOTHING = "the peer's application takes nothing on this flow"
 
 
@@ -64,10 +65,16 @@ class Losses:
         if len(self._may_have) > MAX_GROUPS:
             del self._may_have[next(iter(self._may_have))]
 
-    def report(self) -> dict[str, RangeSet]:
-        """What no event has told yet, by reason; from now on it counts as told."""
-        unreported, self.unreported = self.unreported, {}
-        return unreported
+    def report(self, most: int) -> list[tuple[int, int, str]]:
+        """The first so many ranges that no event has told yet, and why; from now on they count as told."""
+        told: list[tuple[int, int, str]] = []
+        for reason, lost in list(self.unreported.items()):
+            if ranges := list(lost)[: most - len(told)]:
+                told += [(first, end, reason) for first, end in ranges]
+                lost.take(0, ranges[-1][1])
+            if not lost:
+                del self.unreported[reason]
+        return told
 
 
 def _add(ranges: RangeSet, first: int, end: int) -> None:

@@ -8,13 +8,13 @@ from .budget import Budget
 from .delays import Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
-from .losses import ANYBODY, REASONS, TAKES_NOTHING, Losses
+from .losses import ANYBODY, REASONS, TAKES_NOTHING, UNANSWERED, Losses
 from .message import Ack
 from .ranges import RangeSet
 from .standstill import Standstill
 from .transit import Transit
 from .window import Window
-from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, REFUSED, Why
+from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
@@ -60,6 +60,7 @@ class Outgoing:
         self.window = Window(window)
         self.backlog = Backlog(self.kept, self.transit, self.window)
         self._standstill = Standstill()
+        self._made_way: list[int] = []
         self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
         self.joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
@@ -224,28 +225,34 @@ class Outgoing:
         Returns acks for the messages that it has and whose own ack did not come: how long they took is not known, only
         that they were there when the peer asked (T2 = T3), so they do not count for the delays.
         """
-        acks, had_by_all = [], []
+        acks, had_by_all, count, octets = [], [], 0, 0
         absent_there = RangeSet(missing)
-        for sequence in self.kept.between(0, known):
-            entry = self.kept.entries[sequence]
-            if epoch in entry[1] and sequence not in absent_there:
-                t1_ns = HEADER.unpack_from(entry[2])[4]
+        try:
+            for sequence in self.kept.between(0, known):
+                entry = self.kept.entries[sequence]
+                if epoch not in entry[1] or sequence in absent_there:
+                    continue
+                t1_ns, size = HEADER.unpack_from(entry[2])[4], len(entry[2])
                 if len(entry[1]) > 1:
                     self._owes_no_more(epoch, sequence, entry)
                 else:
-                    self.kept.remove(sequence)
+                    count += 1  # in a row, as in `acknowledge`
+                    octets += size
+                    del self.kept.entries[sequence]
                     had_by_all.append(sequence)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
                 acks.append(_new_ack(Ack, fields))
-        self.acknowledged += len(had_by_all)
-        self._settle(had_by_all)
+        finally:
+            self.acknowledged += count
+            self.kept.removed(count, octets)
+            self._settle(had_by_all)
         lost, there = self.doubt.answer(epoch, known, missing)
         for first, end in lost:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
             self.backlog.send_again(first, end, epoch, self.joined.get(epoch, 0))
-        if known >= self._returned.get(epoch, 0):
+        if known >= self._returned.get(epoch, 0) or len(missing) == MAX_RANGES:  # it has said what it could
             self._returned.pop(epoch, None)
             self.transit.unsure = bool(self._returned)
         return acks
@@ -432,10 +439,15 @@ class Outgoing:
     def _make_way(self) -> None:
         """What only peers owe that cannot ask for it is taken not to have arrived: it leaves `transit` for others.
 
-        It stays kept until they are past it.
+        It stays kept until they are past it, or until others have to make way, two seconds later: then it is lost.
         """
         entries, asking = self.kept.entries, self._repairing
-        self.transit.remove([one for one in self.transit.sequences() if asking.isdisjoint(entries[one][1])])
+        for sequence in self._made_way:
+            owed_by = entries[sequence][1] if sequence in entries else asking
+            if owed_by and asking.isdisjoint(owed_by) and not self._let_go(sequence):
+                self.losses.add(sequence, sequence + 1, UNANSWERED, owed_by)
+        self._made_way = [one for one in self.transit.sequences() if asking.isdisjoint(entries[one][1])]
+        self.transit.remove(self._made_way)
 
     def stats(self) -> dict[str, Any]:
         """Counters."""

@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from .bell import Bell
+
 ASK_AGAIN_S = 0.3
 ACCEPTS_S = 1.0  # the longest round trip that there is patience for, and a little (patience.py)
 ALSO_ACCEPTS_S = 0.1  # for the others, when one of several addresses has answered
@@ -71,7 +73,8 @@ class Lookup:
         self.failure: OSError | None = None
         self._host = host.strip("[]")
         self._port = port
-        self._ended = threading.Event()
+        self._ended = False
+        self._bell = Bell()
         # Not among the threads named twinlink-, which the end of the process waits for: nothing ends this one sooner.
         try:
             threading.Thread(target=self._ask, name="resolver of twinlink", daemon=True).start()
@@ -80,7 +83,9 @@ class Lookup:
 
     def ended(self, within_s: float = 0.0) -> bool:
         """Whether the resolver has answered, or does so within this time."""
-        return self._ended.wait(within_s)
+        if not self._ended:
+            self._bell.wait(within_s)
+        return self._ended
 
     def _ask(self) -> None:
         try:
@@ -95,7 +100,8 @@ class Lookup:
         except UnicodeError:
             self.failure = OSError("no host can have this name")
         finally:
-            self._ended.set()
+            self._ended = True
+            self._bell.ring()
 
 
 class Whereabouts:

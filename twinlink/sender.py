@@ -223,7 +223,11 @@ class Sender:
         core = self._core
         with self._state:
             self._tell(1)  # a flush is to see that some are due before it sees that none is kept
-            acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
+            try:
+                acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
+            except BaseException:
+                core.mend()
+                raise
             self._tell(len(acks))
         if self._backlog.may_go:
             self._link.wake_courier()
@@ -392,10 +396,10 @@ class Sender:
         with self._state:
             self._core.forget(epoch, reason, successor)
 
-    def take_losses(self) -> dict[str, RangeSet]:
-        """What was lost since the last call, by reason."""
+    def take_losses(self, most: int) -> list[tuple[int, int, str]]:
+        """At most so many ranges of what was lost since the last call, and why."""
         with self._state:
-            return self._core.losses.report()
+            return self._core.losses.report(most)
 
     # For the end of the link
 

@@ -40,9 +40,7 @@ class Sending(RuleBasedStateMachine):
         self.lacked: dict[int, set[int]] = {}  # of them, what this peer has said it lacks
 
     def note_losses(self) -> set[int]:
-        lost = set()
-        for ranges in self.core.losses.report().values():
-            lost |= numbers(ranges)
+        lost = {number for first, end, _ in self.core.losses.report(10**6) for number in range(first, end)}
         assert not lost & (self.reported - self.acknowledged)
         self.reported |= lost
         for sequence in lost:

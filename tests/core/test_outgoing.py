@@ -446,7 +446,7 @@ def test_what_a_peer_that_cannot_ask_went_past_is_lost_beside_one_that_can(core:
     acknowledge(core, 2, [0, 2])
     core.consume(2, 3)
     assert core.is_settled_below(3)
-    assert numbers(core.losses.report()["the peer went past it without acknowledging it"]) == {1}
+    assert core.losses.report(10) == [(1, 2, "the peer went past it without acknowledging it")]
 
 
 def test_what_two_peers_ask_for_leaves_again_though_the_second_goes(core: Outgoing) -> None:

@@ -85,6 +85,20 @@ def test_what_is_held_already_is_not_refused_when_it_comes_again(reception: Rece
     assert incoming.stats()["unclaimed"] == 0
 
 
+def test_on_a_flow_that_nobody_has_asked_for_a_loss_does_not_stay_in_the_senders_window(
+    reception: Reception, transport: Kept
+) -> None:
+    """It would fill before anything is refused, and hold up the sender's other peers for ever."""
+    hello = Hello("theirs", {}, {"flow": 0}, True, frozenset({"flow"}))
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(reception, 0, at_once=True)
+    answers(reception, transport, 1)
+    assert transport.acks()[-1][0] == 0  # what is held counts
+    data(reception, 2, at_once=True)
+    answers(reception, transport, 4)
+    assert transport.acks()[-1][0] == 4
+
+
 def test_what_is_missing_is_asked_for_however_much_was_refused(reception: Reception, transport: Kept) -> None:
     """Of what was refused and cannot be named any more nothing is said: it is not below what is known."""
     refusing(reception)

@@ -316,7 +316,7 @@ def test_a_child_forked_in_the_midst_of_a_send_is_told_so_and_sends_nothing() ->
         link._transport.send = lambda topic, frame: None  # type: ignore[method-assign]  # so that something is left
         sender.send(b"")
         sender._backlog.waits = True
-        with sender._order, sender._state, sender._handing, link.lead._progress:
+        with sender._order, sender._state, sender._handing:
             child = os.fork()
             if child == 0:
                 handed_over: list[bytes] = []

@@ -259,7 +259,8 @@ class Peers(Conformance):
         second.receiver("flow", handler=lambda _: time.sleep(0.005))
         events: list[twinlink.Event] = []
         second.events(handler=events.append)
-        assert any(isinstance(event, twinlink.PeerUp) for event in events)
+        wait_until(lambda: len(events) > 0)
+        assert isinstance(events[0], twinlink.PeerUp)
 
     def test_a_sender_can_be_made_while_an_event_handler_runs(self, opening: Open) -> None:
         listener = opening("listen")

@@ -1,0 +1,51 @@
+"""What a flow does when nothing moves: whom it does not wait for any longer."""
+
+from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, send, taken
+from twinlink.budget import Budget
+from twinlink.losses import UNANSWERED
+from twinlink.outgoing import Outgoing
+from twinlink.standstill import LOST_LOOKS
+from twinlink.wire import MAX_RANGES
+
+
+def look_for_two_seconds(core: Outgoing) -> None:
+    for _ in range(LOST_LOOKS + 1):
+        core.look()
+
+
+def test_what_is_not_acknowledged_where_nothing_is_repaired_makes_way_after_two_seconds_and_is_lost_after_four() -> (
+    None
+):
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT), repair=False)
+    for epoch in (1, 2):
+        core.peer_up(epoch, repairs=True)
+    for _ in range(4):
+        send(core, FULL // 3)
+    assert core.transit.sequences() == [0, 1]  # all that there is room for
+    look_for_two_seconds(core)
+    assert core.losses.report(9) == []  # number 1 may have been sent a moment ago
+    assert taken(core)[-2:] == [2, 3]
+    for sequence in range(4):
+        acknowledge(core, 1, [sequence])
+    acknowledge(core, 2, [1])
+    look_for_two_seconds(core)
+    assert core.losses.report(9) == [(0, 1, UNANSWERED)]  # peer 2 takes nothing, so it does not go past it
+    assert list(core.kept.entries) == [2, 3]
+    acknowledge(core, 2, [0])  # it was only late
+    assert (core.losses.count, core.acknowledged) == (0, 2)
+
+
+def test_who_is_back_and_says_as_much_as_an_ask_can_hold_has_said_what_it_misses() -> None:
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT))
+    core.peer_up(1, repairs=True)
+    for _ in range(3 * MAX_RANGES):
+        send(core, 1)
+    taken(core)
+    core.peer_down(1, "silent", may_return=True)
+    core.peer_up(1, repairs=True)
+    assert core.transit.unsure
+    core.asked(1, 5, [(5, 6)], 3, 4, 10)
+    assert core.transit.unsure
+    missing = [(number, number + 1) for number in range(1, 2 * MAX_RANGES, 2)]
+    core.asked(1, missing[-1][1], missing, 3, 4, 10)
+    assert not core.transit.unsure
