@@ -87,9 +87,9 @@ class Feedback:
         return self._senders[topic]
 
     def _call_on_ack(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
-        turn = sender.on_ack_turn
         self._calls.call_each(on_ack, acks, sender.flow)
         if self._calls.due:
-            self._calls.later(sender.on_ack_done, turn, sender.flow)
+            sender.on_ack_later()
+            self._calls.later(sender.on_ack_done, sender.on_ack_turn, sender.flow)
         else:
-            sender.on_ack_done(turn)
+            sender.on_ack_told = sender.on_ack_turn

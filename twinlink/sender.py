@@ -64,7 +64,7 @@ class Sender:
         self._next_at_look = 0  # number of the next message, when the keeper last looked
         self._next_at_visit = 0  # and when the courier last came
         self.on_ack_turn = 0  # on_ack is called, or is going to be, with so many acks at most, ...
-        self._on_ack_done = 0  # ... and has been with so many; flush waits for it too
+        self.on_ack_told = 0  # ... and has been with so many; flush waits for it too
         self._order = threading.Lock()  # numbers go out in order
         self._state = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
         self._handing = threading.RLock()  # the backlog goes out in order
@@ -205,7 +205,8 @@ class Sender:
         """Take in an ack; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self._tell(len(records))
+            if self.on_ack is not None:  # before anything is acknowledged, or a flush would not wait for it
+                self.on_ack_turn += len(records)
             try:
                 acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
                 core.consume(epoch, consumed)
@@ -222,13 +223,14 @@ class Sender:
         """Take in what a peer misses; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            self._tell(1)  # a flush is to see that some are due before it sees that none is kept
+            self.on_ack_turn += self.on_ack is not None  # as above
             try:
                 acks = core.asked(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
             except BaseException:
                 core.mend()
                 raise
-            self._tell(len(acks))
+            if self.on_ack is not None:
+                self.on_ack_turn += len(acks)
         if self._backlog.may_go:
             self._link.wake_courier()
         return acks
@@ -240,23 +242,21 @@ class Sender:
         if self._backlog.may_go:
             self._link.wake_courier()
 
-    def _tell(self, acks: int) -> None:
-        """On_ack is going to be called with so many at most."""
-        if self.on_ack is not None:
-            self.on_ack_turn += acks
-            self._core.window.untold = self.on_ack_turn - self._on_ack_done
-
     @property
     def on_ack_due(self) -> bool:
         """Whether on_ack has not yet been called with all acks so far."""
-        return self._on_ack_done < self.on_ack_turn
+        return self.on_ack_told < self.on_ack_turn
+
+    def on_ack_later(self) -> None:
+        """On_ack has not been called with all acks so far, and others may come before it is."""
+        self._core.window.untold = self.on_ack_turn - self.on_ack_told
 
     def on_ack_done(self, turn: int) -> None:
         """On_ack has been called with all acks up to this turn."""
         window = self._core.window
         slow = window.tells_slowly
-        self._on_ack_done = max(self._on_ack_done, turn)
-        window.untold = self.on_ack_turn - self._on_ack_done
+        self.on_ack_told = max(self.on_ack_told, turn)
+        window.untold = self.on_ack_turn - self.on_ack_told
         if slow and not window.tells_slowly and self._backlog.waits:
             self._link.wake_courier()
 

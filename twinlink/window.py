@@ -16,7 +16,7 @@ class Window:
     Attributes:
         octets: in flight.
         consumed: peer epoch -> every sequence below is done with there.
-        untold: acks with which `on_ack` has not been called yet.
+        untold: acks with which `on_ack` has not been called yet, where others come meanwhile.
     """
 
     def __init__(self, limit_octets: int) -> None:
@@ -30,7 +30,11 @@ class Window:
     def admit(self, end: int, messages: int, octets: int) -> bool:
         """Take so many messages in flight, all below ``end``, if there is room."""
         now = self.octets
-        if (now + octets > self._limit and now > SLACK_OCTETS) or self._messages >= MAX_IN_FLIGHT or self.tells_slowly:
+        if (
+            (now + octets > self._limit and now > SLACK_OCTETS)
+            or self._messages >= MAX_IN_FLIGHT
+            or self.untold >= MAX_UNTOLD
+        ):
             return False
         self._messages += messages
         self.octets = now + octets
