@@ -327,6 +327,15 @@ class Backlog:
             self._cut = None  # and its frame
         return False
 
+    def last_announcements(self, first: int) -> list[tuple[Why, list[tuple[int, int]]]]:
+        """What the peers are to be told where the link ends: what is kept, from ``first`` on, will not come."""
+        self._will_not_come(first, self.next)
+        self.unsent = self.next
+        announcements = []
+        while self._gone:
+            announcements.append(self._next_announcement())
+        return announcements
+
     def end(self) -> None:
         """Nothing will be handed over any more."""
         self.waits = False

@@ -371,6 +371,9 @@ class Link:
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
         with contextlib.suppress(TransportError):
+            for sender in senders:
+                sender.say_what_is_gone()
+        with contextlib.suppress(TransportError):
             self._company.say(Kind.BYE)
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())

@@ -388,6 +388,15 @@ class Outgoing:
         """What is outstanding, or lost and not named by a flush yet."""
         return RangeSet([*self.outstanding(), *self.losses.unflushed])
 
+    def last_announcements(self) -> list[tuple[Why, list[tuple[int, int]]]]:
+        """What is to be announced where the link ends, so that who is up knows what it will not get."""
+        backlog, oldest = self.backlog, self.kept.oldest()
+        if not backlog.up:
+            return []
+        if not self.repair:
+            backlog.ask()  # there an announcement without ranges is the end of what was sent
+        return backlog.last_announcements(oldest if self.repair and oldest is not None else backlog.next)
+
     def end(self) -> None:
         """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
         self.backlog.end()

@@ -409,6 +409,15 @@ class Sender:
         with self._state:
             return not self._core.kept.is_owed_by(self._backlog.up)
 
+    def say_what_is_gone(self) -> None:
+        """Tell the peers what they will not get any more.  Never waits.  Raises TransportError."""
+        with self._state:
+            announcements = self._core.last_announcements()
+        transport = self._transport
+        say = transport.offer if transport.gives_up_ns else transport.send  # what may make us wait is not waited for
+        for announcement in announcements:
+            say(self._topic, self._as_frame(Kind.GONE, announcement))
+
     def let_send_end(self, patience_s: float) -> None:
         """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
         if self._order.acquire(timeout=max(0.0, patience_s)):

@@ -67,6 +67,22 @@ class Closing(Conformance):
         with pytest.raises(twinlink.LinkClosed):
             outbox.send(b"")
 
+    @pytest.mark.parametrize("reliability", ["repair", "detect"])
+    def test_what_it_still_owes_is_a_gap_at_its_peer(self, opening: Open, reliability: Any) -> None:
+        """Which reads nothing, so that some of it has not left: it is told that this will not come."""
+        listener, connector = opening("listen", window=2**20), opening("connect", window=2**20)
+        for link in (listener, connector):
+            link.wait_ready(patience())
+        inbox, outbox = listener.receiver("flow"), connector.sender("flow", reliability=reliability)
+        for _ in range(8):
+            outbox.send(bytes(300_000))
+        self.close_in_time(connector)
+        wait_until(lambda: not listener.peers())
+        wait_until(lambda: listener.stats()["received"]["flow"]["missing"] > 0)
+        arrived = listener.stats()["received"]["flow"]["received"]
+        assert [message.sequence for message in receive_all(inbox, arrived)] == list(range(arrived))
+        assert [(gap.first, gap.end) for gap in drain(listener, twinlink.Gap)] == [(arrived, 8)]
+
     @pytest.mark.usefixtures("nobody_falls_silent")
     def test_a_closed_link_holds_no_payloads_that_nobody_acknowledged(
         self, opening: Open, foreign: MakeForeign
