@@ -89,6 +89,16 @@ def write(
     return run
 
 
+def without_receiver(folder: Path, run: dict[str, Any], index: int) -> None:
+    """Let the receiver of a cell have died: it left no record, and nothing that it counted."""
+    cell = run["cells"][index]
+    cell |= {"status": "peer lost", "reason": "round 2 of 2: the station at the Digital Twin was ended by signal 9"}
+    for entry in cell["rounds"]:
+        entry |= {"arrivals": 0, "receiver_cpu_ns": None, "receiver_peak_rss_octets": None, "wire_octets": None}
+    records.file(folder / "records", cell["id"], "received").unlink()
+    (folder / "run.json").write_text(json.dumps(run, indent=1))
+
+
 def _cell(subject: str, octets: int, direction: str, mode: str, rate_hz: float | None) -> dict[str, Any]:
     return {
         "id": f"{subject}-{octets}-{direction}-{mode}",

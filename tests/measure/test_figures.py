@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import figures, labels, published, records, results
+from twinlink.measure import canvas, figures, labels, published, records, results
 from twinlink.measure.canvas import Drawn
 
 BOTH: dict[str, Any] = {"subjects": ("zeromq", "zenoh", "raw-tcp"), "payloads": (100, 10240, 1048576), "rounds": 2}
@@ -99,6 +99,41 @@ def test_what_the_clocks_do_not_allow_is_not_drawn(tmp_path: Path) -> None:
     found["cells"][0]["statistics"]["one_way_delay_ns"] |= {"bound_ns": 1e3, "usable": True}
     drawn = figures.draw(tmp_path / "figures", found, rows)
     assert re.search(r"7 cells are left out: the clocks", drawn[0].caption)
+
+
+def test_what_only_the_acknowledgements_tell_is_drawn_as_it_stands_in_the_tables(tmp_path: Path) -> None:
+    """The receiver died, and its record with it: also where no other cell stands in the same panel."""
+    run = synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), directions=("rw-dt",), rounds=2)
+    synthetic_run.without_receiver(tmp_path, run, 0)
+    found, rows = computed(tmp_path)
+    (cell,) = found["cells"]
+    delays = rows[cell["id"]].one_way_ns
+    assert len(delays) == cell["statistics"]["n_received"] == 40
+    assert delays.mean() == pytest.approx(cell["statistics"]["one_way_delay_ns"]["mean"])
+    drawn = figures.draw(tmp_path / "figures", found, rows)
+    assert {"cdf-rw-dt", "delay-over-time"} < {each.path.stem for each in drawn}
+
+
+def test_a_panel_in_which_no_delay_is_above_0(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100, 1024), directions=("rw-dt",), rounds=2)
+    path = records.file(tmp_path / "records", run["cells"][0]["id"], "received")
+    received = records.read(path)
+    received["received_ns"] -= 10**9
+    records.write(path, received)
+    found, rows = computed(tmp_path)
+    assert found["cells"][0]["statistics"]["one_way_delay_ns"]["flags"] == ["negative"]
+    assert "delay-over-time" in {each.path.stem for each in figures.draw(tmp_path / "figures", found, rows)}
+
+
+@pytest.mark.parametrize("values", [[], [-1.0, -2.0]])
+def test_a_log_axis_without_anything_above_0_says_so(values: list[float], tmp_path: Path) -> None:
+    figure, (upper, lower) = canvas.panels(2, 2.0)
+    upper.step(values, values)
+    lower.plot(values, values)
+    canvas.log_ms_x(upper)
+    canvas.log_ms(lower, "delay (ms)")
+    figure.savefig(tmp_path / "x.png")
+    assert [text.get_text() for axis in (upper, lower) for text in axis.texts] == ["nothing above 0"] * 2
 
 
 def test_subjects_can_be_told_apart() -> None:

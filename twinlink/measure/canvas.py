@@ -100,15 +100,25 @@ def rate_axis(axis: Axes, rates: list[float]) -> None:
 
 
 def log_ms(axis: Axes, label: str) -> None:
-    """Make the y axis one of times in ms, logarithmic."""
-    axis.set(yscale="log", ylabel=label)
-    plain(axis.yaxis, axis.get_ylim())
+    """Make the y axis one of times in ms, logarithmic; a panel without a time above 0 says that instead."""
+    axis.set_ylabel(label)
+    if _is_positive(axis, axis.dataLim.minposy):
+        axis.set_yscale("log")
+        plain(axis.yaxis, axis.get_ylim())
 
 
 def log_ms_x(axis: Axes) -> None:
-    """Make the x axis one of times in ms, logarithmic."""
-    axis.set_xscale("log")
-    plain(axis.xaxis, axis.get_xlim())
+    """Make the x axis one of times in ms, logarithmic; as `log_ms`."""
+    if _is_positive(axis, axis.dataLim.minposx):
+        axis.set_xscale("log")
+        plain(axis.xaxis, axis.get_xlim())
+
+
+def _is_positive(axis: Axes, least: float) -> bool:
+    """Whether there is anything to draw on a log axis, where ``least`` is the least value above 0."""
+    if not (there := bool(np.isfinite(least))):
+        axis.text(0.5, 0.5, "nothing above 0", transform=axis.transAxes, ha="center", va="center", color=GREY)
+    return there
 
 
 def plain(axis: Any, limits: tuple[float, float]) -> None:

@@ -197,13 +197,13 @@ def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn |
 
 def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
     shown, bound_ns = labels.subject(cell["subject"]), cell["statistics"]["one_way_delay_ns"]["bound_ns"]
-    delays, received = rows.one_way_ns / 1e6, rows.received
-    seconds = (received["sent_ns"] - start_ns) / 1e9
+    delays, arrived = rows.one_way_ns / 1e6, rows.arrived
+    seconds = (arrived["sent_ns"] - start_ns) / 1e9
     seen = delays > 0  # the others cannot stand on a log axis; they are flagged in the page
     axis.plot(seconds[seen], delays[seen], ".", color=shown.colour, ms=2.5, alpha=0.6, label=shown.short,
               markerfacecolor="none" if shown.raw else shown.colour, mew=0.6)  # fmt: skip
-    for number in np.unique(received["round"]):
-        mine = (received["round"] == number) & seen
+    for number in np.unique(arrived["round"]):
+        mine = (arrived["round"] == number) & seen
         if mine.any() and bound_ns is not None:
             middle = float(np.median(delays[mine]))
             low = max(middle - bound_ns / 1e6, middle / 20)

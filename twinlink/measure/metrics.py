@@ -142,7 +142,7 @@ def _shifted(found: dict[str, Any], by: float) -> dict[str, Any]:
 
 
 def one_way_delays(received: Table, clock: clocks.Estimate | None, setting: str = "hosts") -> Floats:
-    """The one-way delay (ns) of each row of a received record, by the same clock as `cell` takes."""
+    """The one-way delay (ns) of each row of a received record, or of `arrivals`, by the same clock as `cell` takes."""
     offset_ns, _ = _offsets(received["sent_ns"], clock, setting)
     return np.asarray(received["received_ns"] - received["sent_ns"] - offset_ns, np.float64)
 

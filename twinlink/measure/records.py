@@ -45,15 +45,16 @@ _OF_THE_ACK = ("peer_received_ns", "peer_sent_ns", "received_ns", "rtt_ns")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The raw records of a cell, and what the clock makes of them.
+    """What figures are drawn from: the same rows as the statistics of a cell are computed from.
 
     Attributes:
-        sent, received: as in the files, empty where there is none.
-        one_way_ns: the delay of each row of ``received``, the offset of the receiver's clock taken out.
+        sent: as in the file, empty where there is none.
+        arrived: the first arrival of each message (`twinlink.measure.metrics.arrivals`).
+        one_way_ns: the delay of each row of ``arrived``, the offset of the receiver's clock taken out.
     """
 
     sent: Table
-    received: Table
+    arrived: Table
     one_way_ns: NDArray[np.float64]
 
 

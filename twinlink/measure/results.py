@@ -173,7 +173,8 @@ def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]
             of_trial = metrics.cell(sent_then, received_then, [], run["setting"], clock=clock)
             figures["at_highest_rate"] = {"round": number, **{name: of_trial[name] for name in _AT_HIGHEST_RATE}}
         results["cells"].append({**cell, "statistics": figures, "mgen": _mgen(folder, run, cell["id"])})
-        rows[cell["id"]] = Rows(sent, received, metrics.one_way_delays(received, clock, run["setting"]))
+        arrived = metrics.arrivals(sent, received)
+        rows[cell["id"]] = Rows(sent, arrived, metrics.one_way_delays(arrived, clock, run["setting"]))
     results["comparisons"] = _comparisons(results["cells"], rows)
     return results, rows
 
