@@ -95,6 +95,7 @@ def without_receiver(folder: Path, run: dict[str, Any], index: int) -> None:
     cell |= {"status": "peer lost", "reason": "round 2 of 2: the station at the Digital Twin was ended by signal 9"}
     for entry in cell["rounds"]:
         entry |= {"arrivals": 0, "receiver_cpu_ns": None, "receiver_peak_rss_octets": None, "wire_octets": None}
+        entry["counters"] |= dict.fromkeys(("received", "duplicates", "reordered", "malformed"))
     records.file(folder / "records", cell["id"], "received").unlink()
     (folder / "run.json").write_text(json.dumps(run, indent=1))
 

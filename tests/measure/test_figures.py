@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import matplotlib.pyplot as plt
 import pytest
 
@@ -106,6 +107,7 @@ def test_what_only_the_acknowledgements_tell_is_drawn_as_it_stands_in_the_tables
     run = synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), directions=("rw-dt",), rounds=2)
     synthetic_run.without_receiver(tmp_path, run, 0)
     found, rows = computed(tmp_path)
+    jsonschema.validate(found, results.schema())
     (cell,) = found["cells"]
     delays = rows[cell["id"]].one_way_ns
     assert len(delays) == cell["statistics"]["n_received"] == 40

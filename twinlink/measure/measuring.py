@@ -239,14 +239,15 @@ def _wire(usage: dict[str, Any]) -> tuple[int, int]:
     return usage["sent_octets"] + extra * FRAME_OCTETS, usage["sent_packets"] + extra
 
 
-def _counters(sender: dict[str, int] | None, receiver: dict[str, int] | None) -> dict[str, int] | None:
+def _counters(sender: dict[str, int] | None, receiver: dict[str, int] | None) -> dict[str, int | None] | None:
+    """What the receiver counted is not known where it died."""
     if sender is None:
         return None
-    heard = receiver or {}
+    heard = ("received", "missing", "gaps", "duplicates", "reordered")
     return {
         **{name: sender[name] for name in ("lost", "acknowledged", "repaired")},
-        **{name: heard.get(name, 0) for name in ("received", "missing", "gaps", "duplicates", "reordered")},
-        "malformed": sender["malformed"] + heard.get("malformed", 0),
+        **{name: receiver[name] if receiver else None for name in heard},
+        "malformed": sender["malformed"] + receiver["malformed"] if receiver else None,
     }
 
 
