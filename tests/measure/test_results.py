@@ -204,6 +204,26 @@ def test_a_record_of_arrivals_that_is_cut_or_gone_is_named(tmp_path: Path) -> No
     results.compute(tmp_path, results.load(tmp_path))  # made before that was counted
 
 
+@pytest.mark.parametrize(
+    ("side", "number", "told"),
+    [
+        ("sent", 0, "line 5: the sequence 0 is not that of one message of its round"),
+        ("sent", -5, "line 5: the sequence -5 is not that of one message of its round"),
+        ("sent", 20, "line 5: the sequence 20 is not that of one message of its round"),
+        ("received", 999, "line 5: the sequence 999 is of no message that was sent in its round"),
+    ],
+)
+def test_a_number_that_is_nobodys_is_no_loss(side: str, number: int, told: str, tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, **SMALL)
+    path = records.file(tmp_path / "records", run["cells"][0]["id"], side)
+    table = records.read(path)
+    table["sequence"][3] = number
+    records.write(path, table)
+    with pytest.raises(results.DamagedRun) as caught:
+        results.compute(tmp_path, results.load(tmp_path))
+    assert str(caught.value) == f"{path}, {told}"
+
+
 def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
     run = synthetic_run.write(tmp_path, **SMALL)
     path = tmp_path / "run.json"

@@ -44,7 +44,7 @@ def compare(folder_a: Path, folder_b: Path) -> dict[str, Any]:
             "figures say nothing about each other; compare runs of one setting"
         )
     records = [
-        {cell["id"]: (cell, *results.read(folder, cell)) for cell in run["cells"]}
+        {cell["id"]: (cell, *results.read(folder, cell, run["source"])) for cell in run["cells"]}
         for folder, run in zip((folder_a, folder_b), runs, strict=True)
     ]
     common = [name for name in records[0] if name in records[1]]

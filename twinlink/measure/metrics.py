@@ -79,7 +79,7 @@ def cell(
         "loss_ratio": lost / len(sent) if len(sent) else None,
         "loss_ratio_ci95": _pair(statistics.share_interval(lost, len(sent))),
         "duplicates": _duplicates(sent, received),
-        "reordered": _reordered(received),
+        "reordered": _reordered(sent, received),
         "rtt_ns": spread(acknowledged["rtt_ns"]),
         "rtt_without_residence_ns": spread(acknowledged["rtt_ns"] - residence_ns),
         "one_way_delay_ns": delay,
@@ -236,21 +236,26 @@ def arrivals(sent: Table, received: Table) -> Table:
     for name in ("round", "sequence", "octets", "sent_ns"):
         told[name] = acknowledged[name]
     told["received_ns"] = acknowledged["peer_received_ns"]
-    known = received[np.isin(_keys(received), _keys(sent))]
-    together = np.concatenate([known, told])
+    together = np.concatenate([_known(sent, received), told])
     _, first = np.unique(_keys(together), return_index=True)
     found: Table = together[first]
     return found
 
 
+def _known(sent: Table, received: Table) -> Table:
+    """What arrived of what was sent."""
+    known: Table = received[np.isin(_keys(received), _keys(sent))]
+    return known
+
+
 def _duplicates(sent: Table, received: Table) -> int:
-    keys = _keys(received[np.isin(_keys(received), _keys(sent))])
+    keys = _keys(_known(sent, received))
     return len(keys) - len(np.unique(keys))
 
 
-def _reordered(received: Table) -> int:
+def _reordered(sent: Table, received: Table) -> int:
     """Messages that arrived after one with a greater number (RFC 4737 section 3.3); duplicates do not count."""
-    count = 0
+    received, count = _known(sent, received), 0
     for number in np.unique(received["round"]):
         sequences = received["sequence"][received["round"] == number]
         _, first = np.unique(sequences, return_index=True)

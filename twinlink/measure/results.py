@@ -104,8 +104,8 @@ def _require(path: Path, where: str, content: Any, fields: dict[str, type | tupl
             raise DamagedRun(f"{path}: {where + '.' if where else ''}{name} is missing or of another type")
 
 
-def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Table]:
-    """The raw records of a cell, empty where it has none.  Raises DamagedRun."""
+def read(folder: Path, cell: dict[str, Any], source: str) -> tuple[records.Table, records.Table]:
+    """The raw records of a cell, empty where it has none; ``source`` is the run's.  Raises DamagedRun."""
     tables = []
     for name, dtype in records.TABLES.items():
         path = records.file(folder / RECORDS, cell["id"], name)
@@ -122,10 +122,13 @@ def read(folder: Path, cell: dict[str, Any]) -> tuple[records.Table, records.Tab
         if table.dtype != dtype:
             raise DamagedRun(f"{path}, line 1: these are not the columns of a record of what was {name}")
         tables.append(table)
-    if cell["status"] == "done":
-        for name, table in zip(records.TABLES, tables, strict=True):
-            _compare(records.file(folder / RECORDS, cell["id"], name), cell, table, name)
     sent, received = tables
+    if cell["status"] == "done":
+        paths = [records.file(folder / RECORDS, cell["id"], name) for name in records.TABLES]
+        for path, name, table in zip(paths, records.TABLES, tables, strict=True):
+            _compare(path, cell, table, name)
+        # MGEN numbers its messages itself, and an application's have the link's numbers.
+        _number(paths, cell, sent, received, source != "mgen" and "flow" not in cell)
     return sent, received
 
 
@@ -149,6 +152,22 @@ def _compare(path: Path, cell: dict[str, Any], table: records.Table, name: str) 
         raise DamagedRun(f"{path} holds messages of round {min(strays)}, of which {RUN} knows nothing")
 
 
+def _number(paths: list[Path], cell: dict[str, Any], sent: records.Table, received: records.Table, ours: bool) -> None:
+    """In a round each message sent has a number of its own, of ``ours`` from 0 on, and no other one has arrived."""
+    for each in cell["rounds"]:
+        went, came = (np.flatnonzero(table["round"] == each["round"]) for table in (sent, received))
+        numbers, arrived = sent["sequence"][went], received["sequence"][came]
+        wrong = np.ones(len(went), bool)
+        wrong[np.unique(numbers, return_index=True)[1]] = False
+        wrong |= (numbers < 0) | (ours & (numbers >= len(went)))
+        for path, table, rows, what in (
+            (paths[0], sent, went[wrong], "is not that of one message of its round"),
+            (paths[1], received, came[~np.isin(arrived, numbers)], "is of no message that was sent in its round"),
+        ):
+            if len(rows):
+                raise DamagedRun(f"{path}, line {rows[0] + 2}: the sequence {table['sequence'][rows[0]]} {what}")
+
+
 def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]:
     """The content of results.json, and the rows behind it.
 
@@ -160,7 +179,7 @@ def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]
     """
     from . import metrics
 
-    tables = {cell["id"]: read(folder, cell) for cell in run["cells"]}
+    tables = {cell["id"]: read(folder, cell, run["source"]) for cell in run["cells"]}
     clocks = metrics.run_clocks([(cell, tables[cell["id"]][0]) for cell in run["cells"]])
     results = {**run, "format": FORMAT, "version": VERSION, "run_version": run["version"], "cells": []}
     rows = {}
