@@ -110,6 +110,29 @@ def test_a_delay_stands_with_its_bound_or_not_at_all() -> None:
     assert table.bound(bad) == "negative and stepped"
 
 
+def test_a_cell_that_was_broken_off_is_marked_in_every_table(tmp_path: Path) -> None:
+    run = synthetic_run.write(tmp_path, subjects=("zeromq", "raw-tcp"), payloads=(100, 1024), rounds=2, lost=3)
+    synthetic_run.without_receiver(tmp_path, run, 0)
+    found = computed(tmp_path)
+    _, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
+    assert [row[2][0] == "†" for row in rows] == [True, False, False, False]
+    note = "† peer lost, 34 of 40 messages: ZeroMQ 100 B RW→DT"
+    written = page.html(found, [])
+    for text in (table.markdown(found), table.text(found), written):
+        assert note in text
+    assert table.markdown(found).count("†") == 2
+    (zeromq, *_) = (line for line in table.text(found).splitlines() if line.startswith("  ZeroMQ"))
+    assert [field[0] == "†" for field in zeromq.split() if field[0] != "±"] == [False, True, False]
+    assert written.count("<td>†") == 2  # at a glance, and of the subject
+    assert "†" not in table.csv_text(found)
+    assert next(csv.DictReader(table.csv_text(found).splitlines()))["zeromq_status"] == "peer lost"
+    found["cells"][0]["mode"] = "open"
+    found["cells"][0]["rate_hz"] = 50.0
+    for text in (table.markdown(found), table.text(found), page.html(found, [])):
+        assert "†50" in text
+        assert note in text
+
+
 def test_clocks_too_vague_for_one_way_delays(tmp_path: Path) -> None:
     synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=2)
     found = computed(tmp_path)

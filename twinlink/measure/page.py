@@ -99,15 +99,19 @@ def _round_trips(results: dict[str, Any]) -> str:
     places = [row for row in block.rows if row[0] == direction]
     rows = []
     for name in block.subjects:
-        cells = (block.cells.get((name, *place)) for place in places)
-        found = (cell["statistics"]["rtt_ns"] if cell and cell["statistics"] else None for cell in cells)
-        medians = "".join(_td(labels.ms(each["p50"]) if each else "-") for each in found)
+        cells = [block.cells.get((name, *place)) for place in places]
+        found = [cell["statistics"]["rtt_ns"] if cell and cell["statistics"] else None for cell in cells]
+        medians = "".join(
+            _td(table.mark(cell) + labels.ms(each["p50"]) if each else "-")
+            for cell, each in zip(cells, found, strict=True)
+        )
         shown = labels.subject(name)
         rows.append(f'<tr><td><span style="color:{shown.colour}">■</span> {escape(shown.short)}</td>{medians}</tr>')
     head = "".join(f"<th>{escape(labels.place(flow, octets))}</th>" for _, octets, flow in places)
     return (
         f"<h3>Median round-trip time in ms, {labels.WAYS[direction]}</h3>\n"
         f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
+        f"{_note(block.broken_off(block.subjects))}"
     )
 
 
@@ -151,8 +155,12 @@ def _subject_table(block: table.Block, name: str) -> str:
     return (
         f'<div><h3><span style="color:{shown.colour}">■</span> {escape(shown.name)}</h3><div class="scroll"><table><tr>'
         + "".join(f"<th>{escape(title)}</th>" for title in head)
-        + f"</tr>\n{chr(10).join(rows)}</table></div></div>"
+        + f"</tr>\n{chr(10).join(rows)}</table></div>{_note(block.broken_off([name]))}</div>"
     )
+
+
+def _note(text: str) -> str:
+    return f"<p class='soft'>{escape(text)}</p>" if text else ""
 
 
 def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
@@ -165,10 +173,11 @@ def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
         *fields, delay = table.scheduled(cell)
         middle, _, high = delay.partition(" / ")
         value, _, spread = table.rate(cell).partition(" ")
-        return _td(value, spread) + "".join(map(_td, fields)) + _td(middle, f"p95 {high}" if high else "")
+        rate = _td(table.mark(cell) + value, spread)
+        return rate + "".join(map(_td, fields)) + _td(middle, f"p95 {high}" if high else "")
     clock = table.bound(figures)
     columns = [
-        (table.latency(figures), f"clock {clock}" if clock != "-" else ""),
+        (table.mark(cell) + table.latency(figures), f"clock {clock}" if clock != "-" else ""),
         (table.rtt(figures), ""),
         (table.throughput(figures), ""),
     ]

@@ -7,7 +7,8 @@ each with its CI95, and what the paper published for it.  Modes have tables of t
 import csv
 import io
 import math
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from . import labels, published
 from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
+MARK = "†"  # before the figures of a cell that did not come to its end
+WIDTH = 80  # columns of a terminal
 LOPSIDED = 1.5  # one side of an interval by the other: from there on a single figure for both would mislead
 SEARCHED = (
     "The highest rate is the median of what each round found (of two in the middle the lower); goodput, loss and delay "
@@ -31,6 +34,7 @@ class Block:
         subjects: in the order of its columns.
         rows: (direction, payload octets, flow), in order; the flow is empty unless an application sent.
         cells: by subject, direction, octets and flow; some may not be there.
+        count: how many messages of each cell were planned; None where that is not known beforehand.
     """
 
     mode: str
@@ -38,12 +42,34 @@ class Block:
     subjects: list[str]
     rows: list[tuple[str, int, str]]
     cells: dict[tuple[str, str, int, str], dict[str, Any]]
+    count: int | None
 
     @property
     def title(self) -> str:
         """Such as "closed loop"."""
         text = labels.MODES.get(self.mode, self.mode)
         return f"{text}, {self.rate_hz:g} messages/s" if self.rate_hz and self.mode == "open" else text
+
+    def broken_off(self, subjects: Iterable[str]) -> str:
+        """What `MARK` means in a table of these subjects; empty where nothing in it is marked."""
+        found: dict[str, list[str]] = {}
+        for direction, octets, flow in self.rows:
+            for name in subjects:
+                cell = self.cells.get((name, direction, octets, flow))
+                if cell and mark(cell):
+                    figures = cell["statistics"]
+                    planned = self.count or figures["n_sent"]
+                    what = f"{cell['status']}, {figures['n_received']:,} of {planned:,} messages"
+                    where = f"{labels.place(flow, octets)} {labels.DIRECTIONS[direction]}"
+                    found.setdefault(what, []).append(f"{labels.subject(name).short} {where}")
+        told = "; ".join(f"{what}: {', '.join(cells)}" for what, cells in found.items())
+        return f"{MARK} {told}" if told else ""
+
+
+def mark(cell: dict[str, Any] | None) -> str:
+    """What stands before the figures of a cell: `MARK` where it was broken off though something had arrived."""
+    figures = cell and cell["statistics"]
+    return MARK if cell and figures and figures["n_received"] and cell["status"] != "done" else ""
 
 
 def blocks(results: dict[str, Any]) -> list[Block]:
@@ -52,13 +78,14 @@ def blocks(results: dict[str, Any]) -> list[Block]:
     for cell in results["cells"]:
         rate = cell.get("rate_hz") if cell["mode"] == "open" else None
         kinds.setdefault((cell["mode"], rate), []).append(cell)
-    order = list(labels.MODES)
+    order, count = list(labels.MODES), results["configuration"]["used"].get("count")
     found = []
     for (mode, rate), cells in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1] or 0)):
         places = list(labels.DIRECTIONS)
         by_place = {(cell["subject"], cell["direction"], cell["octets"], cell.get("flow", "")): cell for cell in cells}
         rows = sorted({place[1:] for place in by_place}, key=lambda row: (places.index(row[0]), *row[1:]))
-        found.append(Block(mode, rate, labels.ordered(cell["subject"] for cell in cells), rows, by_place))
+        names = labels.ordered(cell["subject"] for cell in cells)
+        found.append(Block(mode, rate, names, rows, by_place, None if mode == "saturation" else count))
     return found
 
 
@@ -143,12 +170,14 @@ def markdown(results: dict[str, Any]) -> str:
         for title, names in (("twinlink", ours), ("baselines without twinlink, same run and frames", raw)):
             if names and block.mode != "saturation":
                 lines += [f"## {block.title[0].upper()}{block.title[1:]}: {title}", "", *_grid(block, names), ""]
+                lines += _noted(block.broken_off(names))
         if block.mode != "closed":
             lines += [
                 f"## {block.title[0].upper()}{block.title[1:]}: rate, goodput and loss",
                 "",
                 *_grid_of(*_rates(block)),
                 "",
+                *_noted(block.broken_off(block.subjects)),
             ]
     if rows := mgen(results):
         head, lines_of_cells = rows
@@ -168,8 +197,12 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _noted(note: str) -> list[str]:
+    return [note, ""] if note else []
+
+
 def text(results: dict[str, Any]) -> str:
-    """For a terminal of 80 columns: delays with payloads across and subjects down, then what a schedule needs."""
+    """For a terminal of `WIDTH` columns: delays with payloads across and subjects down, then what a schedule needs."""
     parts: list[tuple[str, list[str], list[list[str]], int]] = []
     for block in blocks(results):
         if block.mode == "closed":
@@ -183,6 +216,8 @@ def text(results: dict[str, Any]) -> str:
         "\n".join((f"{title[0].upper()}{title[1:]}", *_aligned(head, rows, words)))
         for title, head, rows, words in parts
     ]
+    notes = dict.fromkeys(block.broken_off(block.subjects) for block in blocks(results))
+    shown += [textwrap.fill(note, WIDTH) for note in notes if note]
     return "\n\n".join(shown)
 
 
@@ -197,7 +232,8 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
                 cells = [block.cells.get((name, *place)) for place in places]
                 figures = [cell and cell["statistics"] for cell in cells]
                 texts = [
-                    shown(one, short=True) if one else missing(cell) for one, cell in zip(figures, cells, strict=True)
+                    mark(cell) + shown(one, short=True) if one else missing(cell)
+                    for one, cell in zip(figures, cells, strict=True)
                 ]
                 rows.append([labels.subject(name).short, *texts])
             title = f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± how far its CI95 reaches"
@@ -245,7 +281,7 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
             cell = block.cells.get((name, direction, octets, flow))
             figures = cell and cell["statistics"]
             if figures and figures["n_received"]:
-                line += [latency(figures), bound(figures), rtt(figures), throughput(figures)]
+                line += [mark(cell) + latency(figures), bound(figures), rtt(figures), throughput(figures)]
             else:
                 line += [missing(cell), "-", "-", "-"]
             if _published(block, name):
@@ -277,7 +313,8 @@ def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
             if cell is not None:
                 subject = labels.subject(name)
                 where = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
-                yield [*where, subject.short if short else subject.name, rate(cell, short), *scheduled(cell)]
+                shown = subject.short if short else subject.name
+                yield [*where, shown, mark(cell) + rate(cell, short), *scheduled(cell)]
 
 
 def rate(cell: dict[str, Any], short: bool = False) -> str:
@@ -317,7 +354,7 @@ def mgen(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
             place = f"{labels.DIRECTIONS[cell['direction']]} {labels.payload(cell['octets'])}"
             counts = [f"{found['received']:,} of {found['sent']:,}", f"{found['errors']:,}"]
             delays = [labels.ms(found[name]["p50"]) if found[name] else "-" for name in MGEN_PARTS]
-            rows.append([f"{labels.subject(cell['subject']).short}, {place}", *counts, *delays])
+            rows.append([f"{mark(cell)}{labels.subject(cell['subject']).short}, {place}", *counts, *delays])
     return (["", "received", "RERR", *MGEN_PARTS.values()], rows) if rows else None
 
 
