@@ -13,7 +13,7 @@ import pytest
 from tests.cli.running import PATIENCE_S, Run
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
-from twinlink.measure import records, results
+from twinlink.measure import records, results, summary, table
 from twinlink.measure import run as folders
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq", "raw-tcp"), "payloads": (100, 10240), "rounds": 3}
@@ -216,9 +216,9 @@ def test_a_record_of_arrivals_that_is_cut_or_gone_is_named(tmp_path: Path) -> No
 def test_a_number_that_is_nobodys_is_no_loss(side: str, number: int, told: str, tmp_path: Path) -> None:
     run = synthetic_run.write(tmp_path, **SMALL)
     path = records.file(tmp_path / "records", run["cells"][0]["id"], side)
-    table = records.read(path)
-    table["sequence"][3] = number
-    records.write(path, table)
+    rows = records.read(path)
+    rows["sequence"][3] = number
+    records.write(path, rows)
     with pytest.raises(results.DamagedRun) as caught:
         results.compute(tmp_path, results.load(tmp_path))
     assert str(caught.value) == f"{path}, {told}"
@@ -293,9 +293,44 @@ def test_what_mgen_measured_itself(begun: dict[str, tuple[Run, Path]]) -> None:
     assert mgen["link_delay_ns"]["n"] == 10
     assert "10 of 10" in (folder / "table.md").read_text()
     assert "10 of 10" in (folder / "report.html").read_text()
-    (folder / "mgen" / f"{found['cells'][0]['id']}.rx.drc").unlink()
-    with pytest.raises(results.DamagedRun, match=r"rx\.drc"):
-        results.rebuild(folder)
+
+
+@pytest.mark.skipif(shutil.which("mgen") is None, reason="mgen is not installed")
+def test_logs_of_mgen_that_are_gone_or_cut_are_named(begun: dict[str, tuple[Run, Path]], tmp_path: Path) -> None:
+    sweep, whole = begun["mgen"]
+    assert sweep.code() == 0, sweep.err
+    folder = shutil.copytree(whole, tmp_path / "run")
+    run = json.loads((folder / "run.json").read_text())
+    (one,) = run["cells"]
+
+    def told(path: Path) -> str:
+        with pytest.raises(results.DamagedRun) as caught:
+            results.compute(folder, results.load(folder))
+        assert str(path) in str(caught.value)
+        return str(caught.value)
+
+    for end, half in (
+        ("tx.drc", "of the 10 messages that were sent"),
+        ("rx.drc", ""),
+        ("bridge.csv", "of the 10 mess"),
+    ):
+        path = folder / "mgen" / f"{one['id']}.{end}"
+        content = path.read_bytes()
+        path.unlink()
+        assert "is missing, which run.json names; copy the run's folder again" in told(path)
+        if half:
+            path.write_bytes(content[: len(content) // 2])
+            assert half in told(path)
+        path.write_bytes(content)
+    one |= {"status": "interrupted", "reason": "8 of 10 rounds were done"}
+    (folder / "run.json").write_text(json.dumps(run))
+    rows = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[:4]))  # the columns' names, and three messages
+    found, _ = results.compute(folder, results.load(folder))
+    for text in (summary.text(found), table.markdown(found)):
+        assert "(n = 3)" in text
+    shutil.rmtree(folder / "mgen")
+    assert "is missing" in told(folder / "mgen" / f"{one['id']}.tx.drc")
 
 
 @pytest.mark.parametrize("left", ["records/x.sent.csv.gz", "mgen/x.tx.drc"])

@@ -119,6 +119,11 @@ def time(value_ns: float) -> str:
     return f"{value_ns:.0f} ns"
 
 
+def of_fewer(spread: Mapping[str, Any], received: int) -> str:
+    """How many messages a figure is of, where that is not all that were received."""
+    return f" (n = {spread['n']:,})" if spread["n"] < received else ""
+
+
 def p(value: float | None) -> str:
     """A p of a test."""
     return "-" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"

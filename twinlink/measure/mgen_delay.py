@@ -1,14 +1,16 @@
 """What MGEN's own logs say of a cell, and how much of MGEN's delay was the link's."""
 
 import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from twinlink.mgen import joined, log
 from twinlink.mgen import records as bridge
 
+from . import records
 from .metrics import spread
-from .run import MGEN
+from .run import MGEN, RUN
 
 PARTS = {
     "mgen_delay_ns": "MGEN's delay",
@@ -19,28 +21,45 @@ PARTS = {
 COUNTS = ("sent", "received", "duplicates", "incomplete", "strangers", "errors", "unreadable")
 
 
-def figures(folder: Path, cell_id: str, started_ns: int) -> dict[str, Any] | None:
-    """Counts and delays of a cell, ready for JSON; None where MGEN left no logs.
+def figures(
+    folder: Path, cell: Mapping[str, Any], started_ns: int, sent: records.Table, received: records.Table
+) -> dict[str, Any]:
+    """Counts and delays of a cell, ready for JSON.
 
     The delays take both hosts' clocks for equal, as MGEN does; ``offset_ns`` +- ``offset_bound_ns`` is by how much the
     receiver's was ahead.
 
     Args:
         folder: of the run.
-        cell_id: whose logs.
+        cell: whose logs.
         started_ns: when the run began: MGEN 5.02b logs the time of day only.
+        sent, received: the records of the cell.
 
     Raises:
-        OSError, ValueError: a log, or the bridge's records, cannot be read.
+        OSError, ValueError: a log, or the bridge's records, is missing, cannot be read, or is cut.
     """
-    tx, rx, notes = (folder / MGEN / f"{cell_id}.{end}" for end in ("tx.drc", "rx.drc", "bridge.csv"))
-    if not tx.exists() and not rx.exists():
-        return None
+    tx, rx, notes = (folder / MGEN / f"{cell['id']}.{end}" for end in ("tx.drc", "rx.drc", "bridge.csv"))
+    for path in (tx, rx, notes):
+        if not path.exists():
+            raise ValueError(
+                f"{path} is missing, which {RUN} names; copy the run's folder again, with all that is in it"
+            )
     date = datetime.datetime.fromtimestamp(started_ns / 1e9, datetime.UTC).date()
-    found = joined.put_together(log.read(tx, date), log.read(rx, date), bridge.read(notes))
+    sender, listener, rows = log.read(tx, date), log.read(rx, date), bridge.read(notes)
+    if cell["status"] == "done":
+        answered = sum(row.end == "in" and row.received_ns is not None for row in rows)
+        _compare(tx, len(sender.of("SEND")), len(sent), "sent")
+        _compare(notes, answered, int(sent["acknowledged"].sum()), "acknowledged")
+        _compare(notes, sum(row.end == "out" for row in rows), len(received), "received")
+    found = joined.put_together(sender, listener, rows)
     delays = {
         name: spread([value for journey in found.journeys if (value := getattr(journey, name)) is not None])
         for name in PARTS
     }
     counts = {name: getattr(found, name) for name in COUNTS}
     return {**counts, **delays, "offset_ns": found.offset_ns, "offset_bound_ns": found.offset_bound_ns}
+
+
+def _compare(path: Path, there: int, known: int, what: str) -> None:
+    if there < known:
+        raise ValueError(f"{path} holds {there} of the {known} messages that were {what}: it is cut, or of another run")

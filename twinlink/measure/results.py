@@ -191,7 +191,7 @@ def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]
             sent_then, received_then = (rows_of[rows_of["round"] == number] for rows_of in (sent, received))
             of_trial = metrics.cell(sent_then, received_then, [], run["setting"], clock=clock)
             figures["at_highest_rate"] = {"round": number, **{name: of_trial[name] for name in _AT_HIGHEST_RATE}}
-        results["cells"].append({**cell, "statistics": figures, "mgen": _mgen(folder, run, cell["id"])})
+        results["cells"].append({**cell, "statistics": figures, "mgen": _mgen(folder, run, cell, sent, received)})
         arrived = metrics.arrivals(sent, received)
         rows[cell["id"]] = Rows(sent, arrived, metrics.one_way_delays(arrived, clock, run["setting"]))
     results["comparisons"] = _comparisons(results["cells"], rows)
@@ -208,15 +208,17 @@ def _carrying(cell: dict[str, Any]) -> int | None:
     return next((number for number, rate in found.items() if rate == search["highest_loss_free_hz"]), None)
 
 
-def _mgen(folder: Path, run: dict[str, Any], cell_id: str) -> dict[str, Any] | None:
-    if run["source"] != "mgen":
+def _mgen(
+    folder: Path, run: dict[str, Any], cell: dict[str, Any], sent: records.Table, received: records.Table
+) -> dict[str, Any] | None:
+    if cell["id"] not in (run.get("mgen") or {}):
         return None
     from . import mgen_delay
 
     try:
-        return mgen_delay.figures(folder, cell_id, run["started_ns"])
+        return mgen_delay.figures(folder, cell, run["started_ns"], sent, received)
     except (OSError, ValueError) as error:
-        raise DamagedRun(f"MGEN's side of {cell_id}: {error}") from error
+        raise DamagedRun(f"MGEN's side of {cell['id']}: {error}") from error
 
 
 def _comparisons(cells: list[dict[str, Any]], found: Records) -> dict[str, Any]:

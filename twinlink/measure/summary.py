@@ -142,7 +142,7 @@ def _mgen(cells: list[Cell]) -> str:
     delays = [(cell, each) for cell, each in found if each["mgen_delay_ns"] and each["link_delay_ns"]]
     parts = [
         f"{_name(cell)} {labels.time(each['mgen_delay_ns']['p50'])}, {labels.time(each['link_delay_ns']['p50'])} of it "
-        "in the link"
+        f"in the link{labels.of_fewer(each['link_delay_ns'], each['received'])}"
         for cell, each in (delays[:1] + delays[-1:] if len(delays) > 1 else delays)
     ]
     return f"{told} Median delay from MGEN to MGEN: {'; '.join(parts)}." if parts else told

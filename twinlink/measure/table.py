@@ -353,7 +353,10 @@ def mgen(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
         if found:
             place = f"{labels.DIRECTIONS[cell['direction']]} {labels.payload(cell['octets'])}"
             counts = [f"{found['received']:,} of {found['sent']:,}", f"{found['errors']:,}"]
-            delays = [labels.ms(found[name]["p50"]) if found[name] else "-" for name in MGEN_PARTS]
+            delays = [
+                labels.ms(part["p50"]) + labels.of_fewer(part, found["received"]) if (part := found[name]) else "-"
+                for name in MGEN_PARTS
+            ]
             rows.append([f"{mark(cell)}{labels.subject(cell['subject']).short}, {place}", *counts, *delays])
     return (["", "received", "RERR", *MGEN_PARTS.values()], rows) if rows else None
 
