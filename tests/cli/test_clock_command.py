@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import time
 
@@ -6,7 +7,8 @@ import pytest
 
 import twinlink
 from tests.cli.running import PATIENCE_S, Run, Start
-from twinlink.cli.clock import _by_ntp
+from twinlink.cli.clock import _by_ntp, _set_meanwhile
+from twinlink.measure import labels
 from twinlink.testing import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")
@@ -56,7 +58,9 @@ def test_pong_answers_too(start: Start, endpoint: str) -> None:
     assert clock.code() == 0
     rows = [line for line in clock.out if line.startswith("twin-1: offset ")]
     assert len(rows) == 3
-    assert " ± " in rows[0]
+    assert re.match(
+        r"twin-1: offset [+-]\d{1,3}(\.\d{1,3}( \d{1,3})*)? (ns|µs|ms|s) ± \d{1,4}(\.\d+)? (ns|µs|ms), ", rows[0]
+    )
     assert "skew " in rows[0]
     assert "3 rows" in clock.out[-2]
     assert clock.out[-1].startswith("last: twin-1: offset ")
@@ -164,3 +168,22 @@ def test_a_peer_whose_view_of_ntp_is_no_time_has_none(offset_ns: object) -> None
     ours = {"offset_ns": 5, "bound_ns": 2}
     assert _by_ntp(ours, {"offset_ns": 3, "bound_ns": 1}) == {"offset_ns": 2, "bound_ns": 3}
     assert _by_ntp(ours, {"offset_ns": offset_ns, "bound_ns": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("offset_ns", "bound_ns", "text"),
+    [
+        (-4_999_812_345, 24_695, "-4.999 812 3 s ± 24.7 µs"),
+        (12_345_678, 812_345, "+12.346 ms ± 812 µs"),
+        (250_000_000, 1_036, "+250.000 00 ms ± 1.04 µs"),
+        (3_000, 24_700_000, "+0.0 ms ± 24.7 ms"),
+        (0, 41, "+0 ns ± 41 ns"),
+        (2**63 - 1, 5, "+9223372036.854 775 807 s ± 5 ns"),
+    ],
+)
+def test_an_offset_is_told_as_finely_as_its_bound(offset_ns: int, bound_ns: int, text: str) -> None:
+    assert labels.within(offset_ns, bound_ns) == text
+
+
+def test_a_clock_that_was_set_once() -> None:
+    assert [_set_meanwhile(number) for number in range(3)] == ["", "; set 1 time meanwhile", "; set 2 times meanwhile"]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout, SendTimeout
+from twinlink.measure import labels
 
 from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
@@ -209,8 +210,7 @@ class _Clocks:
         if self._silent:
             lines[0] += f"; nobody answered in {self._silent} rows"
         for record in self._last.values():
-            steps = f"; set {len(record['steps'])} times meanwhile" if record["steps"] else ""
-            lines.append(f"last: {_text(record)}{steps}")
+            lines.append(f"last: {_text(record)}{_set_meanwhile(len(record['steps']))}")
         self._output.emit(
             {
                 "transport": self._given.transport,
@@ -281,7 +281,7 @@ def _by_ntp(ours: Any, theirs: Any) -> dict[str, int] | None:
 def _text(record: dict[str, Any]) -> str:
     skew = "unknown yet" if record["skew_ppm"] is None else f"{record['skew_ppm']:+.3f} ppm"
     text = (
-        f"{record['node']}: offset {_time(record['offset_ns'], signed=True)} ± {_time(record['bound_ns'])}, "
+        f"{record['node']}: offset {labels.within(record['offset_ns'], record['bound_ns'])}, "
         f"skew {skew}; rtt without residence min {_time(record['rtt_without_residence_min_ns'])}, n = {record['n']}"
     )
     if not record["linear"]:
@@ -290,15 +290,17 @@ def _text(record: dict[str, Any]) -> str:
         text += f"; {record['negative']} exchanges with a negative delay left out"
     if record["by_ntp"]:
         found = record["by_ntp"]
-        text += f"; by NTP {_time(found['offset_ns'], signed=True)} ± {_time(found['bound_ns'])}"
+        text += f"; by NTP {labels.within(found['offset_ns'], found['bound_ns'])}"
     own = record["ntp"]
     if own and "error" in own:
         text += f"; NTP: {own['error']}"
     elif own:
-        text += (
-            f"; this clock is off {own['server']} by {_time(-own['offset_ns'], signed=True)} ± {_time(own['bound_ns'])}"
-        )
+        text += f"; this clock is off {own['server']} by {labels.within(-own['offset_ns'], own['bound_ns'])}"
     return text
+
+
+def _set_meanwhile(times: int) -> str:
+    return f"; set {times} {'time' if times == 1 else 'times'} meanwhile" if times else ""
 
 
 def _time(value_ns: float, *, signed: bool = False) -> str:

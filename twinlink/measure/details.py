@@ -81,8 +81,8 @@ def clocks(results: dict[str, Any]) -> str:
         if found:
             best = min(found, key=lambda clock: clock["bound_ns"])
             skew = "" if best["skew_ppm"] is None else f", skew {best['skew_ppm']:+.3f} ppm"
-            offset = f"{labels.time(best['offset_ns'])} ±{labels.time(best['bound_ns'])}{skew}"
-            rows.append((f"receiver's clock ahead, {name}", f"{offset} ({best['method']})"))
+            offset = labels.within(best["offset_ns"], best["bound_ns"])
+            rows.append((f"receiver's clock ahead, {name}", f"{offset}{skew} ({best['method']})"))
     for side, name in (("real_world", "Real World"), ("digital_twin", "Digital Twin")):
         rows.append((f"NTP, {name}", _ntp((results.get("ntp") or {}).get(side))))
     for cell in results["cells"]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
+from textwrap import wrap
 from typing import Any
 
 DIRECTIONS = {"rw-dt": "RW→DT", "dt-rw": "DT→RW"}
@@ -58,6 +60,7 @@ BASELINES = {
     "mqtt-qos1": "raw-mqtt",
     "mqtt-qos2": "raw-mqtt",
 }
+_UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
 
 
@@ -112,11 +115,21 @@ def decimal(value: float) -> str:
 
 def time(value_ns: float) -> str:
     """A time with the unit that suits it."""
-    size = abs(value_ns)
-    for unit, one in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if size >= one:
-            return f"{decimal(value_ns / one)} {unit}"
-    return f"{value_ns:.0f} ns"
+    unit, one = _unit(value_ns)
+    return f"{value_ns:.0f} ns" if one == 1 else f"{decimal(value_ns / one)} {unit}"
+
+
+def within(value_ns: int, bound_ns: float) -> str:
+    """A time and how far it may be off, both to the bound's third digit, such as "-4.999 812 3 s ± 24.7 µs"."""
+    unit, one = _unit(max(abs(value_ns), bound_ns))
+    decimals = len(str(one)) - 1 - max(0, len(str(int(bound_ns))) - 3)
+    whole, dot, fraction = f"{Decimal(value_ns) / one:+.{max(0, decimals)}f}".partition(".")
+    return f"{whole}{dot}{' '.join(wrap(fraction, 3))} {unit} ± {time(bound_ns)}"
+
+
+def _unit(value_ns: float) -> tuple[str, int]:
+    """The one that suits a time, and how many ns it has."""
+    return next((each for each in _UNITS if abs(value_ns) >= each[1]), ("ns", 1))
 
 
 def of_fewer(spread: Mapping[str, Any], received: int) -> str:
