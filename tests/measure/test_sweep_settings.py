@@ -237,6 +237,13 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "run.json").exists()
 
 
+def test_a_peer_that_is_no_endpoint_is_not_waited_for(tmp_path: Path) -> None:
+    run = Run(["sweep", "--peer", "foo", "--out", str(tmp_path / "out")])
+    assert run.code() == 3
+    assert "endpoint 'foo' is not of the form" in run.err
+    assert "waits" not in run.err
+
+
 def test_a_port_in_use_at_the_pong_names_that_host(tmp_path: Path) -> None:
     """``ss`` on this host would show nothing."""
     port = free_ports(PORTS_OF_A_PONG)

@@ -310,8 +310,9 @@ def _setting(given: argparse.Namespace, stop: Stop) -> "Setting":
         raise ConfigurationError(f"--rate-limit is for the cable between two namespaces; the setting is {name}")
     match name:
         case "hosts":
+            hosts = Hosts(given.peer, given.peer_transport, given.timeout, lambda: stop.requested)
             log(NAME, f"waits up to {given.timeout:g} s for the pong at {given.peer}")
-            return Hosts(given.peer, given.peer_transport, given.timeout, lambda: stop.requested)
+            return hosts
         case "netns":
             return Namespaces(given.rate_limit)
     return Loopback()
