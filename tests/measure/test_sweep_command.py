@@ -252,6 +252,7 @@ def test_an_ntp_server_that_cannot_be_asked_is_said_once_and_stops_nothing(begun
 def test_a_disk_that_is_full_is_said_with_the_folder(tmp_path: Path) -> None:
     arguments = ["sweep", "--setting", "loopback", "--out", str(tmp_path), "--subjects", "raw-tcp", *ONE_WAY]
     run = finish(Run([*arguments, "--count", "2", "--rounds", "1"], preexec_fn=no_more_than_1000_octets), 2)
+    assert "is kept" not in run.err
     assert f"{tmp_path}: File too large; make room there, or write elsewhere" in run.err
 
 
@@ -292,7 +293,8 @@ def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) 
     folder = tmp_path / "out"
     arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8000, 8000))
-    finish(Run([*arguments, "--count", "2000", "--rounds", "20", "--warm-up", "1"], preexec_fn=limit), 2)
+    run = finish(Run([*arguments, "--count", "2000", "--rounds", "20", "--warm-up", "1"], preexec_fn=limit), 2)
+    assert f"what was measured before is kept: `twinlink report {folder}` makes a page of it" in run.err
     assert not list(folder.rglob("*.part"))
     report = finish(Run(["report", str(folder)]))  # the records are those that run.json tells of
     (cell,) = content(folder)["cells"]

@@ -164,7 +164,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Measure, report, print the table; 1 when something was lost, is missing, or a requirement is not met."""
     from twinlink.measure.progress import Progress
-    from twinlink.measure.run import Run
+    from twinlink.measure.run import RUN, Run
     from twinlink.measure.sweep import Sweep
 
     plan = _plan(given)
@@ -175,7 +175,12 @@ def run(given: argparse.Namespace) -> int:
         if given.rate is not None and "open" not in plan.modes:
             log(NAME, f"--rate {given.rate:g} is not used: it is for --mode open, this is {', '.join(plan.modes)}")
         run = Run(folder, _content(given, plan, setting))
-        Sweep(plan, setting, run, progress.step, lambda: stop.requested, progress.say, given.ntp).execute()
+        try:
+            Sweep(plan, setting, run, progress.step, lambda: stop.requested, progress.say, given.ntp).execute()
+        except OSError:  # such as a full disk
+            if (folder / RUN).exists():
+                log(NAME, f"what was measured before is kept: `twinlink report {folder}` makes a page of it")
+            raise
     return _report(given, folder)
 
 
