@@ -209,6 +209,7 @@ def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> N
         assert one.code() == 1
     finally:
         one.end()
+    assert "not acknowledged by" not in one.run.err  # what the pong that died was still told
     content = one.content()
     assert content["complete"]
     for cell in content["cells"]:

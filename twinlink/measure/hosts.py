@@ -1,5 +1,6 @@
 """Two real hosts: this one is the Real World; the Digital Twin is where `twinlink pong` listens."""
 
+import logging
 import time
 from types import TracebackType
 from typing import Self
@@ -8,7 +9,7 @@ import twinlink
 
 from ..errors import PeerTimeout
 from ..transports import Endpoint
-from .remote import PORT_OFFSET, Remote, RemoteStation
+from .remote import PORT_OFFSET, TOLD, Remote, RemoteStation
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
 from .stations import LOOK_S, START_S, Interrupted, LocalStation, StationLost, Stopped
 
@@ -52,7 +53,12 @@ class Hosts(Setting):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._link.close()
+        logger = logging.getLogger("twinlink")
+        logger.addFilter(_is_not_of_ours)
+        try:
+            self._link.close()
+        finally:
+            logger.removeFilter(_is_not_of_ours)
 
     def _meets(self) -> bool:
         """Whether the pong is there, at once or in time.  Raises Interrupted."""
@@ -105,3 +111,8 @@ class Hosts(Setting):
     def describe(self) -> dict[str, object]:
         """Where the peer is."""
         return {"peer": str(self._endpoint), "peer_node": ", ".join(self._link.peers())}
+
+
+def _is_not_of_ours(record: logging.LogRecord) -> bool:
+    """What a pong that died did not acknowledge were lines to its stations; nobody waits for them any more."""
+    return TOLD not in (record.args or ())
