@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,13 +239,67 @@ def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
     assert "line 1" in told('{"format": "twinlink-run", ')
     assert "cells[1].octets" in told(json.dumps(run | {"cells": [run["cells"][0], run["cells"][1] | {"octets": "x"}]}))
     assert "one id" in told(json.dumps(run | {"cells": run["cells"][:1] * 2}))
-    assert "name a file" in told(json.dumps(run | {"cells": [run["cells"][0] | {"id": "../../x"}]}))
+    assert "cells[0].id cannot be '../../x'" in told(json.dumps(run | {"cells": [run["cells"][0] | {"id": "../../x"}]}))
+    assert "not JSON compliant" in told(json.dumps(run | {"configuration": {"given": {"x": 1e400}, "used": {}}}))
     assert "version 2" in told(json.dumps(run | {"version": 2}), ConfigurationError)
     assert "not that of a sweep" in told(json.dumps({"transports": {}}), ConfigurationError)
     with pytest.raises(ConfigurationError, match="there is no such folder"):
         results.load(tmp_path / "nowhere")
     with pytest.raises(ConfigurationError, match=r"holds no run\.json"):
         results.load(tmp_path / "records")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("started_ns", 10**30),
+        ("setting", "my desk"),
+        ("source", 5),
+        ("system.real_world", 5),
+        ("ntp.real_world.bound_ns", "?"),
+        ("configuration.used", 5),
+        ("configuration.used.count", "many"),
+        ("idle_rtt_ns.zeromq", "x"),
+        ("mgen", []),
+        ("cells.0.direction", "up"),
+        ("cells.0.mode", "x"),
+        ("cells.0.status", "x"),
+        ("cells.0.octets", True),
+        ("cells.0.reason", 5),
+        ("cells.0.rate_hz", "x"),
+        ("cells.0.search", {"steps": 5}),
+        ("cells.0.search.steps.0.lossless", 1),
+        ("cells.0.rounds.0.sender_cpu_ns", "x"),
+        ("cells.0.rounds.0.wire_octets", 5),
+        ("cells.0.rounds.0.wire_octets.back", "x"),
+        ("cells.0.rounds.0.warm_up", None),
+        ("cells.0.rounds.0.counters.lost", "x"),
+    ],
+)
+def test_a_wrong_value_in_the_run_file_is_named(path: str, value: Any, tmp_path: Path) -> None:
+    """And by a validator of the schema in the same place."""
+    run = synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=1)
+    step = {"round": 0, "rate_hz": 1.0, "sent": 1, "received": 1, "lost": 0, "lossless": True}
+    run["cells"][0]["search"] = {"steps": [step], "highest_loss_free_hz": 1.0}
+    run |= {"idle_rtt_ns": {"zeromq": 1}}
+    ntp = ("offset_ns", "root_delay_ns", "root_dispersion_ns", "bound_ns")
+    run["ntp"]["real_world"] = {"server": "x", **dict.fromkeys(ntp, 1)}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    found, _ = results.compute(tmp_path, results.load(tmp_path))
+    jsonschema.validate(found, results.schema())
+    *way, last = path.split(".")
+    for whole in (run, found):
+        part: Any = whole
+        for name in way:
+            part = part[int(name) if name.isdecimal() else name]
+        part[last] = value
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    where = re.sub(r"\.(\d+)", r"[\1]", path)
+    told = {"search": f"{where}.highest_loss_free_hz is missing"}.get(last, f"{where} cannot be {value!r}")
+    with pytest.raises(results.DamagedRun, match=re.escape(f"{tmp_path / 'run.json'}: {told}")):
+        results.load(tmp_path)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(found, results.schema())
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import numpy as np
 
 from twinlink.errors import ConfigurationError, TwinlinkError
 
-from . import labels, records
+from . import labels, records, shape
 from .records import Records, Rows
 from .run import FORMAT as RUN_FORMAT
 from .run import RECORDS, RUN
@@ -26,28 +26,9 @@ FIGURES = "figures"
 
 # What stands beside a highest rate
 _AT_HIGHEST_RATE = ("n_sent", "loss_ratio", "goodput_bit_s", "goodput_mb_s", "one_way_delay_ns", "open_loop_delay_ns")
-# What must stand in run.json for anything to be computed, and of which type.
-_RUN_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "started_ns": int,
-    "complete": bool,
-    "configuration": dict,
-    "setting": str,
-    "source": str,
-    "system": dict,
-    "cells": list,
-}
-_CELL_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "id": str,
-    "subject": str,
-    "octets": int,
-    "direction": str,
-    "mode": str,
-    "status": str,
-    "rounds": list,
-}
 # The rows of a record, as a round counts them; runs made before "arrivals" was there do not hold it.
 _COUNTED = {"sent": "sent", "received": "arrivals"}
-_ROUND_FIELDS: dict[str, type | tuple[type, ...]] = {"round": int, "sent": int, "elapsed_ns": int}
+_DERIVED = frozenset({"run_version", "comparisons", "statistics", "mgen"})  # what results.json has and run.json has not
 
 
 class DamagedRun(TwinlinkError):
@@ -75,6 +56,7 @@ def load(folder: Path) -> dict[str, Any]:
         )
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(run, allow_nan=False)  # infinite numbers are no JSON, whatever Python reads
     except (OSError, ValueError) as error:
         raise DamagedRun(f"{path} cannot be read: {error}") from error
     if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
@@ -85,23 +67,21 @@ def load(folder: Path) -> dict[str, Any]:
         raise ConfigurationError(
             f"{path} has version {run.get('version')}, this twinlink reads {RUN_VERSION}: take the one that made it"
         )
-    _require(path, "", run, _RUN_FIELDS)
-    for number, cell in enumerate(run["cells"]):
-        _require(path, f"cells[{number}]", cell, _CELL_FIELDS)
-        if not cell["id"].replace("-", "").replace(".", "").replace("_", "").isalnum():
-            raise DamagedRun(f"{path}: cells[{number}] has an id that cannot name a file: {cell['id']!r}")
-        for each, one in enumerate(cell["rounds"]):
-            _require(path, f"cells[{number}].rounds[{each}]", one, _ROUND_FIELDS)
+    expected = _run_schema()
+    if complaint := shape.wrong(run, expected, expected):
+        raise DamagedRun(f"{path}: {complaint}")
     if len({cell["id"] for cell in run["cells"]}) < len(run["cells"]):
         raise DamagedRun(f"{path}: two cells have one id")
     return run
 
 
-def _require(path: Path, where: str, content: Any, fields: dict[str, type | tuple[type, ...]]) -> None:
-    for name, kind in fields.items():
-        value = content.get(name) if isinstance(content, dict) else None
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise DamagedRun(f"{path}: {where + '.' if where else ''}{name} is missing or of another type")
+def _run_schema() -> dict[str, Any]:
+    """Of run.json: that of results.json without what is derived."""
+    found = schema()
+    for part in (found, found["$defs"]["cell"]):
+        part["required"] = [name for name in part["required"] if name not in _DERIVED]
+    found["properties"]["format"] = {"const": RUN_FORMAT}
+    return found
 
 
 def read(folder: Path, cell: dict[str, Any], source: str) -> tuple[records.Table, records.Table]:
