@@ -239,7 +239,8 @@ def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
     assert "line 1" in told('{"format": "twinlink-run", ')
     assert "cells[1].octets" in told(json.dumps(run | {"cells": [run["cells"][0], run["cells"][1] | {"octets": "x"}]}))
     assert "one id" in told(json.dumps(run | {"cells": run["cells"][:1] * 2}))
-    assert "cells[0].id cannot be '../../x'" in told(json.dumps(run | {"cells": [run["cells"][0] | {"id": "../../x"}]}))
+    elsewhere = run["cells"][0] | {"id": "../../x"}
+    assert "cells[0].id: '../../x' does not match" in told(json.dumps(run | {"cells": [elsewhere]}))
     assert "not JSON compliant" in told(json.dumps(run | {"configuration": {"given": {"x": 1e400}, "used": {}}}))
     assert "version 2" in told(json.dumps(run | {"version": 2}), ConfigurationError)
     assert "not that of a sweep" in told(json.dumps({"transports": {}}), ConfigurationError)
@@ -277,7 +278,6 @@ def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_value_in_the_run_file_is_named(path: str, value: Any, tmp_path: Path) -> None:
-    """And by a validator of the schema in the same place."""
     run = synthetic_run.write(tmp_path, subjects=("zeromq",), payloads=(100,), rounds=1)
     step = {"round": 0, "rate_hz": 1.0, "sent": 1, "received": 1, "lost": 0, "lossless": True}
     run["cells"][0]["search"] = {"steps": [step], "highest_loss_free_hz": 1.0}
@@ -295,8 +295,7 @@ def test_a_wrong_value_in_the_run_file_is_named(path: str, value: Any, tmp_path:
         part[last] = value
     (tmp_path / "run.json").write_text(json.dumps(run))
     where = re.sub(r"\.(\d+)", r"[\1]", path)
-    told = {"search": f"{where}.highest_loss_free_hz is missing"}.get(last, f"{where} cannot be {value!r}")
-    with pytest.raises(results.DamagedRun, match=re.escape(f"{tmp_path / 'run.json'}: {told}")):
+    with pytest.raises(results.DamagedRun, match=re.escape(f"{tmp_path / 'run.json'}: {where}")):
         results.load(tmp_path)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(found, results.schema())

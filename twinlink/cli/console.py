@@ -27,7 +27,7 @@ BAD_ARGUMENTS = 3
 
 TWICE_S = 0.3  # `timeout -s INT` signals the process and its group: one wish to end it
 
-_MEASURE = ("scipy", "matplotlib", "rich")  # what the extra `measure` brings; `demo` brings these too
+_MEASURE = ("scipy", "matplotlib", "rich", "jsonschema")  # what the extra `measure` brings; `demo` brings these too
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ADVICE = {
     **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
@@ -173,7 +173,8 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     except OSError as error:
         return _fail(name, explain(error), FAILED)
     except ModuleNotFoundError as error:
-        extra = "measure" if error.name in _MEASURE and name != "twinlink demo" else "demo"
+        measures = name.startswith("twinlink ") and name != "twinlink demo"
+        extra = "measure" if measures and error.name in _MEASURE else "demo"
         return _fail(name, f"{error.name} is not installed; `pip install 'twinlink[{extra}]'` brings it", FAILED)
     except KeyboardInterrupt:
         return _fail(name, "interrupted", FAILED)

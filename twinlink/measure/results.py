@@ -6,15 +6,17 @@ are described in docs/results-format.md; `schema` is what results.json is held t
 """
 
 import json
+import textwrap
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 
 from twinlink.errors import ConfigurationError, TwinlinkError
 
-from . import labels, records, shape
+from . import labels, records
 from .records import Records, Rows
 from .run import FORMAT as RUN_FORMAT
 from .run import RECORDS, RUN
@@ -67,9 +69,9 @@ def load(folder: Path) -> dict[str, Any]:
         raise ConfigurationError(
             f"{path} has version {run.get('version')}, this twinlink reads {RUN_VERSION}: take the one that made it"
         )
-    expected = _run_schema()
-    if complaint := shape.wrong(run, expected, expected):
-        raise DamagedRun(f"{path}: {complaint}")
+    if wrong := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(_run_schema()).iter_errors(run)):
+        field = wrong.json_path.removeprefix("$").removeprefix(".")
+        raise DamagedRun(f"{path}: {field + ': ' if field else ''}{textwrap.shorten(wrong.message, 200)}")
     if len({cell["id"] for cell in run["cells"]}) < len(run["cells"]):
         raise DamagedRun(f"{path}: two cells have one id")
     return run
