@@ -343,13 +343,14 @@ class Reception:
         """A peer has said from where on it owes us something, after some of it has come."""
         for incoming in list(self.flows.values()):
             stream = incoming.streams.get(epoch)
-            if stream is None or stream.began is None:
-                continue
-            first, began, stream.began = self.company.joined_at(epoch, incoming.flow), stream.began, None
-            if stream.repairs:
-                self._repair.place(incoming, stream, min(first, began))
-            elif first < began:
-                self._gaps.pass_over(incoming, stream, first, began)
+            if stream is not None and stream.began is not None:
+                first, began, stream.began = self.company.joined_at(epoch, incoming.flow), stream.began, None
+                if stream.repairs:
+                    self._repair.place(incoming, stream, min(first, began))
+                elif first < began:
+                    self._gaps.pass_over(incoming, stream, first, began)
+            if stream is not None and stream.repairs:
+                self._repair.ask_again(f"ack/{incoming.flow}".encode(), stream)
 
     def _give_up(self, epoch: int, successor: int | None) -> None:
         """A session will not come back: what is missing of it is a gap, and what is held behind that is delivered.

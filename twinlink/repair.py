@@ -161,6 +161,11 @@ class Repair:
             stream.pending.give_up([(0, first)], silently=True)
             self._release(incoming, stream)
 
+    def ask_again(self, ack_topic: bytes, stream: Stream) -> None:
+        """Ask for all that is missing: our ask may be lost, and the sender asks about what it owes us only."""
+        if stream.pending is not None and stream.pending.missing:
+            self._ask(ack_topic, stream, list(stream.pending.missing), stream.tracker.next)
+
     def give_up(self, incoming: Incoming, stream: Stream, delivers: bool = True) -> None:
         """The session will not come back: what it still owed is a gap; so is what is held, unless this ``delivers``."""
         if stream.pending is not None:

@@ -8,7 +8,7 @@ from twinlink.company import MUTE_HELLOS
 from twinlink.events import Event, Gap
 from twinlink.ranges import RangeSet
 from twinlink.reception import Reception
-from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body
+from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body, parse_ask
 
 
 @given(
@@ -63,3 +63,22 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     assert taken == came
     assert incoming.stats()["missing"] == len(gaps)
     assert incoming.stats()["conflated"] == incoming.stats()["held"] == 0
+
+
+def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> None:
+    """The sender owes us nothing of it, so it does not ask, and our ask may have been lost."""
+    transport = Kept()
+    reception = Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
+    incoming = reception.flow("flow")
+    incoming.claimed = True
+    data(reception, 5, at_once=True)  # as who publishes reaches everybody
+
+    def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
+        body = Hello("theirs", {OURS: number}, {"flow": 6}, True, since=placing).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, True)
+
+    hello(1, {})
+    data(reception, 8, at_once=True)
+    transport.sent.clear()  # so much for the ask
+    hello(2, {OURS: {"flow": 9}})
+    assert [parse_ask(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.ASK] == [(9, [(6, 8)])]
