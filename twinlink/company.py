@@ -309,9 +309,15 @@ class Company:
             since[peer.epoch] = {flow: first for flow, first in joined.items() if first is not None}
         return since
 
-    def report_losses(self) -> None:
-        """Report, as events, what the senders have lost since the last time; of very many ranges the rest next time."""
+    def report_losses(self) -> bool:
+        """Report, as events, what the senders have lost since the last time; whether some of it is left for the next.
+
+        That is so where it is in very many ranges.
+        """
+        left = False
         for sender in list(self.senders.values()):
             if sender.losses.unreported:
                 for first, end, reason in sender.take_losses(LOSSES_AT_ONCE):
                     self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))
+                left |= bool(sender.losses.unreported)
+        return left

@@ -365,6 +365,8 @@ class Link:
         senders = list(self._company.senders.values())
         self.sending_ends = True
         calls, deadline = self.reception.calls, time.monotonic() + STOP_S
+        while self._company.report_losses() and time.monotonic() < deadline - STOP_S / 2:
+            calls.run()
         calls.run(STOP_S / 2)  # of what has been acknowledged
         if calls.due:
             logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))

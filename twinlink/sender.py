@@ -1,7 +1,6 @@
 """The sending end of a flow, as an application holds it."""
 
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import delays
-from .errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
+from .errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
 from .message import Ack
 from .outgoing import Outgoing, Overflow
+from .payload import Payload, octets
 from .ranges import RangeSet
 from .transports import Transport
 from .wire import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, again, gone_body
@@ -19,8 +19,6 @@ from .wire import frame as make_frame
 
 if TYPE_CHECKING:
     from .link import Link
-
-Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
 
 Priority = Literal["high", "normal"]
 Reliability = Literal["repair", "detect"]
@@ -30,8 +28,6 @@ WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three othe
 LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
-
-_FIELD_NAME = re.compile(":[^:]*:")  # in the format of a structured array
 
 logger = logging.getLogger("twinlink")
 
@@ -87,7 +83,7 @@ class Sender:
         """
         link = self._link
         if type(payload) is not bytes:
-            payload = _octets(payload)
+            payload = octets(payload)
         size = len(payload)
         if size > self.max_payload:
             raise self._too_large(size)
@@ -444,15 +440,3 @@ class Sender:
             logger.warning(
                 "link to %s closed; on flow %s not acknowledged%s: %s", self._link.endpoint, self.flow, by, missing
             )
-
-
-def _octets(payload: Payload) -> memoryview:
-    try:
-        view = memoryview(payload)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"the payload must be bytes-like, not {type(payload).__name__}: {error}") from None
-    if "O" in view.format and "O" in _FIELD_NAME.sub("", view.format):
-        raise TypeError("the payload is an array of Python objects; their octets mean nothing to a peer")
-    if not view.c_contiguous:
-        raise ConfigurationError("the payload is not C-contiguous; send numpy.ascontiguousarray(payload)")
-    return view.cast("B") if view.nbytes else memoryview(b"")

@@ -1,12 +1,11 @@
 """What wakes a waiting thread, and what is left of it when Ctrl-C comes in between."""
 
 import itertools
-import sys
 import threading
-from types import FrameType
 
 import pytest
 
+from tests.core.interrupting import interrupted
 from twinlink import bell as module
 from twinlink.bell import Bell, Bells
 from twinlink.testing.base import in_thread, patience
@@ -41,33 +40,24 @@ def test_all_who_have_been_added_are_woken_and_nobody_else() -> None:
 @pytest.mark.parametrize("what", ["ring", "wait"])
 def test_wherever_ctrl_c_comes_it_can_be_rung_and_waited_for_again(what: str) -> None:
     for moment in itertools.count(1):
-        bell, bells, events = Bell(), Bells(), itertools.count(1)
+        bell, bells = Bell(), Bells()
         mine = bells.add()
 
-        def interrupt(frame: FrameType, event: str, _: object) -> None:
-            if frame.f_code.co_filename in {module.__file__, threading.__file__} and next(events) == moment:  # noqa: B023
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-        sys.setprofile(interrupt)
-        interrupted = False
-        try:
+        def do() -> None:
             if what == "ring":
-                bell.ring()
-                bells.ring()
+                bell.ring()  # noqa: B023
+                bells.ring()  # noqa: B023
             else:
-                bell.wait(0.001)
-                bells.remove(mine)
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            sys.setprofile(None)
+                bell.wait(0.001)  # noqa: B023
+                bells.remove(mine)  # noqa: B023
+
+        came = interrupted(moment, do, module.__file__, threading.__file__)
         late = bells.add()
         bell.wait(0)
         in_thread(bell.ring).result()
         in_thread(bells.ring).result()
         assert bell.wait(patience())
         assert late.wait(patience())
-        if not interrupted:
+        if not came:
             break
     assert moment > 5

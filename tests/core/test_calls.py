@@ -1,12 +1,11 @@
 """The calls of an application's handlers: one at a time, in order, none lost and none made twice."""
 
 import itertools
-import sys
 import time
-from types import FrameType
 
 import pytest
 
+from tests.core.interrupting import interrupted
 from twinlink import calls
 from twinlink.calls import RUN_S, Calls
 
@@ -44,24 +43,10 @@ def test_wherever_ctrl_c_comes_nothing_is_called_twice_and_the_interrupted_call_
     for moment in itertools.count(1):
         made: list[int] = []
         due = Calls(lambda _: None)
-        events = itertools.count(1)
-
-        def interrupt(frame: FrameType, event: str, _: object) -> None:
-            if frame.f_code.co_filename == calls.__file__ and next(events) == moment:  # noqa: B023
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-        sys.setprofile(interrupt)
-        try:
-            due.call_each(made.append, range(COUNT), "flow")
-        except KeyboardInterrupt:
-            sys.setprofile(None)
-            while due.due:
-                due.run()
-            assert made == sorted(set(made))
-            assert len(made) >= (COUNT - 1 if moment > 1 else 0)  # the first is before `call_each` does anything
-            continue
-        finally:
-            sys.setprofile(None)
-        break
+        if not interrupted(moment, lambda: due.call_each(made.append, range(COUNT), "flow"), calls.__file__):  # noqa: B023
+            break
+        while due.due:
+            due.run()
+        assert made == sorted(set(made))
+        assert len(made) >= (COUNT - 1 if moment > 1 else 0)  # the first is before `call_each` does anything
     assert moment > 10

@@ -8,17 +8,9 @@ from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing, Overflow
-from twinlink.standstill import LOST_LOOKS
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT
 from twinlink.wire import HEADER_OCTETS, REFUSED, Kind, Why, frame
-
-
-@pytest.fixture
-def core() -> Outgoing:
-    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT))
-    core.peer_up(1, repairs=True)
-    return core
 
 
 def test_a_window_full_of_tiny_messages_is_bounded() -> None:
@@ -124,42 +116,6 @@ def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: Outgoing) -> None
     core.consume(2, 3)
     assert numbers(core.outstanding()) == set()
     assert numbers(core.losses.unflushed) == {0}
-
-
-def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
-    core = Outgoing("flow", WINDOW, 2**26, Budget(2**21), repair=False)
-    core.peer_up(1, repairs=True)
-
-    def looked() -> list[int | tuple[Why, list[tuple[int, int]]]]:
-        for _ in range(LOST_LOOKS + 2):
-            core.look()
-        return taken(core)
-
-    for _ in range(3):
-        assert send(core, 10)
-    acknowledge(core, 1, [0, 1])
-    core.consume(1, 2)
-    assert looked() == [(Why.EVICTED, [])]
-    assert looked() == [(Why.EVICTED, [])]  # the answer may be lost as well
-    core.consume(1, 3)
-    assert numbers(core.losses.unflushed) == {2}
-    assert looked() == []
-
-
-def test_who_consumes_nothing_is_asked_what_it_waits_for_though_the_flow_goes_on(core: Outgoing) -> None:
-    asked: list[int | tuple[Why, list[tuple[int, int]]]] = []
-    send(core, 10)
-    core.consume(1, 1)  # and from now on it waits for something that nobody owes it, or its application takes nothing
-    for sequence in range(1, 2 * LOST_LOOKS + 6):
-        send(core, 10)
-        acknowledge(core, 1, [sequence - 1, sequence])
-        core.look()
-        asked += [what for what in taken(core) if not isinstance(what, int)]
-    assert asked == [(Why.EVICTED, []), (Why.EVICTED, [])]
-    core.consume(1, 2 * LOST_LOOKS + 6)
-    for _ in range(2 * LOST_LOOKS):
-        core.look()
-    assert taken(core) == []
 
 
 def test_who_returns_is_asked_what_it_misses_and_gets_the_rest_in_order(core: Outgoing) -> None:
@@ -465,20 +421,6 @@ def test_who_comes_does_not_owe_what_is_longer_than_it_takes(core: Outgoing) -> 
     core.peer_up(2, repairs=True, max_payload=100)
     assert core.joined[2] == 2
     assert acknowledge(core, 2, [0, 1, 2, 3]) == [2, 3]
-
-
-def test_a_flow_that_repairs_nothing_goes_on_though_what_was_lost_fills_the_window() -> None:
-    core = Outgoing("flow", WINDOW, RETENTION, Budget(2 * WINDOW), repair=False)
-    core.peer_up(1, repairs=True)
-    send(core, WINDOW)  # it is lost
-    while send(core, WINDOW // 8):
-        pass
-    for _ in range(LOST_LOOKS + 2):
-        core.look()
-        send(core, 1)  # the flow is in use all the time
-    assert (Why.EVICTED, []) in taken(core)  # asked, to which the peer answers how far it is
-    core.consume(1, core.backlog.unsent)
-    assert taken(core)
 
 
 def test_the_window_of_who_was_away_holds_what_it_has_not_read_yet() -> None:

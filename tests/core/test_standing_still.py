@@ -1,11 +1,11 @@
 """What a flow does when nothing moves: whom it does not wait for any longer."""
 
-from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, send, taken
+from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, numbers, send, taken
 from twinlink.budget import Budget
 from twinlink.losses import UNANSWERED
 from twinlink.outgoing import Outgoing
 from twinlink.standstill import LOST_LOOKS
-from twinlink.wire import MAX_RANGES
+from twinlink.wire import MAX_RANGES, Why
 
 
 def look_for_two_seconds(core: Outgoing) -> None:
@@ -49,3 +49,53 @@ def test_who_is_back_and_says_as_much_as_an_ask_can_hold_has_said_what_it_misses
     missing = [(number, number + 1) for number in range(1, 2 * MAX_RANGES, 2)]
     core.asked(1, missing[-1][1], missing, 3, 4, 10)
     assert not core.transit.unsure
+
+
+def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
+    core = Outgoing("flow", WINDOW, 2**26, Budget(2**21), repair=False)
+    core.peer_up(1, repairs=True)
+
+    def looked() -> list[int | tuple[Why, list[tuple[int, int]]]]:
+        for _ in range(LOST_LOOKS + 2):
+            core.look()
+        return taken(core)
+
+    for _ in range(3):
+        assert send(core, 10)
+    acknowledge(core, 1, [0, 1])
+    core.consume(1, 2)
+    assert looked() == [(Why.EVICTED, [])]
+    assert looked() == [(Why.EVICTED, [])]  # the answer may be lost as well
+    core.consume(1, 3)
+    assert numbers(core.losses.unflushed) == {2}
+    assert looked() == []
+
+
+def test_who_consumes_nothing_is_asked_what_it_waits_for_though_the_flow_goes_on(core: Outgoing) -> None:
+    asked: list[int | tuple[Why, list[tuple[int, int]]]] = []
+    send(core, 10)
+    core.consume(1, 1)  # and from now on it waits for something that nobody owes it, or its application takes nothing
+    for sequence in range(1, 2 * LOST_LOOKS + 6):
+        send(core, 10)
+        acknowledge(core, 1, [sequence - 1, sequence])
+        core.look()
+        asked += [what for what in taken(core) if not isinstance(what, int)]
+    assert asked == [(Why.EVICTED, []), (Why.EVICTED, [])]
+    core.consume(1, 2 * LOST_LOOKS + 6)
+    for _ in range(2 * LOST_LOOKS):
+        core.look()
+    assert taken(core) == []
+
+
+def test_a_flow_that_repairs_nothing_goes_on_though_what_was_lost_fills_the_window() -> None:
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(2 * WINDOW), repair=False)
+    core.peer_up(1, repairs=True)
+    send(core, WINDOW)  # it is lost
+    while send(core, WINDOW // 8):
+        pass
+    for _ in range(LOST_LOOKS + 2):
+        core.look()
+        send(core, 1)  # the flow is in use all the time
+    assert (Why.EVICTED, []) in taken(core)  # asked, to which the peer answers how far it is
+    core.consume(1, core.backlog.unsent)
+    assert taken(core)

@@ -9,6 +9,7 @@ from types import FrameType
 
 import pytest
 
+from tests.core.interrupting import interrupted
 from twinlink import lead as module
 from twinlink.lead import Lead
 from twinlink.testing import patience, wait_until
@@ -90,21 +91,13 @@ def test_who_closes_leads_while_the_link_is_given_back() -> None:
 def test_nobody_holds_the_lead_after_an_interrupt(lead: Lead, acts: bool) -> None:
     """Ctrl-C at each call, also of the lock's own, and at each return."""
     for moment in itertools.count(1):
-        events, turns = itertools.count(1), itertools.count(1)
+        turns = itertools.count(1)
 
-        def interrupt(frame: FrameType, event: str, _: object) -> None:
-            if frame.f_code.co_filename == module.__file__ and next(events) == moment:  # noqa: B023
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-        sys.setprofile(interrupt)
-        try:
+        def do() -> None:
             lead.act(lambda: None) if acts else lead.wait(lambda: next(turns) > 2, 0.05)  # noqa: B023
-        except KeyboardInterrupt:
-            in_thread(lambda: lead.act(lambda: None)).result()
-            assert not lead._waiting
-            continue
-        finally:
-            sys.setprofile(None)
-        break
+
+        if not interrupted(moment, do, module.__file__):
+            break
+        in_thread(lambda: lead.act(lambda: None)).result()
+        assert not lead._waiting
     assert moment > 10

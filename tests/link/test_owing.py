@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import twinlink
+from twinlink.company import LOSSES_AT_ONCE
 from twinlink.testing import free_endpoint, patience, wait_until
 
 _LISTENER = """
@@ -75,3 +76,14 @@ def test_a_closed_link_names_who_still_owes_an_ack(caplog: pytest.LogCaptureFixt
         second.wait()
     (told,) = [record.getMessage() for record in caplog.records if "not acknowledged" in record.getMessage()]
     assert "twin-1 (down, may return)" in told
+
+
+def test_a_link_that_closes_tells_first_what_it_has_lost_in_however_many_ranges() -> None:
+    told: list[twinlink.Lost] = []
+    ranges = 5 * LOSSES_AT_ONCE
+    with twinlink.open("memory", listen=free_endpoint()) as link:
+        link.events(handler=lambda event: told.append(event) if isinstance(event, twinlink.Lost) else None)
+        sender = link.sender("d")
+        for number in range(0, 2 * ranges, 2):
+            sender.losses.add(number, number + 1, "dropped")
+    assert [event.first for event in told] == list(range(0, 2 * ranges, 2))
