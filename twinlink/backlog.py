@@ -7,6 +7,7 @@ from typing import Any
 from .kept import Entry, Kept
 from .parts import Cut
 from .ranges import RangeSet
+from .recipients import Recipients
 from .transit import FRAMING_OCTETS, Transit
 from .window import Window
 from .wire import MAX_RANGES, Kind, Why
@@ -28,23 +29,18 @@ class Backlog:
         next: the number of the next message.
         unsent: the first number that has not been handed to the transport.
         waits: whether something waits to be handed over, or is being handed over after it has waited.
-        up: the peers that are there now.
-        bundles: whether all of them read bundles, and ask again for what was in one that is lost.
-        parts: whether all of them take frames in parts, and say how much is there.
         announced: no message from this number on has been announced as gone.
     """
 
-    def __init__(self, kept: Kept, transit: Transit, window: Window) -> None:
+    def __init__(self, kept: Kept, transit: Transit, window: Window, recipients: Recipients) -> None:
         self.next = 0
         self.unsent = 0
         self.waits = False
-        self.up: frozenset[int] = frozenset()
-        self.bundles = False
-        self.parts = False
         self.announced = 0
         self._kept = kept
         self._transit = transit
         self._window = window
+        self._recipients = recipients
         self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
         self._sent_again: set[int] = set()  # and not acknowledged yet
         self._gone: dict[Why, RangeSet] = {}  # to be announced; an empty set: ask what is missing
@@ -60,7 +56,7 @@ class Backlog:
             before is not None
             and now_mono_ns - before[0] < BULK_NS
             and len(before[2]) < BUNDLE_OCTETS // BULK_MESSAGES
-            and self.bundles
+            and self._recipients.bundles
         )
 
     def take_in(self, size: int, now_mono_ns: int) -> bool:
@@ -72,7 +68,7 @@ class Backlog:
         self.next = end = sequence + 1
         if (
             not self.waits
-            and self.up
+            and self._recipients.up
             and (len(self._kept.entries) < BULK_MESSAGES or not self.in_bulk(now_mono_ns))
             and octets <= self._transit.direct_room
             and self._window.admit(end, 1, size)
@@ -140,7 +136,7 @@ class Backlog:
         """
         while self.unsent < self.next:
             entry = self._kept.entries.get(self.unsent)
-            if entry is not None and (entry[1] & self.up or not self.up):
+            if entry is not None and (entry[1] & self._recipients.up or not self._recipients.up):
                 break
             self.unsent += 1
         return self.unsent if self.unsent < self.next else None
@@ -148,7 +144,7 @@ class Backlog:
     @property
     def may_go(self) -> bool:
         """Whether something that waits may leave now; of many messages not each as soon as there is room for it."""
-        if not self.waits or not self.up:
+        if not self.waits or not self._recipients.up:
             return False
         if (cut := self._leaving) is not None:
             return self._transit.takes_part(cut.sequence) or (cut.stuck and bool(self._gone))
@@ -201,14 +197,14 @@ class Backlog:
     def _take_again(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         messages: dict[int, int] = {}  # of them, those that are not on their way yet
-        most = BUNDLE_OCTETS if self.bundles else 0
+        most = BUNDLE_OCTETS if self._recipients.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
             entry = self._kept.entries[sequence]
-            if epoch not in self.up and not entry[1] & self.up:  # it will ask again
+            if epoch not in self._recipients.up and not entry[1] & self._recipients.up:  # it will ask again
                 del self._again[sequence]
                 continue
-            octets, awaited = self._octets(entry), entry[1] & self.up
+            octets, awaited = self._octets(entry), entry[1] & self._recipients.up
             most -= octets
             if taken and most < 0:
                 break
@@ -236,7 +232,7 @@ class Backlog:
         if sequence is None:
             self.waits = False
             return taken
-        entries, up, beside = self._kept.entries, self.up, FRAMING_OCTETS - self._kept.framing_octets
+        entries, up, beside = self._kept.entries, self._recipients.up, FRAMING_OCTETS - self._kept.framing_octets
         if self._is_long(octets := self._octets(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
@@ -245,7 +241,7 @@ class Backlog:
                 self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
-        most = left = max(octets, min(room, BUNDLE_OCTETS) if self.bundles else 0)
+        most = left = max(octets, min(room, BUNDLE_OCTETS) if self._recipients.bundles else 0)
         end = self.next
         for place in range(sequence, end):
             entry = entries.get(place)
@@ -269,7 +265,7 @@ class Backlog:
     # What leaves in parts
 
     def _is_long(self, octets: int) -> bool:
-        return octets > self._transit.budget.whole and self.parts
+        return octets > self._transit.budget.whole and self._recipients.parts
 
     def _begin(self, sequence: int, frame: bytes, again: bool = False) -> None:
         self._cut = Cut(sequence, frame, again)
@@ -292,7 +288,7 @@ class Backlog:
 
     def _owing(self, cut: Cut) -> frozenset[int]:
         """Peers that are up and owe an ack for it."""
-        return self._kept.entries[cut.sequence][1] & self.up
+        return self._kept.entries[cut.sequence][1] & self._recipients.up
 
     def progress(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""

@@ -11,6 +11,7 @@ from .kept import Entry, Kept
 from .losses import ANYBODY, REASONS, TAKES_NOTHING, UNANSWERED, Losses
 from .message import Ack
 from .ranges import RangeSet
+from .recipients import Recipients
 from .standstill import Standstill
 from .transit import Transit
 from .window import Window
@@ -46,7 +47,6 @@ class Outgoing:
     ) -> None:
         """``framing_octets``: of a frame, beside its payload."""
         self.flow = flow
-        self.recipients: frozenset[int] = frozenset()  # of what is sent now, and kept for: up and absent
         self.repair = repair
         self.overflow = overflow
         self.sent_octets = 0
@@ -58,16 +58,11 @@ class Outgoing:
         self.kept = Kept(retention, framing_octets)
         self.transit = Transit(budget, single=overflow == "latest")  # of states one at a time: the next is newer
         self.window = Window(window)
-        self.backlog = Backlog(self.kept, self.transit, self.window)
+        self.recipients = Recipients()
+        self.backlog = Backlog(self.kept, self.transit, self.window, self.recipients)
         self._standstill = Standstill()
         self._made_way: list[int] = []
-        self._repairing: set[int] = set()  # of who is up: those that ask for what they miss
-        self._plain: set[int] = set()  # of who is up: those that take every frame whole
-        self.joined: dict[int, int] = {}  # peer epoch -> the first number that it owes
-        self._returned: dict[int, int] = {}  # peers that came back -> unsent then; until they have said what they miss
         self.doubt = Doubt()
-        self._absent: dict[int, int] = {}  # peer epoch -> what it had consumed
-        self._unread: dict[int, int] = {}  # the same of those that may return, and will ask for nothing
 
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now.
@@ -75,7 +70,7 @@ class Outgoing:
         Peers that are down hold nobody up: what only they owe an ack for makes room.
         """
         excess = size - self.kept.room
-        return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self.backlog.up)
+        return excess <= 0 or self.overflow != "block" or self.kept.yields(excess, self.recipients.up)
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -89,7 +84,8 @@ class Outgoing:
         if full and not self.fits(size):
             return None
         self.sent_octets += size
-        if not self.recipients:
+        recipients = self.recipients.all
+        if not recipients:
             backlog.unsent = backlog.next = sequence + 1
             self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
             return True  # a plain subscriber may listen
@@ -99,7 +95,7 @@ class Outgoing:
             backlog.next = sequence + 1
             self._give_up(sequence, Why.DROPPED)
             return False
-        kept.add(sequence, size, (now_mono_ns, self.recipients, frame))
+        kept.add(sequence, size, (now_mono_ns, recipients, frame))
         if backlog.waits:  # as take_in says; in bulk it mostly does
             backlog.next = sequence + 1
             return False
@@ -108,7 +104,7 @@ class Outgoing:
     def _make_room(self, size: int) -> bool:
         """Give up what must make room for the new message; False where that is the new message itself."""
         while (oldest := self.kept.oldest()) is not None and size > self.kept.room:
-            if self.kept.entries[oldest][1] & self.backlog.up:
+            if self.kept.entries[oldest][1] & self.recipients.up:
                 if self.overflow == "drop-newest":
                     return False
                 if self.overflow != "block":
@@ -194,7 +190,7 @@ class Outgoing:
         sent_mono_ns, owed_by, frame = entry
         owed_by -= {epoch}
         self.kept.entries[sequence] = (sent_mono_ns, owed_by, frame)
-        if not owed_by & self.backlog.up:
+        if not owed_by & self.recipients.up:
             self.transit.remove((sequence,))
 
     def _settle(self, had_by_all: list[int]) -> None:
@@ -251,10 +247,11 @@ class Outgoing:
             self.losses.add(first, end, REASONS[Why.EVICTED])
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
-            self.backlog.send_again(first, end, epoch, self.joined.get(epoch, 0))
-        if known >= self._returned.get(epoch, 0) or len(missing) == MAX_RANGES:  # it has said what it could
-            self._returned.pop(epoch, None)
-            self.transit.unsure = bool(self._returned)
+            self.backlog.send_again(first, end, epoch, self.recipients.since.get(epoch, 0))
+        returned = self.recipients.returned
+        if known >= returned.get(epoch, 0) or len(missing) == MAX_RANGES:  # it has said what it could
+            returned.pop(epoch, None)
+            self.transit.unsure = bool(returned)
         return acks
 
     def consume(self, epoch: int, consumed: int) -> None:
@@ -262,18 +259,19 @@ class Outgoing:
 
         What it went past without an ack is lost, where it cannot ask for it.
         """
-        known = self.window.consumed.get(epoch)
+        recipients, all_consumed = self.recipients, self.recipients.consumed
+        known = all_consumed.get(epoch)
         if known is not None and known < consumed <= self.backlog.unsent:
-            self.window.consumed[epoch] = consumed
-            self.window.free()
-        elif len(self.backlog.up) < 2:
+            all_consumed[epoch] = consumed
+            self.window.free(min(all_consumed.values()))
+        elif len(recipients.up) < 2:
             return
-        if self.kept.entries and (self._plain or not self.repair):
+        if self.kept.entries and not (recipients.parts and self.repair):
             self._lose_skipped()
 
     def _lose_skipped(self) -> None:
         """Lose, from the oldest on, what every peer that owes an ack went past, and none of them will ask for."""
-        entries, consumed, asking = self.kept.entries, self.window.consumed, self._repairing
+        entries, consumed, asking = self.kept.entries, self.recipients.consumed, self.recipients.asking
         while (sequence := self.kept.oldest()) is not None:
             owed_by = entries[sequence][1]
             if any(epoch in asking or consumed.get(epoch, 0) <= sequence for epoch in owed_by):
@@ -288,63 +286,47 @@ class Outgoing:
 
         ``repairs``: it asks for what it misses, and reads bundles and parts.  ``max_payload``: what it takes.
         """
-        backlog = self.backlog
-        returns = epoch in self._absent
-        joined = backlog.next
-        if epoch not in self.recipients:  # what waits for others reaches it as well, and goes as it takes it
-            joined = self.kept.owe(epoch, range(backlog.unsent, backlog.next), backlog.up, max_payload)
-        self.joined.setdefault(epoch, joined)
-        if not repairs:
-            self._plain.add(epoch)
-        self.window.consumed.setdefault(epoch, self._absent.pop(epoch, self._unread.pop(epoch, joined)))
-        if repairs and self.repair:
-            self._repairing.add(epoch)
-        self._peers_changed()
-        self.window.free()
-        if returns:
-            self._returned[epoch] = backlog.unsent
+        backlog, recipients = self.backlog, self.recipients
+        since = backlog.next
+        if epoch not in recipients.all:  # what waits for others reaches it as well, and goes as it takes it
+            since = self.kept.owe(epoch, range(backlog.unsent, backlog.next), recipients.up, max_payload)
+        if epoch in recipients.absent:
+            recipients.returned[epoch] = backlog.unsent
+        recipients.come(epoch, since, repairs, repairs and self.repair)
+        self.window.free(recipients.slowest)
+        if epoch in recipients.returned:
             self.transit.unsure = True
             backlog.returned(epoch)
             backlog.ask()
         backlog.waits = backlog.waits or backlog.unsent < backlog.next
-        self.delays.join(epoch, self.recipients)
+        self.delays.join(epoch, recipients.all)
 
     def peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
         """A peer went: for good, or perhaps to return; then what it owes is kept for it.
 
         What a ``successor`` of the same node has acknowledged in its stead is not lost.
         """
-        consumed = self.window.consumed.pop(epoch, None)
-        self._returned.pop(epoch, None)
-        self.transit.unsure = bool(self._returned)
-        stays = may_return and epoch in self._repairing and consumed is not None
-        self._repairing.discard(epoch)
-        self._plain.discard(epoch)
-        if not stays or consumed is None:
-            if may_return and consumed is not None:
-                self._unread[epoch] = consumed
+        recipients = self.recipients
+        is_absent = recipients.go(epoch, may_return)
+        self.transit.unsure = bool(recipients.returned)
+        if not is_absent:
             self._lose_peer(epoch, reason, successor)
             return
-        if len(self._absent) >= MAX_ABSENT:
-            self.forget(next(iter(self._absent)), "too many silent peers to keep messages for")
-        self._absent[epoch] = consumed
-        self._peers_changed()
+        if len(recipients.absent) > MAX_ABSENT:
+            self.forget(next(iter(recipients.absent)), "too many silent peers to keep messages for")
         entries = self.kept.entries
-        self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & self.backlog.up])
-        if self.window.consumed:
-            self.window.free()
+        self.transit.remove([one for one in self.transit.sequences() if not entries[one][1] & recipients.up])
+        if recipients.consumed:
+            self.window.free(recipients.slowest)
 
     def forget(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
-        self._unread.pop(epoch, None)
+        self.recipients.forget(epoch)
         self._lose_peer(epoch, reason, successor)
 
     def _lose_peer(self, epoch: int, reason: str, successor: int | None) -> None:
-        self._absent.pop(epoch, None)
-        self.joined.pop(epoch, None)
-        self._peers_changed()
         end = self.backlog.next
-        taken_over = end if successor is None else self.joined.get(successor, end)
+        taken_over = end if successor is None else self.recipients.since.get(successor, end)
         for sequence, entry in list(self.kept.entries.items()):
             if epoch not in entry[1]:
                 continue
@@ -360,18 +342,12 @@ class Outgoing:
                 self.acknowledged += 1
         for first, end in self.doubt.forget(epoch):
             self.losses.add(first, end, REASONS[Why.EVICTED])
-        if self.window.consumed:
-            self.window.free()
-        elif not self.recipients:
-            if not self._unread:  # else its application may still have it before it
+        if self.recipients.consumed:
+            self.window.free(self.recipients.slowest)
+        elif not self.recipients.all:
+            if not self.recipients.unread:  # else its application may still have it before it
                 self.window.clear()
             self.backlog.clear()
-
-    def _peers_changed(self) -> None:
-        up = self.backlog.up = frozenset(self.window.consumed)
-        self.backlog.bundles = len(self._repairing) == len(up)
-        self.backlog.parts = not self._plain
-        self.recipients = up | frozenset(self._absent) if self._absent else up
 
     def is_settled_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""
@@ -391,7 +367,7 @@ class Outgoing:
     def last_announcements(self) -> list[tuple[Why, list[tuple[int, int]]]]:
         """What is to be announced where the link ends, so that who is up knows what it will not get."""
         backlog, oldest = self.backlog, self.kept.oldest()
-        if not backlog.up:
+        if not self.recipients.up:
             return []
         if not self.repair:
             backlog.ask()  # there an announcement without ranges is the end of what was sent
@@ -408,23 +384,23 @@ class Outgoing:
         That is an ack, room in the window, an answer of who returned or lacks something, or that all went past what was
         announced as gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
         """
-        backlog = self.backlog
+        backlog, recipients = self.backlog, self.recipients
         in_parts = backlog.look()
-        slowest = min(self.window.consumed.values(), default=backlog.announced)
+        slowest = recipients.slowest if recipients.consumed else backlog.announced
         waits_for = (
             self.transit.oldest,
             self.window.awaited if backlog.unsent < backlog.next else None,
-            0 if self._returned or self.doubt.asks(backlog.up) else None,
+            0 if recipients.returned or self.doubt.asks(recipients.up) else None,
             slowest if slowest < backlog.announced else None,
         )
         waits_as_before, makes_way = self._standstill.look(waits_for)
-        backlog.forget_below(min([slowest, *self._absent.values()]))
+        backlog.forget_below(min([slowest, *recipients.absent.values()]))
         if makes_way:
             self._make_way()
         self._look_for_who_stands(slowest)
         if in_parts:
             self._standstill.forget()
-        elif self._repairing and waits_as_before:
+        elif recipients.asking and waits_as_before:
             backlog.ask()
 
     def _look_for_who_stands(self, slowest: int) -> None:
@@ -436,13 +412,13 @@ class Outgoing:
         backlog = self.backlog
         place = (0 if self.repair else backlog.unsent, slowest)
         due = slowest < backlog.unsent
-        if self._standstill.stands(place, due) and backlog.up and not self._plain:
+        if self._standstill.stands(place, due) and self.recipients.up and self.recipients.parts:
             self._standstill.begin_again()
             backlog.ask()
 
     def ask(self) -> None:
         """Have the peers say what they miss, if an ack is awaited."""
-        if self._repairing and self.kept.entries:
+        if self.recipients.asking and self.kept.entries:
             self.backlog.ask()
 
     def _make_way(self) -> None:
@@ -450,7 +426,7 @@ class Outgoing:
 
         It stays kept until they are past it, or until others have to make way, two seconds later: then it is lost.
         """
-        entries, asking = self.kept.entries, self._repairing
+        entries, asking = self.kept.entries, self.recipients.asking
         for sequence in self._made_way:
             owed_by = entries[sequence][1] if sequence in entries else asking
             if owed_by and asking.isdisjoint(owed_by) and not self._let_go(sequence):

@@ -105,7 +105,7 @@ class Sender:
                             core.mend()
                             raise
                     if direct is not None:
-                        if direct and core.recipients:
+                        if direct and core.recipients.all:
                             self._transport.send(self._topic, frame)
                         elif direct:
                             if link.reception.company.alone:  # else it would be ahead of what is owed to a node
@@ -276,7 +276,7 @@ class Sender:
 
     def _hand_over_bundle(self) -> None:
         """For who holds `_order`; does nothing while the courier is handing over: that will do."""
-        if self._backlog.bundles:
+        if self._core.recipients.bundles:
             try:
                 if self._handing.acquire(False):
                     self._hand_over_some(patient=False)
@@ -336,7 +336,7 @@ class Sender:
     def path_ns(self, calm: bool) -> int:
         """The round trip as this flow sees it, 0 without acks; ``calm``: nothing of any flow waits."""
         with self._state:
-            return self._core.delays.path_ns(self._backlog.up, calm)
+            return self._core.delays.path_ns(self._core.recipients.up, calm)
 
     def look_after(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
@@ -363,7 +363,7 @@ class Sender:
 
     def joined(self, epoch: int) -> int | None:
         """The first number that was owed to a peer when it came up; None if it has not."""
-        return self._core.joined.get(epoch)
+        return self._core.recipients.since.get(epoch)
 
     @property
     def reliability(self) -> str:
@@ -403,7 +403,7 @@ class Sender:
     def settled(self) -> bool:
         """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
         with self._state:
-            return not self._core.kept.is_owed_by(self._backlog.up)
+            return not self._core.kept.is_owed_by(self._core.recipients.up)
 
     def say_what_is_gone(self) -> None:
         """Tell the peers what they will not get any more.  Never waits.  Raises TransportError."""

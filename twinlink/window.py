@@ -15,13 +15,11 @@ class Window:
 
     Attributes:
         octets: in flight.
-        consumed: peer epoch -> every sequence below is done with there.
         untold: acks with which `on_ack` has not been called yet, where others come meanwhile.
     """
 
     def __init__(self, limit_octets: int) -> None:
         self.octets = 0
-        self.consumed: dict[int, int] = {}
         self.untold = 0
         self._limit = limit_octets
         self._messages = 0
@@ -46,9 +44,8 @@ class Window:
         """Whether nothing more leaves before `on_ack` has been called with some of the acks that are here."""
         return self.untold >= MAX_UNTOLD
 
-    def free(self) -> None:
-        """Take out of flight what every peer is done with."""
-        done = min(self.consumed.values())
+    def free(self, done: int) -> None:
+        """Take out of flight what every peer is done with: all below ``done``."""
         in_flight = self._in_flight
         while in_flight and in_flight[0][0] <= done:
             _, messages, octets = in_flight[0]

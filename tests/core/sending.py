@@ -42,7 +42,7 @@ def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
             if isinstance(there, memoryview):
                 out.append(number(bytes(there)))
             else:
-                for epoch in core.backlog.up:
+                for epoch in core.recipients.up:
                     core.backlog.progress(epoch, parse(what)[3], there)
             continue
         assert_is_one_frame(*several)

@@ -254,7 +254,7 @@ class Sending(RuleBasedStateMachine):
             before = self.core.stats() | {"unsent": self.core.backlog.unsent, "backlog": self.core.backlog.waits}
             self.hand_over()
             for epoch in self.up:
-                if epoch in self.core._returned:
+                if epoch in self.core.recipients.returned:
                     self.asked(epoch, self.core.backlog.unsent, set())
             self.hand_over()
             for epoch in self.up:

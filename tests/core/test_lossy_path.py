@@ -119,7 +119,7 @@ class LossyPath(RuleBasedStateMachine):
         self.sender = Sender(link, fork, self.core, "normal")
         self.acks.company.add_sender(self.sender)
         self.acks.feedback.add_sender(self.sender)
-        assert self.core.backlog.up == set(TWINS)
+        assert self.core.recipients.up == set(TWINS)
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
     def send(self, size: int, count: int) -> None:
