@@ -14,6 +14,7 @@ from .peers import BEHIND_NS, Change, Peer, PeerTable
 from .sender import Priority, Sender
 from .transports import Transport
 from .transports.base import Frame
+from .undisturbed import undisturbed
 from .wire import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, Malformed
 from .wire import frame as make_frame
 
@@ -152,6 +153,7 @@ class Company:
                 sender.ask()
         return hello, not known
 
+    @undisturbed()
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """Take out peers that have been silent for too long; report what senders have lost.
 
@@ -162,8 +164,6 @@ class Company:
         self._kept_mono_ns, self._emptied_mono_ns = now_mono_ns, emptied_mono_ns
         changes = self.peers.expire(now_mono_ns, emptied_mono_ns)
         self._changed(changes)
-        if {peer.epoch for peer in self.peers.all() if peer.up} != self.up:
-            self._changed(self._untold())
         if not self.peers.heard:
             self._transport.parted()
         if changes:
@@ -219,13 +219,6 @@ class Company:
                 self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, change.successor))
         if changes:
             self.report_losses()
-
-    def _untold(self) -> list[Change]:
-        """What the table of peers knows and nobody was told of: Ctrl-C may come between the two."""
-        here = {peer.epoch: peer for peer in self.peers.all() if peer.up}
-        came = [Change(peer, None) for epoch, peer in here.items() if epoch not in self.up]
-        gone = [self._met[epoch] for epoch in self.up if epoch not in here and epoch in self._met]
-        return came + [Change(peer, "silent") for peer in gone]
 
     def _taken_by_all(self) -> int:
         """Octets of the longest payload that this node sends and that all peers take which are to get what is sent now.
@@ -309,6 +302,7 @@ class Company:
             since[peer.epoch] = {flow: first for flow, first in joined.items() if first is not None}
         return since
 
+    @undisturbed()
     def report_losses(self) -> bool:
         """Report, as events, what the senders have lost since the last time; whether some of it is left for the next.
 

@@ -30,6 +30,7 @@ from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
+from .undisturbed import undisturbed
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
@@ -158,6 +159,7 @@ class Link:
             sender.on_ack = on_ack
         return sender
 
+    @undisturbed()
     def _open_flow(
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
@@ -333,19 +335,21 @@ class Link:
         """
         if self.closed or self.sending_ends:
             return
-        # First: acks could not settle, nor get through, while others go on sending.
-        self.sending_ends = self.reception.calls.ending = True
-        if self.lead.held_here:
-            self._end()
-            return
         # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
         closing = threading.Thread(target=self._end, name=f"twinlink-{self.node}-close", daemon=True)
-        try:
-            closing.start()
-        except RuntimeError:  # no more threads, or the interpreter ends
+        with undisturbed():
+            # First: acks could not settle, nor get through, while others go on sending.
+            self.sending_ends = self.reception.calls.ending = True
+            starts = not self.lead.held_here
+            if starts:
+                try:
+                    closing.start()
+                except RuntimeError:  # no more threads, or the interpreter ends
+                    starts = False
+        if starts:
+            closing.join(ENDS_S)
+        else:
             self._end()
-            return
-        closing.join(ENDS_S)
 
     def _end(self) -> None:
         senders = list(self._company.senders.values())
@@ -361,15 +365,22 @@ class Link:
             sender.abandon()
 
     def _give_back(self) -> None:
-        """Say goodbye, and give back threads and transport.  Called once, by the thread that holds the lead."""
-        senders = list(self._company.senders.values())
+        """Make the calls that are due, then leave.  Called once, by the thread that holds the lead."""
         self.sending_ends = True
         calls, deadline = self.reception.calls, time.monotonic() + STOP_S
-        while self._company.report_losses() and time.monotonic() < deadline - STOP_S / 2:
-            calls.run()
-        calls.run(STOP_S / 2)  # of what has been acknowledged
-        if calls.due:
-            logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
+        try:
+            while self._company.report_losses() and time.monotonic() < deadline - STOP_S / 2:
+                calls.run()
+            calls.run(STOP_S / 2)  # of what has been acknowledged
+            if calls.due:
+                logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
+        finally:
+            self._leave(deadline)
+
+    @undisturbed()
+    def _leave(self, deadline: float) -> None:
+        """Say goodbye, and give back threads and transport."""
+        senders = list(self._company.senders.values())
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
         with contextlib.suppress(TransportError):
@@ -415,7 +426,8 @@ def _close_all() -> None:
         thread = next((one for one in threading.enumerate() if one.name.startswith("twinlink-")), None)
         if thread is None:  # one that ends may have begun another
             return
-        thread.join(EXIT_LOOK_S)
+        with contextlib.suppress(RuntimeError):  # Ctrl-C came before it was started
+            thread.join(EXIT_LOOK_S)
 
 
 def _check_callable(name: str, value: object) -> None:

@@ -79,7 +79,8 @@ class Reassembly:
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
         """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order.
 
-        Whoever takes a message adds 1 to `due`; else, as when Ctrl-C comes before, it is due again.
+        Whoever takes a message adds 1 to `due`, who takes a range says `pass_over`; else, as when Ctrl-C comes before,
+        it is due again.
         """
         while (due := self.due) < self.end:
             message = self._held.get(due)
@@ -96,10 +97,13 @@ class Reassembly:
             silently = quiet is not None and quiet[0] == first
             if quiet is not None:  # a range of which only a part is silent is released in parts
                 end = quiet[1] if silently else min(end, quiet[0])
-            self._gone.take(first, end)
-            self._silent.take(first, end)
-            self.due = end
             yield first, end, silently
+
+    def pass_over(self, first: int, end: int) -> None:
+        """This range, which was given up, has been released."""
+        self._gone.take(first, end)
+        self._silent.take(first, end)
+        self.due = end
 
     @property
     def held(self) -> int:

@@ -26,6 +26,7 @@ from .repair import Repair
 from .sender import URGENT_FLOW
 from .transports import Transport
 from .transports.base import Frame
+from .undisturbed import undisturbed
 from .window import MAX_IN_FLIGHT
 from .wire import (
     ACK_WORD,
@@ -296,6 +297,7 @@ class Reception:
         elif known:
             self.acks.progress(ack_topic, epoch, sent_ns, there)
 
+    @undisturbed()
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)
         if unsent > MAX_SEQUENCE:
@@ -315,6 +317,7 @@ class Reception:
             incoming.pass_gaps(stream)
             self.acks.send(ack_topic, stream, [])  # how far it is consumed may have been lost as well
 
+    @undisturbed()
     def _greeting(self, kind: Kind, frame: Frame, epoch: int, number: int, mono_ns: int) -> None:
         if epoch == self._epoch:
             raise Malformed("reflected")
@@ -328,9 +331,7 @@ class Reception:
             if (stream := self.flows[flow].streams.get(epoch)) is not None and stream.repairs:
                 stream.repairs = False  # data has overtaken the hello that says so: what is missing is not asked for
                 self._repair.give_up(self.flows[flow], stream)
-        if not new:
-            return
-        for incoming in list(self.flows.values()):  # or the first one
+        for incoming in list(self.flows.values()) if new else ():  # data may overtake the first one, too
             if (stream := incoming.streams.get(epoch)) is not None:
                 stream.node = hello.node
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect
@@ -417,12 +418,11 @@ class Reception:
         """
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
-        first = sequence not in stream.declined
         if stream.repairs and not self._repair.decline(incoming, ack_topic, stream, sequence):
             return False
         if stream.refused == 0:
             self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
-        stream.refused += first
+        stream.refused += sequence not in stream.declined
         stream.declined.add(sequence, sequence + 1)
         self.acks.send_batch()
         stream.consumed = stream.acked = max(stream.consumed, sequence + 1)

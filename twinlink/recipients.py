@@ -4,8 +4,6 @@
 class Recipients:
     """Peers by epoch: *up*, or *absent*, which fell silent and will ask for what they missed when they return.
 
-    Where Ctrl-C comes between two steps of a change, the same change can be made again.
-
     Attributes:
         all: those that get what is sent now, or have it kept for them: up and absent.  Replaced, never changed.
         up: likewise.
@@ -40,19 +38,16 @@ class Recipients:
         self.since.setdefault(epoch, since)
         if not repairs:
             self._plain.add(epoch)
-        self.consumed.setdefault(epoch, self.absent.get(epoch, self.unread.get(epoch, since)))
+        self.consumed.setdefault(epoch, self.absent.pop(epoch, self.unread.pop(epoch, since)))
         if asks:
             self.asking.add(epoch)
-        self.absent.pop(epoch, None)
-        self.unread.pop(epoch, None)
         self._changed()
 
     def go(self, epoch: int, may_return: bool) -> bool:
         """It is not up any more; returns whether it is absent now, so that what it owes is kept for it."""
-        consumed = self.consumed.get(epoch)
+        consumed = self.consumed.pop(epoch, None)
         if may_return and consumed is not None:
             (self.absent if epoch in self.asking else self.unread)[epoch] = consumed
-        self.consumed.pop(epoch, None)
         self.returned.pop(epoch, None)
         self.asking.discard(epoch)
         self._plain.discard(epoch)

@@ -11,6 +11,7 @@ from .message import Message
 from .ranges import RangeSet
 from .reassembly import Reassembly
 from .transports import Transport
+from .undisturbed import undisturbed
 from .wire import MAX_RANGES, MAX_SEQUENCE, Kind, Malformed, Why, ask_body
 from .wire import frame as make_frame
 
@@ -78,9 +79,10 @@ class Repair:
             return True
         self._reach(ack_topic, stream, sequence)
         pending = stream.pending
-        if pending is not None and pending.give_up([(sequence, sequence + 1)], silently=True):
-            self._release(incoming, stream)
-            return True
+        with undisturbed():
+            if pending is not None and pending.give_up([(sequence, sequence + 1)], silently=True):
+                self._release(incoming, stream)
+                return True
         return sequence in stream.declined
 
     def _reach(self, ack_topic: bytes, stream: Stream, sequence: int) -> None:
@@ -127,9 +129,10 @@ class Repair:
                 self._deliver(incoming, stream, pending, released)
                 continue
             first, end, silently = released
-            if silently:
-                continue
-            self._gaps.pass_over(incoming, stream, first, end)
+            with undisturbed():
+                pending.pass_over(first, end)
+                if not silently:
+                    self._gaps.pass_over(incoming, stream, first, end)
         if pending.complete:
             stream.pending = None
 

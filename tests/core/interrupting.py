@@ -1,19 +1,23 @@
 """Ctrl-C at a moment of one's choice."""
 
 import itertools
+import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
 
 
 def interrupted(moment: int, do: Callable[[], object], *files: str) -> bool:
-    """Raise KeyboardInterrupt at the ``moment``-th call or return in these files; False where `do` had ended before."""
+    """Press Ctrl-C at the ``moment``-th call or return in these files; False where `do` had ended before.
+
+    By a signal, as in life: what is ``undisturbed`` is.
+    """
     events = itertools.count(1)
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:
         if frame.f_code.co_filename in files and next(events) == moment:
             sys.setprofile(None)
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     sys.setprofile(interrupt)
     try:

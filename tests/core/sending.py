@@ -1,12 +1,15 @@
 """A sender's core, fed by hand."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from twinlink.backlog import BUNDLE_OCTETS
 from twinlink.outgoing import Outgoing
 from twinlink.parts import Parts
 from twinlink.ranges import RangeSet
+from twinlink.sender import Sender
 from twinlink.transit import FRAMING_OCTETS
+from twinlink.transports import Transport
 from twinlink.wire import Kind, Why, frame, parse
 
 WINDOW = 300_000
@@ -58,3 +61,18 @@ def assert_is_one_frame(kind: Kind, what: Any) -> None:
     """One announcement, one message of any size, or a bundle."""
     if kind is not Kind.GONE and len(what) > 1:
         assert sum(map(len, what)) <= BUNDLE_OCTETS
+
+
+def sender_on(transport: Transport, core: Outgoing, epoch: int) -> Sender:
+    """A sender whose link has no threads: nobody waits, and the backlog leaves by `Sender.hand_over`."""
+    link: Any = SimpleNamespace(
+        epoch=epoch,
+        max_payload=2**16,
+        endpoint="way",
+        sending_ends=False,
+        send_timeout=0.0,
+        peers=list,
+        wait=lambda *_: None,
+        wake_courier=lambda: None,
+    )
+    return Sender(link, transport, core, "normal")

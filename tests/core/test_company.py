@@ -6,7 +6,6 @@ import pytest
 
 from tests.core.receiving import OURS, THEIRS, Kept
 from twinlink.company import ABSENT_NS
-from twinlink.events import Event, PeerDown, PeerUp
 from twinlink.message import Message
 from twinlink.patience import TIMES, TURN_NS
 from twinlink.peers import BEHIND_NS, LOOK_NS, RESTART_NS, SILENT_NS
@@ -203,19 +202,3 @@ def test_nobody_is_alone_with_a_node_that_is_heard_or_may_return(reception: Rece
         assert not company.alone
     reception.keep_time(later + 2 * LOOK_NS, later + 2 * LOOK_NS)
     assert company.alone
-
-
-def test_what_an_interruption_has_kept_from_everybody_is_told_at_the_next_look(
-    reception: Reception, reported: list[Event]
-) -> None:
-    """Ctrl-C between the table of peers, which knows, and everybody else."""
-    company, now = reception.company, time.monotonic_ns()
-    company.greeting(Kind.HELLO, THEIRS, 1, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), now)
-    table = company.peers
-    table.hello(THEIRS, 2, 1, Hello("theirs", {OURS: now}, {}), now + 1)
-    reception.keep_time(now + 2, now + 2)
-    assert company.up == {THEIRS}
-    table.expire(now + 10 * SILENT_NS, now + 10 * SILENT_NS)
-    reception.keep_time(now + 10 * SILENT_NS + 1, now + 10 * SILENT_NS + 1)
-    assert not company.up
-    assert [type(event) for event in reported] == [PeerUp, PeerDown]

@@ -3,13 +3,12 @@
 import time
 from collections import deque
 from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from tests.core.sending import sender_on
 from twinlink import SendTimeout
 from twinlink.budget import Budget
 from twinlink.events import Event, Gap
@@ -17,7 +16,6 @@ from twinlink.kept import KEEPING_OCTETS
 from twinlink.message import Message
 from twinlink.outgoing import Outgoing
 from twinlink.reception import Reception
-from twinlink.sender import Sender
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 from twinlink.wire import HELLO_TOPIC, Hello, Kind, frame
@@ -106,17 +104,7 @@ class LossyPath(RuleBasedStateMachine):
         fork = Fork(list(self.twins.values()))
         self.acks = met(fork, REAL_WORLD, TWINS, [])
         self.core = Outgoing("flow", 2**20, RETENTION, Budget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
-        link: Any = SimpleNamespace(
-            epoch=REAL_WORLD,
-            max_payload=2**16,
-            endpoint="way",
-            sending_ends=False,
-            send_timeout=0.0,
-            peers=list,
-            wait=lambda *_: None,
-            wake_courier=lambda: None,
-        )
-        self.sender = Sender(link, fork, self.core, "normal")
+        self.sender = sender_on(fork, self.core, REAL_WORLD)
         self.acks.company.add_sender(self.sender)
         self.acks.feedback.add_sender(self.sender)
         assert self.core.recipients.up == set(TWINS)

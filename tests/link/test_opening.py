@@ -1,6 +1,7 @@
 """A link that cannot be opened leaves nothing behind."""
 
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -35,7 +36,7 @@ def test_a_link_that_is_interrupted_at_any_moment_gives_its_endpoint_back(transp
         def interrupt(frame: FrameType, event: str, _: object) -> None:
             if event == "call" and frame.f_code.co_filename.startswith(library) and next(calls) == moment:  # noqa: B023
                 sys.setprofile(None)
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
 
         try:
             sys.setprofile(interrupt)

@@ -1,6 +1,7 @@
 """Ctrl-C and signal handlers, which come between any two steps of the thread that sends."""
 
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import twinlink
+from twinlink.events import PeerDown
 from twinlink.testing import patience, wait_until
 
 LIBRARY = str(Path(twinlink.__file__).parent)
@@ -39,7 +41,7 @@ with twinlink.open(transport, listen=endpoint) as far, twinlink.open(transport, 
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt where Python does, when a call has returned: the ``number``-th of the sender's locks."""
+    """Presses Ctrl-C where Python does, when a call has returned: the ``number``-th of the sender's locks."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -49,7 +51,7 @@ class Interrupter:
             self.left -= argument.__name__ in {"acquire", "release"}
             if not self.left:
                 sys.setprofile(None)
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
@@ -85,7 +87,7 @@ def test_a_signal_handler_may_close(transport: str, waits: str, delay_s: float, 
 
 
 class CallEnds:
-    """Raises KeyboardInterrupt where the ``number``-th call of something built in ends, in a file of the library.
+    """Presses Ctrl-C where the ``number``-th call of something built in ends, in a file of the library.
 
     Or where one of something in `threading` does that the library uses.
     """
@@ -102,7 +104,7 @@ class CallEnds:
             if not self.left:
                 sys.setprofile(None)
                 self.where = f"{file}:{frame.f_lineno} {getattr(argument, '__name__', 'return')}"
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("overflow", ["block", "latest"])
@@ -147,3 +149,28 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
             if not ends.where:
                 break
     assert number > 50
+
+
+def test_wherever_ctrl_c_comes_in_close_the_link_is_closed_and_its_peer_knows(endpoint: str) -> None:
+    for number in itertools.count(1, 3):
+        far = twinlink.open("memory", listen=endpoint, node="far")
+        near = twinlink.open("memory", connect=endpoint, node="near")
+        near.wait_ready(patience())
+        far.wait_ready(patience())
+        ends = CallEnds(number)
+        sys.setprofile(ends)
+        try:
+            near.close()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        near.close()
+        far.wait(lambda: not far.peers(), patience())  # noqa: B023
+        events = list(iter(lambda: far.events().receive(0), None))  # noqa: B023
+        assert [event.reason for event in events if isinstance(event, PeerDown)] == ["closed"], ends.where
+        assert near.closed, ends.where
+        far.close()
+        if not ends.where:
+            break
+    assert number > 20

@@ -1,0 +1,207 @@
+"""What Ctrl-C must not cut in two: peers that come and go, gaps, what has been lost."""
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import twinlink
+from tests.core.interrupting import interrupted
+from tests.core.receiving import OURS, THEIRS, Kept, data
+from tests.core.sending import sender_on
+from twinlink.budget import Budget
+from twinlink.company import ABSENT_NS
+from twinlink.events import Event, Gap, Lost
+from twinlink.outgoing import Outgoing
+from twinlink.peers import RESTART_NS, SILENT_NS
+from twinlink.reception import Reception
+from twinlink.undisturbed import undisturbed
+from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body
+
+LIBRARY = [str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.name != "undisturbed.py"]
+NEXT = 9  # the session that follows THEIRS
+
+
+class _Ended(Exception):
+    pass
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    """Another signal whose handler raises."""
+
+    def end(number: int, frame: object) -> None:
+        assert frame is not None
+        raise _Ended
+
+    before = signal.signal(signal.SIGALRM, end)
+    yield
+    assert signal.signal(signal.SIGALRM, before) is end  # it was given back
+
+
+@pytest.mark.usefixtures("alarm")
+def test_what_handlers_raise_is_raised_at_the_end_of_the_outer_block() -> None:
+    steps = []
+    handler = signal.getsignal(signal.SIGINT)
+
+    @undisturbed()
+    def inner() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGALRM)
+        steps.append("inner")
+
+    @undisturbed()
+    def outer() -> None:
+        inner()
+        steps.append("outer")
+
+    with pytest.raises(_Ended) as raised:
+        outer()
+    assert steps == ["inner", "outer"]
+    assert isinstance(raised.value.__context__, KeyboardInterrupt)  # neither is lost
+    assert signal.getsignal(signal.SIGINT) is handler
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("alarm")
+def test_wherever_ctrl_c_comes_the_handlers_are_called_then_and_later() -> None:
+    """Also while they are given back."""
+    files = [str(Path(twinlink.__file__).parent / "undisturbed.py")]
+    for moment in itertools.count(1):
+        handler = signal.getsignal(signal.SIGINT)
+
+        def enter_and_leave() -> None:
+            with undisturbed():
+                pass
+
+        came = interrupted(moment, enter_and_leave, *files)
+        for number, raises in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGALRM, _Ended)):
+            with pytest.raises(raises):
+                signal.raise_signal(number)
+        enter_and_leave()
+        assert signal.getsignal(signal.SIGINT) is handler
+        if not came:
+            break
+    assert moment > 10
+
+
+def test_other_threads_have_no_handlers_to_hold_up() -> None:
+    held = []
+
+    def enter() -> None:
+        with undisturbed():
+            held.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert held == [signal.default_int_handler]
+
+
+def _hello(reception: Reception, epoch: int, number: int | None = None) -> None:
+    now = time.monotonic_ns()
+    body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, number or now, now, body), now, True)
+
+
+def _bye(reception: Reception) -> None:
+    reception.handle(HELLO_TOPIC, frame(Kind.BYE, THEIRS, 0, 1, b""), time.monotonic_ns(), True)
+
+
+def _restart(reception: Reception) -> None:
+    reception.company.peers.heard[THEIRS] -= 2 * RESTART_NS
+    _hello(reception, NEXT)
+
+
+def _silence(reception: Reception) -> None:
+    company, now = reception.company, time.monotonic_ns()
+    if THEIRS in company.up:
+        company.peers.heard[THEIRS] = company.peers.hears_us[THEIRS] = now - 10 * SILENT_NS
+        reception.keep_time(now, now)
+    for epoch, (_, peer) in company._absent.items():
+        company._absent[epoch] = (now - 2 * ABSENT_NS, peer)
+    reception.keep_time(now, now)
+
+
+@pytest.mark.parametrize("goes", [_bye, _restart, _silence])
+def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[Reception], None]) -> None:
+    for moment in itertools.count(1):
+        transport, reported = Kept(), list[Event]()
+        reception = Reception(transport, "ours", OURS, 2**20, 2**16, reported.append)
+        core = Outgoing("flow", 2**20, 2**20, Budget(50_000))
+        sender = sender_on(transport, core, OURS)
+        reception.company.add_sender(sender)
+        _hello(reception, THEIRS)
+        for _ in range(6):
+            sender.send(bytes(100))
+        reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
+        came = interrupted(moment, lambda: goes(reception), *LIBRARY)  # noqa: B023
+        if goes is _restart:
+            time.sleep(1e-6)
+            _hello(reception, NEXT)  # another one
+        elif goes is _silence:
+            _silence(reception)
+        elif reception.company.peers.get(THEIRS):
+            _bye(reception)  # Ctrl-C came before anything was done
+        now = time.monotonic_ns()
+        reception.keep_time(now, now)
+        assert reception.company.up == core.recipients.all == ({NEXT} if goes is _restart else set())
+        assert not core.kept.entries
+        assert not core.transit
+        assert core.transit.budget.under_way == 0
+        lost = [number for event in reported if isinstance(event, Lost) for number in range(event.first, event.end)]
+        assert lost == list(range(6))
+        assert sender.stats()["lost"] == 6
+        if not came:
+            break
+    assert moment > 50
+
+
+def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
+    def gone(reception: Reception) -> None:
+        body = gone_body(Why.EVICTED, [(5, 7)])
+        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 10, 1, body), time.monotonic_ns(), True)
+
+    for moment in itertools.count(1):
+        reported = list[Event]()
+        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        _hello(reception, THEIRS)
+        incoming = reception.flow("flow")
+        incoming.claimed = True
+        for sequence in (0, 1, 2, 3, 4, 7, 8, 9):
+            data(reception, sequence, True)
+        came = interrupted(moment, lambda: gone(reception), *LIBRARY)  # noqa: B023
+        pending = incoming.streams[THEIRS].pending
+        if pending is not None and 5 in pending.missing:
+            gone(reception)  # Ctrl-C came before anything was done; it is asked for, and announced again
+        data(reception, 10, True)
+        taken = []
+        while (one := incoming.take()) is not None:
+            taken.append(one[0].sequence)
+        assert taken == [0, 1, 2, 3, 4, 7, 8, 9, 10]
+        assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(5, 7)]
+        assert incoming.stats()["missing"] == 2
+        if not came:
+            break
+    assert moment > 20
+
+
+def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
+    for moment in itertools.count(1):
+        reported = list[Event]()
+        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        sender = sender_on(Kept(), Outgoing("flow", 2**20, 2**20, Budget(50_000)), OURS)
+        reception.company.add_sender(sender)
+        for first in range(0, 100, 10):
+            sender.losses.add(first, first + 5, "it was lost")
+        came = interrupted(moment, reception.company.report_losses, *LIBRARY)
+        reception.company.report_losses()
+        assert [event.first for event in reported if isinstance(event, Lost)] == list(range(0, 100, 10))
+        if not came:
+            break
+    assert moment > 10
