@@ -137,9 +137,9 @@ class Company:
         before = self.peers.get(epoch)
         known = before is not None
         joins = not (before and before.up) and self._transport.joins(epoch, self._epoch in hello.heard)
-        if not known:
-            for absent, (_, peer) in list(self._absent.items()):
-                if peer.node == hello.node and absent != epoch:  # its new session: nothing of the old one may follow
+        for absent, (_, peer) in list(self._absent.items()):
+            if peer.node == hello.node and absent != epoch and not peer.spoke_after(number, sent_ns):
+                if not known or self.peers.get(absent) is None:  # its new session: nothing of the old one may follow
                     self._forget(absent, f"peer {peer.node} was restarted", epoch)
         answer, changes = self.peers.hello(epoch, number, sent_ns, hello, mono_ns, joins)
         greeted = self.peers.get(epoch)

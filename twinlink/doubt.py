@@ -56,6 +56,15 @@ class Doubt:
                 there.take(first, end)
         return lost, list(there)
 
+    def announced(self, first: int, end: int) -> None:
+        """Everybody is told that these will not come: who has not acknowledged them by now gives up what it lacks."""
+        for epoch, ranges in self._of.items():
+            if taken := ranges.take(first, end):
+                lacked = self._lacked.setdefault(epoch, RangeSet())
+                for one in taken:
+                    lacked.add(*one)
+        self._tidy()
+
     def forget(self, epoch: int) -> list[tuple[int, int]]:
         """A peer will never say: what is lost by that."""
         lost = [*self._of.pop(epoch, ()), *self._lacked.pop(epoch, ())]

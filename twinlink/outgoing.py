@@ -248,6 +248,7 @@ class Outgoing:
         self.acknowledged += sum(end - first for first, end in there)
         for first, end in missing:
             self.backlog.send_again(first, end, epoch, self.recipients.since.get(epoch, 0))
+            self.doubt.announced(first, end)
         returned = self.recipients.returned
         if known >= returned.get(epoch, 0) or len(missing) == MAX_RANGES:  # it has said what it could
             returned.pop(epoch, None)
@@ -369,8 +370,8 @@ class Outgoing:
         backlog, oldest = self.backlog, self.kept.oldest()
         if not self.recipients.up:
             return []
-        if not self.repair:
-            backlog.ask()  # there an announcement without ranges is the end of what was sent
+        if not self.repair or self.recipients.slowest < backlog.unsent:
+            backlog.ask()  # without ranges it is the end of what was sent: what was announced may be lost
         return backlog.last_announcements(oldest if self.repair and oldest is not None else backlog.next)
 
     def end(self) -> None:

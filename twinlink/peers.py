@@ -60,6 +60,10 @@ class Peer:
     mute: int = 0
     interrupted: bool = False  # until its last hello, its own or ours did not get through for a while
 
+    def spoke_after(self, number: int, sent_ns: int) -> bool:
+        """Whether its last hello is later than this one by both clocks: one alone may have been set, or begun anew."""
+        return self.number > number and self.sent_ns > sent_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -114,9 +118,8 @@ class PeerTable:
             if other.node != hello.node or other.epoch == epoch or now_mono_ns - self.heard[other.epoch] <= RESTART_NS:
                 continue
             # ZeroMQ hands out in turns what came over several connections: the last hello of a process that was killed
-            # may be read long after the first of the next.  Later is what is later by both clocks: one alone may have
-            # been set, or have begun anew with its host.
-            if not (other.number > number and other.sent_ns > sent_ns):
+            # may be read long after the first of the next.
+            if not other.spoke_after(number, sent_ns):
                 changes += self._remove(other, "restarted", epoch)
         peer, new = self._peers.get(epoch), epoch not in self._peers
         if peer is None:

@@ -6,13 +6,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.core.sending import RETENTION, TRANSIT, WINDOW, acknowledge, assert_is_one_frame, number, numbers, send
+from tests.core.sending import (
+    RETENTION,
+    TRANSIT,
+    WINDOW,
+    acknowledge,
+    assert_is_one_frame,
+    number,
+    numbers,
+    send,
+    taken,
+)
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
 from twinlink.outgoing import Outgoing
 from twinlink.ranges import RangeSet
 from twinlink.window import SLACK_OCTETS
-from twinlink.wire import REFUSED, Kind, parse
+from twinlink.wire import REFUSED, Kind, Why, parse
 
 PEERS = st.integers(1, 3)
 ANYBODY = set(range(10))
@@ -180,6 +190,9 @@ class Sending(RuleBasedStateMachine):
         self.doubt_is_over(lacked & there)
         assert self.note_losses() == lacked & there
         self.acknowledged |= (doubt & there) - self.in_doubt() - self.reported
+        for peer in self.doubt:  # all are told that these will not come
+            self.lacked[peer] = self.lacked.get(peer, set()) | self.doubt[peer] & missing
+            self.doubt[peer] -= missing
 
     def in_doubt(self, epoch: int | None = None) -> set[int]:
         """What this peer, or anybody, may or may not have."""
@@ -312,3 +325,40 @@ TestSending.settings = settings(max_examples=400, stateful_step_count=30)
 TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest.settings = settings(
     max_examples=200, stateful_step_count=30
 )
+
+
+def test_what_was_announced_because_another_peer_asked_is_not_taken_for_there() -> None:
+    """A peer that gave it up for that does not lack it any more, and never had it."""
+    core = Outgoing("flow", WINDOW, 10 * (1000 + KEEPING_OCTETS), Budget(TRANSIT))
+    core.peer_up(1, repairs=True)
+    core.peer_up(2, repairs=True)
+    for _ in range(8):
+        send(core, 1000)
+    acknowledge(core, 2, list(range(8)))
+    core.peer_down(1, "silent", may_return=True)
+    for sequence in range(8, 18):
+        send(core, 1000)
+        taken(core)
+        acknowledge(core, 2, [sequence])
+    assert numbers(core.doubt.all()) == set(range(8))
+    core.peer_up(3, repairs=True)
+    core.asked(3, 18, [(0, 8)], 3, 4, 10)
+    assert taken(core) == [(Why.EVICTED, [(0, 8)])]
+    core.peer_up(1, repairs=True)
+    core.asked(1, 18, [(8, 18)], 3, 4, 10)
+    assert core.stats()["lost"] == 8
+    assert core.stats()["acknowledged"] == 0
+
+
+def test_an_announcement_that_may_be_lost_is_made_up_for_when_the_link_ends() -> None:
+    """The last of all was dropped: nothing else would show it."""
+    core = Outgoing("flow", WINDOW, 2 * (1000 + KEEPING_OCTETS), Budget(TRANSIT), overflow="drop-newest")
+    core.peer_up(1, repairs=True)
+    for _ in range(3):
+        send(core, 1000)
+    assert taken(core) == [(Why.DROPPED, [(2, 3)])]
+    acknowledge(core, 1, [0, 1])
+    core.consume(1, 2)
+    assert core.last_announcements() == [(Why.EVICTED, [])]
+    core.consume(1, 3)
+    assert core.last_announcements() == []

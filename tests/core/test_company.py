@@ -202,3 +202,24 @@ def test_nobody_is_alone_with_a_node_that_is_heard_or_may_return(reception: Rece
         assert not company.alone
     reception.keep_time(later + 2 * LOOK_NS, later + 2 * LOOK_NS)
     assert company.alone
+
+
+def test_a_session_that_fell_silent_beside_its_successor_will_not_return(reception: Reception) -> None:
+    """It was restarted so soon that the new one said hello before the old one could be missed."""
+    company, newer = reception.company, THEIRS + 10
+
+    def hello(epoch: int) -> None:
+        now = time.monotonic_ns()
+        body = Hello("theirs", {OURS: now - 1}, {}, True).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
+
+    reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
+    hello(THEIRS)
+    hello(newer)
+    assert company.up == {THEIRS, newer}
+    company.peers.heard[THEIRS] = company.peers.hears_us[THEIRS] = time.monotonic_ns() - 2 * SILENT_NS
+    reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
+    assert company.up == {newer}
+    assert company.names(frozenset({THEIRS})) == "theirs (down, may return)"
+    hello(newer)
+    assert company.names(frozenset({THEIRS})) == "nobody who is left"
