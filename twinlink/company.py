@@ -23,7 +23,7 @@ ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will n
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_MET = 2048
 NAMESAKES_NS = 3_000_000_000  # a session that is heard for so long beside its successor has not been restarted
-MUTE_HELLOS = 5  # twinlink says it in the second that hears us
+MUTE_NS = 1_000_000_000  # twinlink says it as soon as it is up, which is a round trip after it has heard us
 LOSSES_AT_ONCE = 1000  # events; whoever handles them gets his turn in between
 MAX_SINCE = 512  # numbers in one hello that say from where on somebody is owed something: it has room for so many
 
@@ -98,15 +98,17 @@ class Company:
         """Whether a peer has said what it owes us."""
         return epoch in self._met and self._met[epoch].placed
 
-    def place(self, epoch: int, hello: Hello) -> bool:
+    def place(self, epoch: int, hello: Hello, mono_ns: int) -> bool:
         """Whether a peer says, for the first time, what it owes us from where on; or hears us, and will not say it."""
         met = self._met.get(epoch)
         if met is None or met.placed:
             return False
         since = hello.since.get(self._epoch)
-        met.mute += since is None and self._epoch in hello.heard
-        if since is None and met.mute < MUTE_HELLOS:
-            return False
+        if since is None:
+            if self._epoch in hello.heard:
+                met.mute_mono_ns = met.mute_mono_ns or mono_ns
+            if not met.mute_mono_ns or mono_ns - met.mute_mono_ns < MUTE_NS:
+                return False
         met.placed = True
         met.flows.update(since or {})
         return True
@@ -138,9 +140,9 @@ class Company:
         known = before is not None
         joins = not (before and before.up) and self._transport.joins(epoch, self._epoch in hello.heard)
         for absent, (_, peer) in list(self._absent.items()):
-            if peer.node == hello.node and absent != epoch and not peer.spoke_after(number, sent_ns):
-                if not known or self.peers.get(absent) is None:  # its new session: nothing of the old one may follow
-                    self._forget(absent, f"peer {peer.node} was restarted", epoch)
+            replaced = peer.node == hello.node and absent != epoch and not peer.spoke_after(number, sent_ns)
+            if replaced and not (known and self.peers.get(absent)):  # nothing of the old session may follow
+                self._forget(absent, f"peer {peer.node} was restarted", epoch)
         answer, changes = self.peers.hello(epoch, number, sent_ns, hello, mono_ns, joins)
         greeted = self.peers.get(epoch)
         if greeted is not None:

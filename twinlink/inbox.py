@@ -86,7 +86,9 @@ class EventStream:
             self._link.reception.calls.later(self._handle_next, None, "")
 
     def _handle_next(self, _: None) -> None:
-        event = self._take()
+        event, calls = self._take(), self._link.reception.calls
+        if self._queue and not calls.due:  # Ctrl-C has cut off a call
+            calls.later(self._handle_next, None, "")
         if event is not None and self._handler is not None:
             self._handler(event)
 

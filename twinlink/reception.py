@@ -325,7 +325,7 @@ class Reception:
         if greeted is None:
             return
         hello, new = greeted
-        if self.company.place(epoch, hello):
+        if self.company.place(epoch, hello, mono_ns):
             self._place(epoch)
         for flow in hello.detect & self.flows.keys():
             if (stream := self.flows[flow].streams.get(epoch)) is not None and stream.repairs:

@@ -17,7 +17,10 @@ class Standstill:
         before, self._waited_for = self._waited_for, waited_for
         self._looks = self._looks + 1 if waited_for[:1] == before[:1] else 0
         same = any(now is not None and now == then for now, then in zip(waited_for, before, strict=False))
-        return same, self._looks >= LOST_LOOKS
+        makes_way = self._looks >= LOST_LOOKS
+        if makes_way:
+            self._looks = 0  # the next have their two seconds, too
+        return same, makes_way
 
     def forget(self) -> None:
         """What is waited for is not to be compared with what will be."""

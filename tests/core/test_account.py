@@ -263,8 +263,9 @@ class Sending(RuleBasedStateMachine):
     @rule()
     def everybody_catches_up(self) -> None:
         """With patience everything kept for those who are up gets through, whatever was asked for before."""
-        while self.up:
-            before = self.core.stats() | {"unsent": self.core.backlog.unsent, "backlog": self.core.backlog.waits}
+        same = 0
+        while self.up and same < 2:  # what was asked for again may go, and come, without any other change
+            before = self.state()
             self.hand_over()
             for epoch in self.up:
                 if epoch in self.core.recipients.returned:
@@ -276,14 +277,17 @@ class Sending(RuleBasedStateMachine):
                 for sequence in there:
                     self.settle(epoch, sequence) if epoch in self.owed[sequence] else None
                 self.core.consume(epoch, self.core.backlog.unsent)
-            if before == self.core.stats() | {"unsent": self.core.backlog.unsent, "backlog": self.core.backlog.waits}:
-                break
+            same = same + 1 if before == self.state() else 0
         if self.up:
             assert self.core.backlog.unsent == self.core.backlog.next
             assert not self.core.backlog.waits
             assert self.core.window.octets == 0
             assert not any(waiting & self.up for waiting in self.owed.values())
         assert self.note_losses() == set()
+
+    def state(self) -> tuple[object, ...]:
+        backlog = self.core.backlog
+        return self.core.stats(), backlog.unsent, backlog.waits, self.core.transit.sequences()
 
     @invariant()
     def the_account_is_right(self) -> None:

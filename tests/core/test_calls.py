@@ -2,12 +2,15 @@
 
 import itertools
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.core.interrupting import interrupted
-from twinlink import calls
+from twinlink import calls, inbox
 from twinlink.calls import RUN_S, Calls
+from twinlink.events import Event, PeerDown, PeerUp
 
 COUNT = 10
 
@@ -50,3 +53,22 @@ def test_wherever_ctrl_c_comes_nothing_is_called_twice_and_the_interrupted_call_
         assert made == sorted(set(made))
         assert len(made) >= (COUNT - 1 if moment > 1 else 0)  # the first is before `call_each` does anything
     assert moment > 10
+
+
+def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
+    for moment in itertools.count(1):
+        due, got = Calls(lambda _: None), list[Event]()
+        link: Any = SimpleNamespace(reception=SimpleNamespace(calls=due))
+        stream = inbox.EventStream(link)
+        stream.set_handler(got.append)
+        first, last = PeerUp(1, "far", 1), PeerDown(2, "far", 1, "closed")
+        stream.put(first)
+        came = interrupted(moment, due.run, calls.__file__, inbox.__file__)
+        stream.put(last)
+        while due.due:
+            due.run()
+        assert got in ([first, last], [last])  # or the interrupted call is gone
+        assert came or got == [first, last]
+        if not came:
+            break
+    assert moment > 4

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.company import MUTE_HELLOS
+from twinlink.company import MUTE_NS
 from twinlink.events import Event, Gap
+from twinlink.peers import SEARCH_NS
 from twinlink.ranges import RangeSet
 from twinlink.reception import Reception
 from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body, parse_ask
@@ -39,7 +40,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
         heard = {OURS: number} if number > 1 else {}
         body = Hello("theirs", heard, {"flow": stood}, True, detecting, since=placing).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, True)
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * MUTE_NS, True)
 
     hello(1, {})
     early = {sequence for sequence in early if sequence < since}
@@ -48,7 +49,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
         data(reception, sequence, at_once=True)
     for sequence in owed[:told_after]:
         data(reception, sequence, at_once=True)
-    for number in range(2, 2 + MUTE_HELLOS):
+    for number in (2, 3):
         hello(number, {THEIRS + 1: {"flow": end}} | ({OURS: {"flow": since}} if tells else {}))
     for sequence in owed[told_after:]:
         data(reception, sequence, at_once=True)
@@ -82,3 +83,20 @@ def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> Non
     transport.sent.clear()  # so much for the ask
     hello(2, {OURS: {"flow": 9}})
     assert [parse_ask(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.ASK] == [(9, [(6, 8)])]
+
+
+def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
+    """It says hello twenty times a second until it is up, and is up a round trip after it has heard us."""
+    reported: list[Event] = []
+    reception = Reception(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    reception.flow("flow").claimed = True
+    for number in range(1, 18):
+        body = Hello("theirs", {OURS: number}, {"flow": 0}, True).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * SEARCH_NS, True)
+        if number == 10:
+            data(reception, 3, at_once=True)
+    body = Hello("theirs", {OURS: 18}, {"flow": 4}, True, since={OURS: {"flow": 3}}).encode()
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 18, 1, body), 18 * SEARCH_NS, True)
+    data(reception, 4, at_once=True)
+    assert not [event for event in reported if isinstance(event, Gap)]
+    assert reception.flow("flow").streams[THEIRS].pending is None

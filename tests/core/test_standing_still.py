@@ -99,3 +99,22 @@ def test_a_flow_that_repairs_nothing_goes_on_though_what_was_lost_fills_the_wind
     assert (Why.EVICTED, []) in taken(core)  # asked, to which the peer answers how far it is
     core.consume(1, core.backlog.unsent)
     assert taken(core)
+
+
+def test_who_acknowledges_in_time_loses_nothing_beside_a_peer_that_owes_an_ack_for_long() -> None:
+    """What one peer cannot ask for makes way after two seconds, however long another one has stood."""
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT))
+    core.peer_up(1, repairs=True)
+    core.peer_up(2, repairs=False)
+    sent: dict[int, int] = {}
+    for look in range(4 * LOST_LOOKS):
+        sequence = core.backlog.next
+        sent[sequence] = look
+        send(core, 10)
+        taken(core)
+        if sequence:  # it never acknowledges the first
+            acknowledge(core, 1, [sequence])
+        acknowledge(core, 2, [number for number, at in sent.items() if look - at == 3])
+        core.look()
+        taken(core)
+        assert core.losses.report(1) == []
