@@ -35,6 +35,14 @@ class Gaps:
             self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
         return arrival is not Arrival.DUPLICATE
 
+    def decline(self, incoming: Incoming, stream: Stream, sequence: int) -> None:
+        """Go past a message that is not taken in, and is no gap; what did not come before it is one."""
+        tracker = stream.tracker
+        if 0 <= tracker.next < sequence:
+            self.pass_over(incoming, stream, tracker.next, sequence)
+        if tracker.next == sequence:
+            tracker.next = sequence + 1
+
     def pass_over(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
         """Count and report ``first`` to ``end - 1`` as a gap."""
         stream.tracker.pass_over(first, end)

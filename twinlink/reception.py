@@ -412,13 +412,12 @@ class Reception:
         return stream
 
     def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> bool:
-        """Drop a message that nobody has asked for and that there is no room to hold; its sender is told.
-
-        False, and nothing is done, where it is here already.
-        """
+        """Drop a message that nobody has asked for and there is no room to hold; False where it is here already."""
         if sequence > MAX_SEQUENCE:
             raise Malformed("sequence")
-        if stream.repairs and not self._repair.decline(incoming, ack_topic, stream, sequence):
+        if not stream.repairs:
+            self._gaps.decline(incoming, stream, sequence)
+        elif not self._repair.decline(incoming, ack_topic, stream, sequence):
             return False
         if stream.refused == 0:
             self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))

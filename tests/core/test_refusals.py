@@ -9,9 +9,9 @@ from twinlink.reception import Reception
 from twinlink.wire import HELLO_TOPIC, MAX_RANGES, REFUSED, Hello, Kind, Why, frame, gone_body, parse_ack, parse_ask
 
 
-def refusing(reception: Reception) -> Incoming:
+def refusing(reception: Reception, detect: bool = False) -> Incoming:
     """A flow of a known peer that nobody has asked for, while there is no room for more of such flows."""
-    hello = Hello("theirs", {}, {"flow": 0}, True)
+    hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"] if detect else []))
     reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
     reception._unclaimed._octets = reception.flow("crowd").queued_octets = 10**9
     return reception.flow("flow")
@@ -113,3 +113,15 @@ def test_what_is_missing_is_asked_for_however_much_was_refused(reception: Recept
     unnamed = missing - 2  # the last that was refused
     expected = [(sequence, sequence + 1) for sequence in (*range(0, unnamed, 2), missing)]
     assert answers(reception, transport, missing + 2) == [(unnamed, expected)]
+
+
+def test_where_nothing_is_sent_again_what_is_missing_before_a_refusal_is_a_gap_at_once_and_the_refusal_is_none(
+    reception: Reception, reported: list[Event]
+) -> None:
+    incoming = refusing(reception, detect=True)
+    for sequence in (0, 3, 4, 6):
+        data(reception, sequence, at_once=True)
+    assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 3), (5, 6)]
+    incoming.claimed = True
+    data(reception, 7, at_once=True)
+    assert (incoming.stats()["unclaimed"], incoming.stats()["missing"], incoming.stats()["received"]) == (4, 3, 1)
