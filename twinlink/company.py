@@ -23,7 +23,8 @@ ABSENT_NS = 120_000_000_000  # a session that has been silent for so long will n
 MAY_RETURN = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_MET = 2048
 NAMESAKES_NS = 3_000_000_000  # a session that is heard for so long beside its successor has not been restarted
-MUTE_NS = 1_000_000_000  # twinlink says it as soon as it is up, which is a round trip after it has heard us
+MUTE_NS = 1_000_000_000  # twinlink says it as soon as it is up, which is a round trip after it has heard us, ...
+MUTE_HELLOS = 5  # ... and where we stood still, some that were sent before are read first
 LOSSES_AT_ONCE = 1000  # events; whoever handles them gets his turn in between
 MAX_SINCE = 512  # numbers in one hello that say from where on somebody is owed something: it has room for so many
 
@@ -73,7 +74,8 @@ class Company:
         self._met: dict[int, Peer] = {}  # by epoch, as they were when they were first heard
         self._replaced: dict[int, int] = {}  # epochs whose node has begun a newer session -> monotonic ns then
         self._namesakes: dict[str, int] = {}  # node names under which two were up -> monotonic ns
-        self._told_of: set[str] = set()  # of them, those of which a person has been told
+        self._told_of: set[str] = set()  # of them, those of which a person has been told, ...
+        self._to_tell: list[str] = []  # ... or is to be
 
     def add_sender(self, sender: Sender) -> None:
         """Tell this sender who is up, now and from now on."""
@@ -106,8 +108,9 @@ class Company:
         since = hello.since.get(self._epoch)
         if since is None:
             if self._epoch in hello.heard:
+                met.mute += 1
                 met.mute_mono_ns = met.mute_mono_ns or mono_ns
-            if not met.mute_mono_ns or mono_ns - met.mute_mono_ns < MUTE_NS:
+            if met.mute < MUTE_HELLOS or mono_ns - met.mute_mono_ns < MUTE_NS:
                 return False
         met.placed = True
         met.flows.update(since or {})
@@ -155,12 +158,21 @@ class Company:
                 sender.ask()
         return hello, not known
 
-    @undisturbed()
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """Take out peers that have been silent for too long; report what senders have lost.
 
         ``emptied_mono_ns`` is when the transport was last found with nothing to read.
         """
+        self._look(now_mono_ns, emptied_mono_ns)
+        while self._to_tell:
+            logger.warning(
+                "two nodes are called %s, and one of them will be taken for the other's restart: give each a name of "
+                "its own (node=, --node)",
+                self._to_tell.pop(),
+            )
+
+    @undisturbed
+    def _look(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         if now_mono_ns - self._kept_mono_ns > AWAY_NS:
             self.peers.excuse(now_mono_ns)
         self._kept_mono_ns, self._emptied_mono_ns = now_mono_ns, emptied_mono_ns
@@ -264,11 +276,7 @@ class Company:
         """Once: who falls silent for a moment counts as replaced by the other, and is passed over from then on."""
         if node not in self._told_of and len(self._told_of) < MAX_MET:
             self._told_of.add(node)
-            logger.warning(
-                "two nodes are called %s, and one of them will be taken for the other's restart: give each a name of "
-                "its own (node=, --node)",
-                node,
-            )
+            self._to_tell.append(node)
 
     def names(self, epochs: frozenset[int]) -> str:
         """Names of these peers, for a person: those that are up, or have fallen silent and may return."""
@@ -304,7 +312,7 @@ class Company:
             since[peer.epoch] = {flow: first for flow, first in joined.items() if first is not None}
         return since
 
-    @undisturbed()
+    @undisturbed
     def report_losses(self) -> bool:
         """Report, as events, what the senders have lost since the last time; whether some of it is left for the next.
 

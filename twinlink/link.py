@@ -30,7 +30,7 @@ from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
-from .undisturbed import undisturbed
+from .undisturbed import Undisturbed, undisturbed
 from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
@@ -159,7 +159,7 @@ class Link:
             sender.on_ack = on_ack
         return sender
 
-    @undisturbed()
+    @undisturbed
     def _open_flow(
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
@@ -337,7 +337,7 @@ class Link:
             return
         # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
         closing = threading.Thread(target=self._end, name=f"twinlink-{self.node}-close", daemon=True)
-        with undisturbed():
+        with Undisturbed():
             # First: acks could not settle, nor get through, while others go on sending.
             self.sending_ends = self.reception.calls.ending = True
             starts = not self.lead.held_here
@@ -375,11 +375,12 @@ class Link:
             if calls.due:
                 logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
         finally:
-            self._leave(deadline)
+            for unsettled in self._leave(deadline):
+                logger.warning("link to %s closed; %s", self.endpoint, unsettled)
 
-    @undisturbed()
-    def _leave(self, deadline: float) -> None:
-        """Say goodbye, and give back threads and transport."""
+    @undisturbed
+    def _leave(self, deadline: float) -> list[str]:
+        """Say goodbye, and give back threads and transport; returns what of flows is to be logged."""
         senders = list(self._company.senders.values())
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
@@ -391,9 +392,9 @@ class Link:
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())
         self._transport.close()
-        for sender in senders:
-            sender.end()
+        unsettled = [sender.end() for sender in senders]
         trim()
+        return [what for what in unsettled if what]
 
     def __enter__(self) -> Self:
         return self

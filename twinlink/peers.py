@@ -39,8 +39,8 @@ class Peer:
     ``number`` and ``sent_ns`` are those of its last hello; what it says of ours is news when it is above ``known``.
     ``trip_ns`` is how old the last news was: at least a round trip.  Who ``joins`` does not get our messages yet: it is
     not up, and is not told that we hear it.  ``told`` is the number of the first of our hellos that said what we owe it
-    from where on; ``placed``: it has said what it owes us, or has heard us and not said it for long,
-    since ``mute_mono_ns``.
+    from where on; ``placed``: it has said what it owes us, or has heard us and not said it for long:
+    in ``mute`` hellos since ``mute_mono_ns``.
     """
 
     node: str
@@ -58,6 +58,7 @@ class Peer:
     joins: bool = False
     told: int = 0
     placed: bool = False
+    mute: int = 0
     mute_mono_ns: int = 0
     interrupted: bool = False  # until its last hello, its own or ours did not get through for a while
 

@@ -297,7 +297,7 @@ class Reception:
         elif known:
             self.acks.progress(ack_topic, epoch, sent_ns, there)
 
-    @undisturbed()
+    @undisturbed
     def _gone(self, topic: bytes, frame: Frame, epoch: int, unsent: int) -> None:
         why, ranges = parse_gone(frame)
         if unsent > MAX_SEQUENCE:
@@ -317,7 +317,7 @@ class Reception:
             incoming.pass_gaps(stream)
             self.acks.send(ack_topic, stream, [])  # how far it is consumed may have been lost as well
 
-    @undisturbed()
+    @undisturbed
     def _greeting(self, kind: Kind, frame: Frame, epoch: int, number: int, mono_ns: int) -> None:
         if epoch == self._epoch:
             raise Malformed("reflected")

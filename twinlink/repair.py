@@ -11,7 +11,7 @@ from .message import Message
 from .ranges import RangeSet
 from .reassembly import Reassembly
 from .transports import Transport
-from .undisturbed import undisturbed
+from .undisturbed import Undisturbed
 from .wire import MAX_RANGES, MAX_SEQUENCE, Kind, Malformed, Why, ask_body
 from .wire import frame as make_frame
 
@@ -79,7 +79,7 @@ class Repair:
             return True
         self._reach(ack_topic, stream, sequence)
         pending = stream.pending
-        with undisturbed():
+        with Undisturbed():
             if pending is not None and pending.give_up([(sequence, sequence + 1)], silently=True):
                 self._release(incoming, stream)
                 return True
@@ -129,7 +129,7 @@ class Repair:
                 self._deliver(incoming, stream, pending, released)
                 continue
             first, end, silently = released
-            with undisturbed():
+            with Undisturbed():
                 pending.pass_over(first, end)
                 if not silently:
                     self._gaps.pass_over(incoming, stream, first, end)

@@ -1,6 +1,5 @@
 """The sending end of a flow, as an application holds it."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,8 +27,6 @@ WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three othe
 LOOK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
-
-logger = logging.getLogger("twinlink")
 
 
 class Sender:
@@ -424,8 +421,8 @@ class Sender:
         self._order, self._state, self._handing = threading.Lock(), threading.Lock(), threading.RLock()
         self._core.end()
 
-    def end(self) -> None:
-        """Log what is outstanding, or lost and not yet named by a flush.
+    def end(self) -> str:
+        """Keep no message any more; says what is outstanding, or lost and not yet named by a flush, if anything.
 
         Nobody gets it any more, so its frames go now: a link refers to itself, and Python's garbage collection may
         take long to find a closed one.
@@ -434,9 +431,6 @@ class Sender:
             owing = self._core.kept.owing()
             self._core.end()
             missing = self._core.missing()
-        if missing:
-            # By whom: what a session that died still owes, another peer may have acknowledged long ago.
-            by = f" by {self._link.reception.company.names(owing)}" if owing else ""
-            logger.warning(
-                "link to %s closed; on flow %s not acknowledged%s: %s", self._link.endpoint, self.flow, by, missing
-            )
+        # By whom: what a session that died still owes, another peer may have acknowledged long ago.
+        by = f" by {self._link.reception.company.names(owing)}" if owing else ""
+        return f"on flow {self.flow} not acknowledged{by}: {missing}" if missing else ""

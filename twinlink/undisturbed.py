@@ -1,79 +1,116 @@
 """Steps that Ctrl-C must not come between: a handler of signals that raises runs after the last of them."""
 
+import functools
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
-# Those whose handlers raise in practice: Ctrl-C, a supervisor that ends a program, a time limit.
+# Those that a program may want to hear of, and whose handlers may raise.
 SIGNALS = tuple(
     getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2")
+    for name in (
+        "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGXCPU",
+        "SIGCHLD", "SIGWINCH",
+    )
     if hasattr(signal, name)
-)
+)  # fmt: skip
 
-Handler = Callable[[int, FrameType | None], Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class _Held:
-    """Stands in for the handlers of an application; passes on what comes when nothing is held up any more."""
+class Undisturbed:
+    """Holds up handlers of signals for the time of a ``with`` block, which must be short, and must not call what an
+    application gave us: handlers, nor logging.
 
-    holds = False  # of all: only the main thread runs handlers
+    They run on the main thread, so elsewhere there is nothing to do.  It takes some 10 us there: too long for what
+    every message goes through.  No generator makes it: an exception could come between its halves.
+    """
+
+    _holding: ClassVar["Undisturbed | None"] = None  # only the main thread runs handlers
 
     def __init__(self) -> None:
-        self._came: list[tuple[int, FrameType | None]] = []
-        self._before: dict[int, Handler] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._came: dict[int, FrameType | None] = {}
+
+    def __enter__(self) -> None:
+        if Undisturbed._holding is not None or threading.current_thread() is not threading.main_thread():
+            return
+        Undisturbed._holding = self
+        try:
+            for number in SIGNALS:
+                self._hold(number)
+        except ValueError:  # not Python's own main thread: a subinterpreter, or `threading` came late to a program in C
+            pass
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _hold(self, number: int) -> None:
+        handler = signal.getsignal(number)
+        if not callable(handler):
+            return
+        # First what stands behind us: that of an earlier one where another handler raised while it was given back.
+        self._before[number] = handler._before[number] if isinstance(handler, Undisturbed) else handler
+        replaced = signal.signal(number, self)
+        if replaced is not handler:  # set just now
+            if callable(replaced):
+                self._before[number] = replaced
+            else:
+                signal.signal(number, replaced)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if _Held.holds:
-            self._came.append((number, frame))
+        """Stand in for a handler; several signals of a kind are one, as they are to the system."""
+        if Undisturbed._holding is self:
+            self._came[number] = frame
         else:
             self._before[number](number, frame)
 
-    def begin(self) -> None:
-        """Hold up, from now on, every signal that has a handler in Python."""
-        _Held.holds = True
-        for number in SIGNALS:
-            handler = signal.getsignal(number)
-            if isinstance(handler, _Held):  # it was to be given back, and another one raised then
-                handler = handler._before[number]
-            if callable(handler):
-                self._before[number] = handler
-                signal.signal(number, self)
-
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the handlers back; then those run that are due, whatever they raise."""
-        _Held.holds = False
+        if Undisturbed._holding is not self:
+            return
+        Undisturbed._holding = None
         try:
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
+            self._give_back()
         finally:
-            self._pass_on(self._came)
+            self._pass_on()
 
-    def _pass_on(self, came: list[tuple[int, FrameType | None]]) -> None:
-        if came:
-            (number, frame), *others = came
+    def _give_back(self) -> None:
+        for number, handler in self._before.items():
+            now = signal.signal(number, handler)
+            if now is not self and now is not None:  # set just now
+                signal.signal(number, now)
+
+    def _pass_on(self) -> None:
+        if self._came:
+            number = next(iter(self._came))
             try:
-                self._before[number](number, frame)
+                self._before[number](number, self._came.pop(number))
             finally:
-                self._pass_on(others)
+                self._pass_on()
+
+    @classmethod
+    def after_fork_in_child(cls) -> None:
+        """Whoever held them up has stayed with the parent, and so has what came."""
+        if (holding := cls._holding) is not None:
+            cls._holding = None
+            holding._came.clear()
+            holding._give_back()
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Hold up handlers of signals for the time of a block, or of a function, which must not call the application's.
+os.register_at_fork(after_in_child=Undisturbed.after_fork_in_child)
 
-    They run on the main thread, so elsewhere there is nothing to do.  It takes some 10 us there: too long for what
-    every message goes through.
-    """
-    if _Held.holds or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = _Held()
-    try:
-        held.begin()
-        yield
-    finally:
-        held.end()
+
+def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
+    """The function as an `Undisturbed` block."""
+
+    @functools.wraps(function)
+    def in_block(*arguments: P.args, **named: P.kwargs) -> R:
+        with Undisturbed():
+            return function(*arguments, **named)
+
+    return in_block

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.company import MUTE_NS
+from twinlink.company import MUTE_HELLOS, MUTE_NS
 from twinlink.events import Event, Gap
 from twinlink.peers import SEARCH_NS
 from twinlink.ranges import RangeSet
@@ -49,7 +49,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
         data(reception, sequence, at_once=True)
     for sequence in owed[:told_after]:
         data(reception, sequence, at_once=True)
-    for number in (2, 3):
+    for number in range(2, 2 + MUTE_HELLOS):
         hello(number, {THEIRS + 1: {"flow": end}} | ({OURS: {"flow": since}} if tells else {}))
     for sequence in owed[told_after:]:
         data(reception, sequence, at_once=True)

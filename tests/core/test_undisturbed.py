@@ -1,6 +1,8 @@
 """What Ctrl-C must not cut in two: peers that come and go, gaps, what has been lost."""
 
 import itertools
+import logging
+import os
 import signal
 import threading
 import time
@@ -19,7 +21,7 @@ from twinlink.events import Event, Gap, Lost
 from twinlink.outgoing import Outgoing
 from twinlink.peers import RESTART_NS, SILENT_NS
 from twinlink.reception import Reception
-from twinlink.undisturbed import undisturbed
+from twinlink.undisturbed import Undisturbed, undisturbed
 from twinlink.wire import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body
 
 LIBRARY = [str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.name != "undisturbed.py"]
@@ -31,30 +33,30 @@ class _Ended(Exception):
 
 
 @pytest.fixture
-def alarm() -> Iterator[None]:
+def ending() -> Iterator[None]:
     """Another signal whose handler raises."""
 
     def end(number: int, frame: object) -> None:
         assert frame is not None
         raise _Ended
 
-    before = signal.signal(signal.SIGALRM, end)
+    before = signal.signal(signal.SIGUSR2, end)
     yield
-    assert signal.signal(signal.SIGALRM, before) is end  # it was given back
+    assert signal.signal(signal.SIGUSR2, before) is end  # it was given back
 
 
-@pytest.mark.usefixtures("alarm")
+@pytest.mark.usefixtures("ending")
 def test_what_handlers_raise_is_raised_at_the_end_of_the_outer_block() -> None:
     steps = []
     handler = signal.getsignal(signal.SIGINT)
 
-    @undisturbed()
+    @undisturbed
     def inner() -> None:
         signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGALRM)
+        signal.raise_signal(signal.SIGUSR2)
         steps.append("inner")
 
-    @undisturbed()
+    @undisturbed
     def outer() -> None:
         inner()
         steps.append("outer")
@@ -68,7 +70,7 @@ def test_what_handlers_raise_is_raised_at_the_end_of_the_outer_block() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.usefixtures("alarm")
+@pytest.mark.usefixtures("ending")
 def test_wherever_ctrl_c_comes_the_handlers_are_called_then_and_later() -> None:
     """Also while they are given back."""
     files = [str(Path(twinlink.__file__).parent / "undisturbed.py")]
@@ -76,11 +78,11 @@ def test_wherever_ctrl_c_comes_the_handlers_are_called_then_and_later() -> None:
         handler = signal.getsignal(signal.SIGINT)
 
         def enter_and_leave() -> None:
-            with undisturbed():
+            with Undisturbed():
                 pass
 
         came = interrupted(moment, enter_and_leave, *files)
-        for number, raises in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGALRM, _Ended)):
+        for number, raises in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR2, _Ended)):
             with pytest.raises(raises):
                 signal.raise_signal(number)
         enter_and_leave()
@@ -94,7 +96,7 @@ def test_other_threads_have_no_handlers_to_hold_up() -> None:
     held = []
 
     def enter() -> None:
-        with undisturbed():
+        with Undisturbed():
             held.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=enter)
@@ -205,3 +207,70 @@ def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
         if not came:
             break
     assert moment > 10
+
+
+@pytest.mark.usefixtures("ending")
+def test_wherever_an_application_changes_a_handler_the_change_stays() -> None:
+    """As one does whose second Ctrl-C is to end the program."""
+    files = [str(Path(twinlink.__file__).parent / "undisturbed.py")]
+    before = signal.getsignal(signal.SIGINT)
+
+    def once(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    def enter_and_leave() -> None:
+        with Undisturbed():
+            pass
+
+    try:
+        for moment in itertools.count(1):
+            signal.signal(signal.SIGINT, once)
+            came = interrupted(moment, enter_and_leave, *files)
+            if not came:
+                break
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            enter_and_leave()
+        assert moment > 10
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_child_that_another_thread_forked_meanwhile_has_its_handlers() -> None:
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                os._exit(0)
+            os._exit(1)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    codes: list[int] = []
+    thread = threading.Thread(target=fork)
+    with Undisturbed():
+        thread.start()
+        thread.join()
+    assert codes == [0]
+
+
+def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
+    """What shows a log may take long: a terminal, a pipe."""
+
+    class Looks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            looks.append((record.getMessage().startswith("link to"), Undisturbed._holding is None))
+
+    looks: list[tuple[bool, bool]] = []
+    shown = Looks()
+    logging.getLogger("twinlink").addHandler(shown)
+    try:
+        link = twinlink.open("memory", listen=endpoint)
+        link.sender("flow").send(b"to nobody")
+        threading.Timer(0.1, link.close).start()
+        link.receiver("other").receive()  # so that this thread, the main one, ends the link
+    finally:
+        logging.getLogger("twinlink").removeHandler(shown)
+    assert (True, True) in looks
+    assert (True, False) not in looks
