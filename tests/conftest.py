@@ -17,6 +17,12 @@ settings.load_profile("whatever the machine")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c() -> None:
+    """A test before may have run a command in this process, which has a handler of its own."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def endpoint() -> str:
     """A free port on loopback; the one behind it is free too, for transports that take two."""

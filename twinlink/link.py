@@ -24,6 +24,7 @@ from .link_options import check_choice
 from .message import Ack, Message
 from .outgoing import Outgoing, Overflow
 from .pump import Pump
+from .ranges import RangeSet
 from .reception import MAX_FLOWS, Reception
 from .resolver import addresses
 from .sender import URGENT_FLOW, Priority, Reliability, Sender
@@ -376,11 +377,11 @@ class Link:
                 logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
         finally:
             for unsettled in self._leave(deadline):
-                logger.warning("link to %s closed; %s", self.endpoint, unsettled)
+                logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self.endpoint, *unsettled)
 
     @undisturbed
-    def _leave(self, deadline: float) -> list[str]:
-        """Say goodbye, and give back threads and transport; returns what of flows is to be logged."""
+    def _leave(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
+        """Say goodbye, and give back threads and transport; returns what is to be logged, as `Sender.end` says it."""
         senders = list(self._company.senders.values())
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
@@ -394,7 +395,7 @@ class Link:
         self._transport.close()
         unsettled = [sender.end() for sender in senders]
         trim()
-        return [what for what in unsettled if what]
+        return [what for what in unsettled if what[-1]]
 
     def __enter__(self) -> Self:
         return self

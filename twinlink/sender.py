@@ -421,8 +421,8 @@ class Sender:
         self._order, self._state, self._handing = threading.Lock(), threading.Lock(), threading.RLock()
         self._core.end()
 
-    def end(self) -> str:
-        """Keep no message any more; says what is outstanding, or lost and not yet named by a flush, if anything.
+    def end(self) -> tuple[str, str, RangeSet]:
+        """Keep no message any more; for the log: the flow, by whom, and what is outstanding, or lost and not named yet.
 
         Nobody gets it any more, so its frames go now: a link refers to itself, and Python's garbage collection may
         take long to find a closed one.
@@ -433,4 +433,4 @@ class Sender:
             missing = self._core.missing()
         # By whom: what a session that died still owes, another peer may have acknowledged long ago.
         by = f" by {self._link.reception.company.names(owing)}" if owing else ""
-        return f"on flow {self.flow} not acknowledged{by}: {missing}" if missing else ""
+        return self.flow, by, missing
