@@ -291,9 +291,7 @@ class Outgoing:
         since = backlog.next
         if epoch not in recipients.all:  # what waits for others reaches it as well, and goes as it takes it
             since = self.kept.owe(epoch, range(backlog.unsent, backlog.next), recipients.up, max_payload)
-        if epoch in recipients.absent:
-            recipients.returned[epoch] = backlog.unsent
-        recipients.come(epoch, since, repairs, repairs and self.repair)
+        recipients.come(epoch, since, backlog.unsent, repairs, repairs and self.repair)
         self.window.free(recipients.slowest)
         if epoch in recipients.returned:
             self.transit.unsure = True

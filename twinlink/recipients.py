@@ -30,12 +30,14 @@ class Recipients:
         self.returned: dict[int, int] = {}
         self._plain: set[int] = set()  # of who is up: those that take every frame whole
 
-    def come(self, epoch: int, since: int, repairs: bool, asks: bool) -> None:
+    def come(self, epoch: int, since: int, unsent: int, repairs: bool, asks: bool) -> None:
         """It is up, and owes acks from ``since`` on; or from where it did, and has consumed what it had, if it is back.
 
         ``repairs``: it reads bundles and parts.  ``asks``: it asks for what it misses.
         """
         self.since.setdefault(epoch, since)
+        if epoch in self.absent:
+            self.returned[epoch] = unsent
         if not repairs:
             self._plain.add(epoch)
         self.consumed.setdefault(epoch, self.absent.pop(epoch, self.unread.pop(epoch, since)))

@@ -105,10 +105,10 @@ def test_other_threads_have_no_handlers_to_hold_up() -> None:
     assert held == [signal.default_int_handler]
 
 
-def _hello(reception: Reception, epoch: int, number: int | None = None) -> None:
+def _hello(reception: Reception, epoch: int) -> None:
     now = time.monotonic_ns()
     body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, number or now, now, body), now, True)
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
 
 
 def _bye(reception: Reception) -> None:
