@@ -18,9 +18,9 @@ How it is done:
 2. *Skew.*  Up to 64 windows, of each the quickest exchanges (the minimum-delay filter of RFC 5905 section 10, for each
    leg apart), and a line through them by the weighted Theil-Sen method, which a third of wrong points does not move.
    A slope that scatter or a changing asymmetry explain as well, or that no clock has, is not adopted.
-3. *Offset.*  With the slope taken out, of each ten exchanges half the difference of both legs' least delays; of these
-   the mean, weighted by 1 / round trip squared, without those whose round trip is more than twice the least.  Not the
-   least delay of all: that one is luck, and luck strikes one leg.
+3. *Offset.*  With the slope taken out, of each twenty exchanges half the difference of both legs' least delays; of
+   these the mean, weighted so that the quickest decide: what takes a tenth longer counts for a third.  Not the least
+   delay of all: that one is luck, and luck strikes one leg.
 
 The line's slope and the clocks' drift are those of C. Sen (1968), H. Theil (1950) and S. Moon et al., "Estimation and
 removal of clock skew from network delay measurements" (INFOCOM 1999); intervals as in K. Marzullo (1984).
@@ -38,8 +38,8 @@ METHOD = "minimum-delay filter per leg, Theil-Sen line, bound from the causal in
 MAX_DRIFT = 500e-6  # s/s between two clocks: two crystals of 100 ppm, or one that the kernel slews (adjtimex(2))
 WINDOWS = 64
 WINDOW = 50  # exchanges; fewer where there are few
-GROUP = 10  # exchanges of which the least delay of each leg is taken
-QUICK = 2.0  # times the least round trip: groups that took longer say nothing of the offset
+GROUP = 20  # exchanges of which the least delay of each leg is taken
+STEEPNESS = 12  # a group's weight falls with this power of how long it took
 _SIGNIFICANT = 3.0  # standard errors that make a slope ...
 _VISIBLE = 0.5  # ... if over the run it amounts to this share of the bound: less may be asymmetry that changed
 LATEST_NS = 2**62  # in the year 2116; differences of what is from 0 to below it are 64-bit integers
@@ -330,7 +330,7 @@ def _middle(high: Floats, low: Floats) -> float:
     tops, bottoms = np.minimum.reduceat(high, groups), np.maximum.reduceat(low, groups)
     widths = np.maximum(tops - bottoms, 1.0)
     least = float(np.quantile(widths, 0.02))
-    weights = np.where(widths <= QUICK * least, (least / widths) ** 2, 0.0)
+    weights = np.minimum(least / widths, 1.0) ** STEEPNESS
     return float(((tops + bottoms) / 2 * weights).sum() / weights.sum())
 
 
