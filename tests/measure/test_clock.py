@@ -151,6 +151,24 @@ def test_a_clock_that_is_slewed_is_no_line() -> None:
     assert (made.error_ns(estimate) <= estimate.bound_at(made.stamps[0])).all()
 
 
+def test_the_bound_holds_for_a_clock_that_swings_by_less_than_a_round_trip() -> None:
+    """No exchange shows it, so the bound may not be less than what none of them shows."""
+    made = exchanges(400, noise_ns=5 * US, interval_ns=S)
+    swings = np.round(38 * US * np.sin((made.stamps - START) * (2 * np.pi / (200 * S)))).astype(np.int64)
+    made.stamps[1:3] += swings[1:3]
+    made.truth_ns += swings[0]
+    estimate = clock.estimate(*made.stamps)
+    assert estimate.main.linear
+    assert (made.error_ns(estimate) <= estimate.bound_at(made.stamps[0])).all()
+
+
+def test_one_lucky_exchange_does_not_decide() -> None:
+    """One way took a twentieth of what it takes, once; that says nothing of the clocks."""
+    made = exchanges(400, noise_ns=5 * US)
+    made.stamps[1:, 200] -= 48 * US
+    assert np.median(made.error_ns(clock.estimate(*made.stamps))) < 4 * US
+
+
 def test_the_bound_grows_where_nothing_was_measured() -> None:
     made = exchanges(100)
     estimate = clock.estimate(*made.stamps)

@@ -33,15 +33,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_shape_of_the_papers_table(found: dict[str, Any]) -> None:
     head, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
     assert head[:2] == ["Direction", "Payload"]
-    assert [title for title in head if title.endswith("latency")] == ["Zenoh latency", "ZeroMQ latency"]
+    assert [title for title in head if title.endswith("latency (ms)")] == ["Zenoh latency (ms)", "ZeroMQ latency (ms)"]
     assert [row[:2] for row in rows] == [
         ["RW→DT", "100 B"], ["RW→DT", "1 MB"], ["DT→RW", "100 B"], ["DT→RW", "1 MB"],
     ]  # fmt: skip
-    theirs = head.index("published latency / RTT / throughput")
+    theirs = head.index("published latency / RTT / throughput (ms, ms, MB/s)")
     assert rows[1][theirs] == "12.57 / 13.75 / 83.42"
     assert all("±" in row[theirs - 1] for row in rows)
     head, _, *rows = lines(table.markdown(found), "Closed loop: baselines")
-    assert head[2:] == ["raw TCP latency", "clock", "raw TCP RTT", "raw TCP throughput"]
+    assert head[2:] == ["raw TCP latency (ms)", "clock", "raw TCP RTT (ms)", "raw TCP throughput (MB/s)"]
 
 
 def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> N
             part = parts[f"Closed loop, {direction}: {what} in ms, ± how far its CI95 reaches"]
             assert [line.split("  ")[1].split()[0] for line in part[1:]] == ["Zenoh", "ZeroMQ", "raw"]
             (zenoh,) = (line for line in part if line.lstrip().startswith("Zenoh"))
-            expected = [row[head.index(f"Zenoh {short}")] for row in rows if row[0] == direction]
+            expected = [row[head.index(f"Zenoh {short} (ms)")] for row in rows if row[0] == direction]
             assert " ".join(zenoh.split()[1:]) == " ".join(expected)
     assert max(map(len, text.splitlines())) <= 80
 

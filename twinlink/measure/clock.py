@@ -9,7 +9,9 @@ ours::
 No delay is negative, whatever the path: T3 - T4 <= offset <= T2 - T1.  Every exchange so encloses the offset in an
 interval as wide as its network round trip; together, once drift is taken out, in the narrowest.  Where in it the truth
 lies nobody can tell from timestamps: an asymmetric path looks like an offset.  The estimate supposes that the quickest
-exchanges are as quick there as back; the bound reaches to the farther end of the interval and supposes nothing.
+exchanges are as quick there as back; the bound reaches to the farther end of the interval, whatever the path, and to half
+of the least network round trip at least.  It supposes that each clock's rate is constant between its steps, where a line
+fits: what is set, or slewed, within the intervals nobody can see.
 
 How it is done:
 
@@ -39,7 +41,8 @@ MAX_DRIFT = 500e-6  # s/s between two clocks: two crystals of 100 ppm, or one th
 WINDOWS = 64
 WINDOW = 50  # exchanges; fewer where there are few
 GROUP = 20  # exchanges of which the least delay of each leg is taken
-STEEPNESS = 12  # a group's weight falls with this power of how long it took
+QUICKEST = 0.05  # of the groups count alike: a single one may have been lucky
+STEEPNESS = 12  # the others' weight falls with this power of how much longer they took
 _SIGNIFICANT = 3.0  # standard errors that make a slope ...
 _VISIBLE = 0.5  # ... if over the run it amounts to this share of the bound: less may be asymmetry that changed
 LATEST_NS = 2**62  # in the year 2116; differences of what is from 0 to below it are 64-bit integers
@@ -281,7 +284,8 @@ def _segment(ends_ns: tuple[int, int, int, int], at: Ints, upper: Ints, lower: I
     tops, bottoms = _best(-high, starts), _best(low, starts)
     above = _reach(nodes, t[tops], high[tops] - offset, t[bottoms], offset - low[bottoms], slope, linear)
     below = _reach(nodes, t[bottoms], offset - low[bottoms], t[tops], high[tops] - offset, slope, linear)
-    bounds = np.maximum(above, below)
+    # A clock that is slewed or set by less than this, and back, is on no line, and the intervals cannot show it.
+    bounds = np.maximum(np.maximum(above, below), (high - low).min() / 2)
     return Segment(*ends_ns, origin, float(base + offset), float(slope), bool(known), linear, n, nodes, bounds)
 
 
@@ -329,7 +333,7 @@ def _middle(high: Floats, low: Floats) -> float:
     groups = np.linspace(0, len(high), max(1, len(high) // GROUP) + 1).astype(int)[:-1]
     tops, bottoms = np.minimum.reduceat(high, groups), np.maximum.reduceat(low, groups)
     widths = np.maximum(tops - bottoms, 1.0)
-    least = float(np.quantile(widths, 0.02))
+    least = float(np.quantile(widths, QUICKEST))
     weights = np.minimum(least / widths, 1.0) ** STEEPNESS
     return float(((tops + bottoms) / 2 * weights).sum() / weights.sum())
 

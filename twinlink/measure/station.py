@@ -118,7 +118,10 @@ class Station:
         if self._bind is not None:
             own_host, first, last = self._bind
             if not listening or not first <= port <= last:
-                raise ConfigurationError(f"this station listens at ports {first} to {last} and does nothing else")
+                raise ConfigurationError(
+                    f"this station listens at ports {first} to {last} and does nothing else: the sweep must reach its pong at the"
+                    " port that the pong was given, without a mapping between them"
+                )
             host = own_host
         self.close()
         made = channel(subject, Endpoint(host, port), listening, node, options)

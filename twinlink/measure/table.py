@@ -271,9 +271,9 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
     head = ["Direction", "Payload"]
     for name in names:
         short = labels.subject(name).short
-        head += [f"{short} latency", "clock", f"{short} RTT", f"{short} throughput"]
+        head += [f"{short} latency (ms)", "clock", f"{short} RTT (ms)", f"{short} throughput (MB/s)"]
         if _published(block, name):
-            head.append("published latency / RTT / throughput")
+            head.append("published latency / RTT / throughput (ms, ms, MB/s)")
     lines = [head]
     for direction, octets, flow in block.rows:
         line = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
