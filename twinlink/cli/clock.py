@@ -1,10 +1,10 @@
 """Show the peer's clock against this one, live: offset and skew with their bound, and what NTP says beside it.
 
 A row for each interval.  The offset is the peer's clock minus this one, from exchanges of small messages; whatever the
-path, it cannot be wrong by more than the bound while both clocks keep their rates (one that is set or slewed by less than
-a round trip shows nothing), and is most likely much closer unless one way is slower than the other.
-The other side runs `twinlink pong`, or better `twinlink clock` as well: then each tells the other its quickest
-exchanges, and what a message takes longer than its answer cancels out.
+path, it cannot be wrong by more than the bound while both clocks keep their rates (one that is set or slewed by less
+than a round trip shows nothing), and is most likely much closer unless one way is slower than the other.  The other
+side runs `twinlink pong`, or better `twinlink clock` as well: then each tells the other its quickest exchanges, and
+what a message takes longer than its answer cancels out.
 """
 
 import argparse

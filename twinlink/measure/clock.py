@@ -9,8 +9,8 @@ ours::
 No delay is negative, whatever the path: T3 - T4 <= offset <= T2 - T1.  Every exchange so encloses the offset in an
 interval as wide as its network round trip; together, once drift is taken out, in the narrowest.  Where in it the truth
 lies nobody can tell from timestamps: an asymmetric path looks like an offset.  The estimate supposes that the quickest
-exchanges are as quick there as back; the bound reaches to the farther end of the interval, whatever the path, and to half
-of the least network round trip at least.  It supposes that each clock's rate is constant between its steps, where a line
+exchanges are as quick there as back; the bound reaches to the farther end of the interval, whatever the path, and to
+half of the least network round trip at least.  It supposes that clocks keep their rates between steps, where a line
 fits: what is set, or slewed, within the intervals nobody can see.
 
 How it is done:

@@ -160,8 +160,8 @@ def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
         axis.set_title(labels.DIRECTIONS[direction])
     canvas.legend(figure, axes)
     caption = (
-        "95th percentile of |RTTᵢ - RTTᵢ₋₁|, the paper's jitter, with its "
-        "CI95 where enough messages are independent (n_eff). Signed IPDV and PDV of each direction (RFC 3393, RFC 5481) stand in results.json."
+        "95th percentile of |RTTᵢ - RTTᵢ₋₁|, the paper's jitter, with its CI95 where enough messages are independent "
+        "(n_eff). Signed IPDV and PDV of each direction (RFC 3393, RFC 5481) stand in results.json."
     )
     return canvas.save(figure, folder, "jitter", results, cells, "Jitter of the RTT, p95 (the paper's Fig. 5)", caption)
 

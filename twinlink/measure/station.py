@@ -119,8 +119,8 @@ class Station:
             own_host, first, last = self._bind
             if not listening or not first <= port <= last:
                 raise ConfigurationError(
-                    f"this station listens at ports {first} to {last} and does nothing else: the sweep must reach its pong at the"
-                    " port that the pong was given, without a mapping between them"
+                    f"this station listens at ports {first} to {last} and does nothing else: the sweep must reach its "
+                    "pong at the port that the pong was given, without a mapping between them"
                 )
             host = own_host
         self.close()
