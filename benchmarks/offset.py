@@ -22,7 +22,7 @@ class Offsets(Measurement):
     """Short sweeps in fresh processes; each gives one estimate, whose truth is 0."""
 
     goals = ("G14",)
-    seconds = 70.0
+    seconds = 25.0
 
     def __init__(self) -> None:
         self._runs: list[tuple[float, float]] = []  # error and bound, in ns
