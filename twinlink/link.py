@@ -40,7 +40,7 @@ CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
 EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
-EXIT_LOOK_S = 0.1
+EXIT_LOOK_S = 0.01
 THREADS = 3  # the one that receives, keeper and courier
 MAX_AGE_S = 1e6
 
@@ -419,17 +419,16 @@ class Link:
 
 
 @atexit.register
+@undisturbed  # what a second Ctrl-C raised would cut the wait, and the process might abort
 def _close_all() -> None:
     for link in list(_open_links):
         link.close()
     # A thread of ours that is still in a driver when the interpreter ends would abort the process.  Looks are counted,
     # as a deadline may pass while the machine stands still, and then the thread needs a moment.
     for _ in range(round(EXIT_S / EXIT_LOOK_S)):
-        thread = next((one for one in threading.enumerate() if one.name.startswith("twinlink-")), None)
-        if thread is None:  # one that ends may have begun another
+        if not any(thread.name.startswith("twinlink-") for thread in threading.enumerate()):
             return
-        with contextlib.suppress(RuntimeError):  # Ctrl-C came before it was started
-            thread.join(EXIT_LOOK_S)
+        time.sleep(EXIT_LOOK_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
 
 
 def _check_callable(name: str, value: object) -> None:

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 class Undisturbed:
     """Holds up handlers of signals for the time of a ``with`` block, which must be short, and must not call what an
-    application gave us: handlers, nor logging.
+    application gave us: handlers, nor logging.  (The end of the process is one such block all the same.)
 
     They run on the main thread, so elsewhere there is nothing to do.  It takes some 10 us there: too long for what
     every message goes through.  No generator makes it: an exception could come between its halves.

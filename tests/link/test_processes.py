@@ -199,6 +199,45 @@ except twinlink.SendTimeout:
     assert "Traceback" not in done.stderr
 
 
+ENDS_WITH_MESSAGES_OUTSTANDING = """
+import contextlib, os, signal, sys, threading, time, twinlink
+transport, endpoint, peer, closes, interrupts = *sys.argv[1:3], *map(int, sys.argv[3:])
+
+def press():
+    for _ in range(interrupts):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+link = twinlink.open(transport, listen=endpoint)
+with link if closes else contextlib.nullcontext():
+    link.wait_ready(60)
+    sender = link.sender("down")
+    sender.send(b"")
+    sender.flush(60)
+    os.kill(peer, signal.SIGSTOP)
+    time.sleep(0.05)
+    sender.send(b"")
+    if interrupts:
+        threading.Thread(target=press, daemon=True).start()
+        sender.flush(60)
+"""
+
+
+@real_transports
+@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("interrupts", [0, 2])
+def test_what_is_outstanding_at_the_end_of_a_program_is_named_however_often_ctrl_c_is_pressed(
+    start: Start, transport: str, closes: bool, interrupts: int
+) -> None:
+    endpoint = free_endpoint()
+    child = start(transport, "connect", endpoint)
+    arguments = [transport, endpoint, str(child.pid), str(int(closes)), str(interrupts)]
+    command = [sys.executable, "-c", ENDS_WITH_MESSAGES_OUTSTANDING, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+    assert done.returncode == (-signal.SIGINT if interrupts else 0), done.stderr
+    assert f"on flow down not acknowledged by child-{child.pid}: 1 (1 message)" in done.stderr
+
+
 CLOSES_WHILE_IT_STANDS_STILL = """
 import os, signal, sys, time, twinlink
 link = twinlink.open("zeromq", listen=sys.argv[1])

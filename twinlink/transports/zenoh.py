@@ -156,10 +156,15 @@ class ZenohTransport(Transport):
         except zenoh.ZError:
             self._patience = before
             return  # asked again soon
-        threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True).start()
+        closer = threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True)
+        try:
+            closer.start()
+        except RuntimeError:  # no more threads, or the interpreter ends
+            old.close()  # type: ignore[no-untyped-call]
 
     def _tick(self) -> None:
-        """Look after new connections, and end a recv that has waited long enough by a message to ourselves.
+        """Look after new connections, and end a recv that has waited long enough by a message to ourselves; at the end,
+        leave: Zenoh's close may take long, and no thread can be started for it while the interpreter ends.
 
         Zenoh's recv has no time limit.  What is looked at may be of a session that is being closed, see renew.
         """
@@ -183,6 +188,7 @@ class ZenohTransport(Transport):
                         self._stow()
                 finally:
                     self._reading.release()
+        self._leave()
 
     def _stow(self) -> None:
         for _ in range(STOWED_IN_A_TICK):
@@ -312,11 +318,10 @@ class ZenohTransport(Transport):
 
     def close(self) -> None:
         self._closing.set()
-        if self._ticker.is_alive():
-            self._ticker.join()
-        closer = threading.Thread(target=self._leave, name="twinlink-zenoh-close", daemon=True)
-        closer.start()
-        closer.join(CLOSE_S)
+        if self._ticker.ident is None:  # it could not be started
+            self._leave()
+        else:
+            self._ticker.join(CLOSE_S)
 
     def _leave(self) -> None:
         # Zenoh 1.10 keeps 20 KB for good of a session that still has a publisher when it is closed.
