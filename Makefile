@@ -32,6 +32,6 @@ lint: setup ## style and types: ruff and mypy, changing nothing
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy $(SOURCES)
 
-clean: ## remove .venv/, caches and what the demo left
-	@rm -rf .venv demo-out bench-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## remove .venv/, caches and what demo, bench and MGEN sweeps left
+	@rm -rf .venv demo-out bench-out mgen-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,6 +6,8 @@ import sys
 import zmq
 
 KINDS = dict(enumerate(["data", "ack", "hello", "bye", "again", "ask", "gone", "bundle", "part", "progress"], 1))
+if "://" not in "".join(sys.argv[1:2]):
+    sys.exit(__doc__)
 socket = zmq.Context().socket(zmq.SUB)
 socket.subscribe(b"")
 (socket.bind if "bind" in sys.argv[2:] else socket.connect)(sys.argv[1])

@@ -27,7 +27,7 @@ class Budget:
         roomy: called when there is room again and there was none.
 
     ``under_way`` is changed by each flow's `Transit`, in single statements without a call: between such no other thread
-    runs, as Python has it, and no Ctrl-C comes.
+    runs (CPython's interpreter lock), and no Ctrl-C comes.
     """
 
     def __init__(self, limit: int) -> None:

@@ -11,12 +11,14 @@ what it waits for costs no hand-over between threads.  While nobody waits, the l
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from threading import get_ident
 
 from .bell import Bells
+from .errors import ConfigurationError
 
 LEAD_KEPT_S = 0.002
 LOOK_S = 0.01  # how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
@@ -65,10 +67,15 @@ class Lead:
         return self._leader == get_ident()
 
     def wait(self, done: Callable[[], object], timeout: float | None) -> None:
-        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes."""
+        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes.
+
+        Raises ConfigurationError for a timeout that is not a number.
+        """
         if done():
             return
         deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
+        if math.isnan(deadline):
+            raise ConfigurationError("timeout is NaN; give seconds, or None to wait without end")
         if self._leader == get_ident():
             self._pump_until(done, deadline)
             return

@@ -41,4 +41,4 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_number(name: str, value: object, low: float, high: float) -> None:
     kinds, kind = ((int, float), "a number") if isinstance(high, float) else ((int,), "a whole number")
     if type(value) not in kinds or not low <= value <= high:  # type: ignore[operator]
-        raise ConfigurationError(f"{name} must be {kind} from {low:,} to {high:,}, not {value!r}")
+        raise ConfigurationError(f"{name} must be {kind} from {low:,.0f} to {high:,.0f}, not {value!r}")

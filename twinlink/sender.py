@@ -118,7 +118,7 @@ class Sender:
     def _too_large(self, size: int) -> PayloadTooLarge:
         most = self._link.max_payload
         what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
-        less = self._link.reception.company.who_takes_less(size)
+        less = self._link.reception.company.who_takes_less(min(size, most))
         if less:
             return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload")
         if most < MAX_PAYLOAD:

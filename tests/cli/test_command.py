@@ -34,6 +34,7 @@ def test_help_names_every_command(start: Start) -> None:
         ("ping", "--connect", "127.0.0.1:7447"),
         ("ping", "--connect", "tcp/127.0.0.1:70000"),
         ("ping", "--transport", "pigeon"),
+        ("ping", "--transport", "memory"),
         ("ping", "--flow", "a/b"),
         ("ping", "--size", "17M"),
         ("ping", "--size", "2", "--option", "max_payload=1"),

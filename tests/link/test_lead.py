@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.interrupting import interrupted
 from twinlink import lead as module
+from twinlink.errors import ConfigurationError
 from twinlink.lead import Lead
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import in_thread
@@ -47,6 +48,11 @@ def test_who_waits_steps_aside_for_who_acts_and_goes_on(lead: Lead) -> None:
     over.set()
     waiting.result()
     assert max(depths) < min(depths) + ACTS / 2  # each turn is given back where it was taken
+
+
+def test_a_timeout_that_is_no_number_is_refused(lead: Lead) -> None:
+    with pytest.raises(ConfigurationError, match="NaN"):
+        lead.wait(lambda: False, float("nan"))
 
 
 def test_what_a_handler_waits_for_it_gets_though_somebody_wants_to_act(lead: Lead) -> None:

@@ -27,6 +27,14 @@ def test_the_page_shows_the_reader_as_it_is() -> None:
     assert "twinlink" not in "".join(line for line in READER.read_text().splitlines() if "import" in line)
 
 
+def test_the_reader_says_how_it_is_called() -> None:
+    for arguments in ([], ["--help"]):
+        command = [sys.executable, str(READER), *arguments]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+        assert (run.returncode, run.stdout) == (1, "")
+        assert run.stderr.startswith("Decode live twinlink traffic")
+
+
 @pytest.fixture
 def port(endpoint: str) -> int:
     return int(endpoint.rsplit(":", 1)[1])

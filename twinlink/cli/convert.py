@@ -19,6 +19,13 @@ def link_option(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def transport(text: str) -> str:
+    """Name of a transport between processes."""
+    if text == "memory":
+        raise argparse.ArgumentTypeError("memory connects links of one program; between two, take zeromq or zenoh")
+    return text
+
+
 def count(text: str) -> int:
     """A whole number from 1."""
     return int(_at_least(1, _convert(int, text, "a whole number")))

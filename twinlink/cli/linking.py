@@ -44,7 +44,11 @@ def add_link_options(
         node: name of this side when nobody says.
     """
     parser.add_argument(
-        "--transport", default="zeromq", metavar="NAME", help="zeromq, zenoh or mqtt, the same on both sides"
+        "--transport",
+        default="zeromq",
+        type=convert.transport,
+        metavar="NAME",
+        help="zeromq, zenoh or mqtt, the same on both sides",
     )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
