@@ -110,12 +110,6 @@ class Incoming:
         stream = self.streams[epoch] = Stream(epoch, node, first, repairs)
         return stream
 
-    def put(self, message: Message) -> None:
-        """Queue a message for the application."""
-        size = len(message.payload)  # a call between reading and writing the counter would let `take` in between
-        self.queued_octets += size
-        self.queue.append(message)
-
     def limit_age(self, max_age_ns: int) -> None:
         """From now on what is older on arrival is not delivered."""
         self.max_age_ns = max_age_ns

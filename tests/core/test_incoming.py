@@ -24,10 +24,12 @@ def _threads_alternate() -> Iterator[None]:
 def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
     incoming = Incoming("x")
     message = Message(b"12345", "x", 0, 1, None, 0, 0)
+    size = len(message.payload)
 
     def arrive() -> None:
         for _ in range(MESSAGES):
-            incoming.put(message)
+            incoming.queued_octets += size  # as `Reception` does: a call within would let `take` in between
+            incoming.queue.append(message)
 
     thread = threading.Thread(target=arrive)
     thread.start()
