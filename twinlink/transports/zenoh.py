@@ -106,6 +106,7 @@ class ZenohTransport(Transport):
         self._reading = threading.Lock()
         self._stowed: deque[tuple[bytes, Frame]] = deque()  # read by the ticker, before all that is read next
         self._closing = threading.Event()
+        self._left = False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
@@ -326,7 +327,10 @@ class ZenohTransport(Transport):
     def _leave(self) -> None:
         # Zenoh 1.10 keeps 20 KB for good of a session that still has a publisher when it is closed.
         with self._publishers_lock:
+            left, self._left = self._left, True
             publishers, self._publishers = self._publishers, {}
+        if left:  # Ctrl-C, while the ticker was being started, had whoever opens do it
+            return
         publishers.clear()  # outside the lock, for which a thread that sends may wait
         del self._waker
         self._session.close()  # type: ignore[no-untyped-call]
