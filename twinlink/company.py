@@ -54,7 +54,7 @@ class Company:
         give_up: Callable[[int, int | None], None],
     ) -> None:
         """``give_up(epoch, successor)`` is called when a session will not come back."""
-        self.peers = PeerTable(epoch)
+        self.peers = PeerTable(epoch, _monotonic_ns())
         self.up: frozenset[int] = frozenset()
         self.senders: dict[str, Sender] = {}
         self.budgets: dict[Priority, Budget] = {"high": Budget(LEAST_OCTETS), "normal": Budget(LEAST_OCTETS)}

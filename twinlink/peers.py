@@ -84,8 +84,9 @@ class PeerTable:
         hears_us: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets it.
     """
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, now_mono_ns: int) -> None:
         self._epoch = epoch
+        self._began_mono_ns = now_mono_ns  # no hello of ours has a number from before
         self.heard: dict[int, int] = {}
         self.hears_us: dict[int, int] = {}
         self._peers: dict[int, Peer] = {}
@@ -127,7 +128,7 @@ class PeerTable:
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
                 return False, changes
-            known = self._fell_silent.pop(epoch, 0)
+            known = self._fell_silent.pop(epoch, self._began_mono_ns)
             peer = self._peers[epoch] = Peer(
                 hello.node, epoch, hello.flows, hello.repairs, hello.detect, known, hello.max_payload
             )

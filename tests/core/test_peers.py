@@ -30,7 +30,7 @@ class Model:
 class Peers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.table = PeerTable(OURS)
+        self.table = PeerTable(OURS, 0)
         self.now = 10**9
         self.up: set[int] = set()  # told by the changes alone
         self.model: dict[int, Model] = {}
@@ -169,7 +169,7 @@ def confirming(node: str, now: int) -> Hello:
 
 
 def test_two_living_nodes_of_one_name_are_no_restart() -> None:
-    table = PeerTable(OURS)
+    table = PeerTable(OURS, 0)
     changes: list[Change] = []
     for turn in range(20):
         now = 1 + turn * HELLO_NS // 2
@@ -179,7 +179,7 @@ def test_two_living_nodes_of_one_name_are_no_restart() -> None:
 
 
 def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
-    table = PeerTable(OURS)
+    table = PeerTable(OURS, 0)
     table.hello(2, 0, 0, confirming("gnb", 1), 1)
     changes: list[Change] = []
     for turn in range(1, 6):
@@ -190,7 +190,7 @@ def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
 
 def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> None:
     ours, theirs = 1, 2
-    tables = {ours: PeerTable(ours), theirs: PeerTable(theirs)}
+    tables = {ours: PeerTable(ours, 0), theirs: PeerTable(theirs, 0)}
     for here, there in ((ours, theirs), (theirs, ours)):
         tables[here].hello(there, 1, 1, Hello(f"n{there}", {here: 1}, {}), 1)
     healed = 4 * QUIET_NS  # what was said meanwhile did not get through
@@ -208,7 +208,7 @@ def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> No
 
 
 def test_a_flood_of_hellos_is_bounded() -> None:
-    table = PeerTable(OURS)
+    table = PeerTable(OURS, 0)
     for wave in range(3):
         now = wave * 2 * SILENT_NS
         for epoch in range(2, 2 * MAX_PEERS):

@@ -29,7 +29,7 @@ class End:
     told: list[tuple[int, str | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.table = PeerTable(self.epoch)
+        self.table = PeerTable(self.epoch, 0)
 
     def say(self, now: int) -> None:
         heard = {peer.epoch: peer.number for peer in self.table.all()}

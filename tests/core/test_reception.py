@@ -314,14 +314,15 @@ def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
     """A restart within less than two hellos: both sessions are up for a moment."""
     incoming = reception.flow("flow")
     incoming.claimed = True
-    ms = 1_000_000
+    ms, began = 1_000_000, time.monotonic_ns()  # what hellos confirm was said since the link was opened
 
     def hello(epoch: int, number: int, mono_ns: int) -> None:
+        mono_ns += began
         said = Hello("theirs", {OURS: mono_ns}, {"flow": 0}, True).encode()
         reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, number, number, said), mono_ns, True)
 
     def message(epoch: int, sequence: int, mono_ns: int) -> None:
-        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), mono_ns, True)
+        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), began + mono_ns, True)
 
     newer = THEIRS + 10
     hello(THEIRS, 1, 100 * ms)

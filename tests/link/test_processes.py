@@ -199,6 +199,40 @@ except twinlink.SendTimeout:
     assert "Traceback" not in done.stderr
 
 
+@real_transports
+def test_waits_end_on_time_however_often_a_signal_comes_while_the_peer_says_nothing(
+    start: Start, transport: str
+) -> None:
+    endpoint, over, limit_s = free_endpoint(), threading.Event(), patience(10)
+    main = threading.main_thread().ident
+    assert main is not None
+    with open_link(transport, "listen", endpoint) as link:
+        child = start(transport, "connect", endpoint)
+        link.wait_ready(patience())
+        os.kill(child.pid, signal.SIGSTOP)
+        link.sender("down").send(b"")
+        began = time.monotonic()
+
+        def press() -> None:
+            while not over.wait(0.01) and time.monotonic() < began + 2 * limit_s:  # or a wait without end would hang us
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+        usual = signal.signal(signal.SIGUSR1, lambda *_: None)
+        pressing = threading.Thread(target=press)
+        pressing.start()
+        try:
+            with pytest.raises(twinlink.AckTimeout):
+                link.sender("down").flush(0.5)
+            assert link.receiver("quiet").receive(2) is None
+            assert link.peers() == []
+            assert time.monotonic() < began + limit_s
+        finally:
+            over.set()
+            pressing.join()
+            signal.signal(signal.SIGUSR1, usual)
+            os.kill(child.pid, signal.SIGCONT)
+
+
 ENDS_WITH_MESSAGES_OUTSTANDING = """
 import contextlib, os, signal, sys, threading, time, twinlink
 transport, endpoint, peer, closes, interrupts = *sys.argv[1:3], *map(int, sys.argv[3:])

@@ -5,9 +5,12 @@ PUB to them.  A raw SUB socket at the listener's port sees the traffic (docs/wir
 """
 
 import os
+import select
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import zmq
 
@@ -18,7 +21,8 @@ from ..wire import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 
 ACK_INITIAL = ord("a")
-SNDMORE, NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)  # members of an enumeration take their time
+# Members of an enumeration take their time.
+SNDMORE, NOBLOCK, EVENTS, POLLIN = int(zmq.SNDMORE), int(zmq.NOBLOCK), int(zmq.EVENTS), int(zmq.POLLIN)
 # Whoever asks for hellos by name is a node of ours.  A connector asks for the rest of the traffic when the listener has
 # said hello: to one that has only connected, and does not acknowledge yet, it would be sent as fast as to the others,
 # whatever the path takes.  Until then it subscribes to JOINING and its epoch as well, so that the listener knows.
@@ -28,7 +32,7 @@ JOINING = b"joining/"
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
 HANDSHAKE_MS = 1000  # times the patience; else 30 s, for what takes a connection and says nothing, as a tunnel may
 ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
-POLL_S = 0.1  # how long receive may sit in libzmq: close and a new leader wait for it at most this long
+ANEW = 3  # times the handshake's time: after so long alone, no attempt to connect is under way that could succeed
 DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
 FAREWELL_MS = 100  # what is unsent at close gets this long
 SUBSCRIPTIONS = 16  # of one connection that wait to be read
@@ -82,6 +86,7 @@ class ZeromqTransport(Transport):
         self._patience = 1
         self._limit_ms = self.options.connect_timeout_ms
         self._connected_to = ""
+        self._tries_since = 0.0  # to connect anew, or while nobody is heard
         self._whereabouts: Whereabouts | None = None  # where an address is known it is the only one
         self._nodes_listen = False
         self._joining: set[bytes] = set()  # the topics of those who are
@@ -100,9 +105,12 @@ class ZeromqTransport(Transport):
                 self._sub.setsockopt(zmq.SUBSCRIBE, topic)
             self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
             self.parted()
-            self._sub.setsockopt(zmq.RCVTIMEO, int(POLL_S * 1000))
+            # After each signal pyzmq's recv and poll wait for all of their time again, one every 50 ms without end.
+            self._poll = select.poll()
+            self._poll.register(self._sub.fileno(), select.POLLIN)
             # Past pyzmq's Python layer, which looks for what frames of ours never are: half the cost of a send.
             self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
+            self._get: Callable[[int], Any] = super(zmq.Socket, self._sub).get
             first, second = self.endpoint.port, self.endpoint.port + 1
             if self.listening:
                 host = self.endpoint.host
@@ -162,6 +170,7 @@ class ZeromqTransport(Transport):
                 made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * self._patience)
                 made.connect(_address(host, port))
             self._connected_to = host
+            self._tries_since = time.monotonic()
 
     def _move(self, within_s: float = 0.0) -> None:
         """Connect to where the host is now, if the resolver has said that it is somewhere else."""
@@ -246,6 +255,7 @@ class ZeromqTransport(Transport):
     def parted(self) -> None:
         if self._greeted and self._joins_as:
             self._greeted = False
+            self._tries_since = time.monotonic()
             self._sub.setsockopt(zmq.SUBSCRIBE, self._joins_as)
             self._sub.setsockopt(zmq.UNSUBSCRIBE, TRAFFIC)
         self._move()
@@ -255,12 +265,9 @@ class ZeromqTransport(Transport):
         topic, self._topic = self._topic, b""
         if not topic:
             try:
-                if timeout_s >= POLL_S:
-                    topic = recv()
-                else:
-                    if timeout_s > 0 and not self._sub.poll(max(1, int(timeout_s * 1000))):
-                        return None
-                    topic = recv(NOBLOCK)
+                if timeout_s > 0 and not self._get(EVENTS) & POLLIN and not self._poll.poll(timeout_s * 1000):
+                    return None
+                topic = recv(NOBLOCK)
             except zmq.Again:
                 return None
         # Whether a part is the last of its message is not asked: that takes twice as long as to receive one.  A
@@ -278,12 +285,15 @@ class ZeromqTransport(Transport):
     def renew(self, patience: int) -> None:
         if self.listening:
             return
+        # Where something else answers, libzmq makes no more attempts, and does not say so.
+        anew = time.monotonic() - self._tries_since > ANEW * HANDSHAKE_MS / 1000 * patience
         if patience != self._patience:
+            anew = True
             self._patience = patience
             least_ms = self.options.connect_timeout_ms
             self._limit_ms = max(least_ms, min(least_ms * (2 * patience - 1), ATTEMPT_MS))
-            if self._connected_to:
-                self._connect(self._connected_to)
+        if anew and self._connected_to:
+            self._connect(self._connected_to)
         if self._whereabouts is not None:
             self._whereabouts.turn()
             self._move()
