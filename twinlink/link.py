@@ -1,6 +1,5 @@
 """A link: the one place where core, transport, clock and threads meet; what an application holds."""
 
-import atexit
 import contextlib
 import logging
 import os
@@ -8,11 +7,11 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, get_args
 
+from . import open_links
 from .courier import Courier
 from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
@@ -39,15 +38,12 @@ LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
-EXIT_S = 3.0  # at the end of the process, what is being given back in the background gets this long
-EXIT_LOOK_S = 0.01
 THREADS = 3  # the one that receives, keeper and courier
 MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
 
 logger = logging.getLogger("twinlink")
-_open_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
 
 
 class Link:
@@ -101,6 +97,7 @@ class Link:
         transport.epoch = self.epoch
         transport.open()
         try:
+            open_links.add(self)
             self._company.say(Kind.HELLO)
             self._keeper.start()
             self._courier.start()
@@ -108,7 +105,6 @@ class Link:
         except BaseException:  # Ctrl-C as well
             self.lead.close(CLOSE_S)
             raise
-        _open_links.add(self)
 
     # What applications call
 
@@ -358,10 +354,15 @@ class Link:
             self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
         if not self.lead.close(CLOSE_S) and self.reception.calls.running and not self.lead.held_here:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
-        _open_links.discard(self)
 
-    def abandon_flows(self) -> None:
-        """For a process that was forked with this link in it."""
+    def abandon(self) -> None:
+        """In a child that was forked: threads and sockets stayed with the parent, and locks may be held for ever.
+
+        Whoever calls is only told so.
+        """
+        self.why_unusable = "was opened before this process was forked; open another one here"
+        self.sending_ends = True
+        self.lead.abandon()
         for sender in list(self._company.senders.values()):
             sender.abandon()
 
@@ -376,12 +377,23 @@ class Link:
             if calls.due:
                 logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
         finally:
-            for unsettled in self._leave(deadline):
-                logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self.endpoint, *unsettled)
+            ended = self._leave(deadline)
+            open_links.discard(self)
+            self._name_outstanding(ended)
+
+    def end_flows(self) -> None:
+        """For the end of the process, where a handler that does not return keeps the link from being given back."""
+        self._name_outstanding([sender.end() for sender in list(self._company.senders.values())])
+
+    def _name_outstanding(self, ended: list[tuple[str, str, RangeSet]]) -> None:
+        """Log what `Sender.end` has said."""
+        for flow, by, missing in ended:
+            if missing:
+                logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self.endpoint, flow, by, missing)
 
     @undisturbed
     def _leave(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
-        """Say goodbye, and give back threads and transport; returns what is to be logged, as `Sender.end` says it."""
+        """Say goodbye, and give back threads and transport; returns what every `Sender.end` says."""
         senders = list(self._company.senders.values())
         self._keeper.stop(deadline - time.monotonic())
         self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
@@ -393,9 +405,9 @@ class Link:
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())
         self._transport.close()
-        unsettled = [sender.end() for sender in senders]
+        ended = [sender.end() for sender in senders]
         trim()
-        return [what for what in unsettled if what[-1]]
+        return ended
 
     def __enter__(self) -> Self:
         return self
@@ -418,31 +430,6 @@ class Link:
             raise LinkClosed(f"the link to {self.endpoint} {self.why_unusable}")
 
 
-@atexit.register
-@undisturbed  # what a second Ctrl-C raised would cut the wait, and the process might abort
-def _close_all() -> None:
-    for link in list(_open_links):
-        link.close()
-    # A thread of ours that is still in a driver when the interpreter ends would abort the process.  Looks are counted,
-    # as a deadline may pass while the machine stands still, and then the thread needs a moment.
-    for _ in range(round(EXIT_S / EXIT_LOOK_S)):
-        if not any(thread.name.startswith("twinlink-") for thread in threading.enumerate()):
-            return
-        time.sleep(EXIT_LOOK_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
-
-
 def _check_callable(name: str, value: object) -> None:
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} must be callable, not {value!r}")
-
-
-def _after_fork_in_child() -> None:
-    """Threads and sockets stayed with the parent, and locks may be held for ever: whoever calls is only told so."""
-    for link in list(_open_links):
-        link.why_unusable = "was opened before this process was forked; open another one here"
-        link.sending_ends = True
-        link.lead.abandon()
-        link.abandon_flows()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
