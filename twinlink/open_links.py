@@ -1,7 +1,6 @@
 """The links that are open in this process: what becomes of them when it ends, and in a child that it forks."""
 
 import atexit
-import multiprocessing
 import os
 import sys
 import threading
@@ -25,14 +24,12 @@ def add(link: "Link") -> None:
     """It is to be closed before the process ends."""
     global _ends_without_atexit  # noqa: PLW0603
     _links.add(link)
-    # A process that multiprocessing has forked does not come to atexit.
-    if (
-        "multiprocessing.util" in sys.modules
-        and multiprocessing.parent_process()
-        and _ends_without_atexit != os.getpid()
-    ):
-        _ends_without_atexit = os.getpid()
-        sys.modules["multiprocessing.util"].Finalize(None, close_all, exitpriority=0)
+    if "multiprocessing.util" in sys.modules:  # a process that it has forked does not come to atexit
+        from multiprocessing import parent_process, util
+
+        if parent_process() is not None and _ends_without_atexit != os.getpid():
+            _ends_without_atexit = os.getpid()
+            util.Finalize(None, close_all, exitpriority=0)
 
 
 def discard(link: "Link") -> None:
