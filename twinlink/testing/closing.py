@@ -216,7 +216,7 @@ class Closing(Conformance):
 
     def test_while_threads_send(self, opening: Open, role: str) -> None:
         for _ in range(3):
-            first, second = self.ready_pair(opening, role)
+            first, second = self.ready_pair(opening, role, send_timeout=LONG_S)
             second.receiver("flow", handler=lambda message: None)
 
             def send(link: twinlink.Link = first) -> None:
