@@ -207,6 +207,12 @@ def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> No
     assert interrupted == [True, True, True, False]
 
 
+def test_who_confirms_what_was_said_before_there_was_anybody_to_say_it_is_not_up() -> None:
+    table = PeerTable(OURS, 1000)
+    assert table.hello(2, 1, 1, confirming("stranger", 1000), 2000)[1] == []
+    assert [change.reason for change in table.hello(2, 2, 2, confirming("stranger", 1001), 2001)[1]] == [None]
+
+
 def test_a_flood_of_hellos_is_bounded() -> None:
     table = PeerTable(OURS, 0)
     for wave in range(3):
