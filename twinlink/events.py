@@ -95,14 +95,12 @@ class SyncChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed(Event):
-    """Nobody here asked for this flow, and the buffer for such messages is full: refused, not acknowledged.
-
-    Reported once for each flow when it begins; the count is in ``stats()``.
-    """
+    """Messages ``first`` to ``end - 1`` were refused: nobody here had asked for the flow, and no room was left."""
 
     flow: str
     epoch: int
-    sequence: int
+    first: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from .transports.base import Frame
 from .wire import ACK_ONE, Malformed, parse_ack, parse_ask, parse_progress
 
 ACK_ONE_OCTETS = ACK_ONE.size
+TELL_NS = 100_000_000  # where one message after the other is lost, an event for each would push out all others
 
 _time_ns, _unpack_ack_one = time.time_ns, ACK_ONE.unpack
 
@@ -28,6 +29,7 @@ class Feedback:
         self._hears_us = company.peers.hears_us
         self._calls = calls
         self._senders: dict[bytes, Sender] = {}  # by ack topic
+        self._told_mono_ns = 0
 
     def add_sender(self, sender: Sender) -> None:
         """From now on what is said about its flow reaches it."""
@@ -52,7 +54,8 @@ class Feedback:
         acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
         if sender.on_ack is not None:
             self._call_on_ack(sender, sender.on_ack, acks)
-        if sender.losses.unreported:
+        if sender.losses.unreported and mono_ns - self._told_mono_ns > TELL_NS:
+            self._told_mono_ns = mono_ns
             self._company.report_losses()
 
     def ask(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:

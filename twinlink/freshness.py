@@ -38,8 +38,5 @@ class Freshness:
         if sync is not None and (state := sync.look(_monotonic_ns())) is not None:
             now = _time_ns()
             self._report(ev.SyncChanged(now, incoming.flow, state.value, sync.age_ns(), sync.completeness()))
-        if incoming.stale:
-            stale, incoming.stale = incoming.stale, {}
-            for epoch, ranges in stale.items():
-                for first, end in ranges:
-                    self._report(ev.Stale(_time_ns(), incoming.flow, epoch, first, end))
+        for epoch, first, end in incoming.stale.take():
+            self._report(ev.Stale(_time_ns(), incoming.flow, epoch, first, end))

@@ -35,13 +35,19 @@ class Gaps:
             self._report(ev.Duplicate(_time_ns(), flow, stream.epoch, sequence))
         return arrival is not Arrival.DUPLICATE
 
-    def decline(self, incoming: Incoming, stream: Stream, sequence: int) -> None:
-        """Go past a message that is not taken in, and is no gap; what did not come before it is one."""
+    def decline(self, incoming: Incoming, stream: Stream, sequence: int) -> bool:
+        """Go past a message that is not taken in, and is no gap; what did not come before it is one.
+
+        False where it has been taken in before.
+        """
         tracker = stream.tracker
+        if sequence not in stream.declined and tracker.has(sequence):
+            return False
         if 0 <= tracker.next < sequence:
             self.pass_over(incoming, stream, tracker.next, sequence)
         if tracker.next == sequence:
             tracker.next = sequence + 1
+        return True
 
     def pass_over(self, incoming: Incoming, stream: Stream, first: int, end: int) -> None:
         """Count and report ``first`` to ``end - 1`` as a gap."""

@@ -1,7 +1,7 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from .message import Message
@@ -68,6 +68,22 @@ class Stream:
         self.stale = 0
 
 
+class Untold:
+    """What no event has told yet, by session."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, RangeSet] = {}
+
+    def add(self, epoch: int, sequence: int) -> None:
+        """An event is to tell this number."""
+        self._of.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+
+    def take(self) -> list[tuple[int, int, int]]:
+        """Epoch, first and end of every range; from now on they count as told."""
+        of, self._of = self._of, {}
+        return [(epoch, first, end) for epoch, ranges in of.items() for first, end in ranges]
+
+
 class Incoming:
     """Messages of one flow between the transport and the application.
 
@@ -79,7 +95,8 @@ class Incoming:
         handler: gets each message; without one they wait in ``queue``.
         streams: by epoch.
         watched: whether the age of what arrives matters: it has a limit, or ``sync``.
-        stale: by epoch, what was too old on arrival and has not been reported.
+        stale: what was too old on arrival.
+        refused: what nobody had asked for, and there was no room to hold.
     """
 
     def __init__(self, flow: str) -> None:
@@ -92,7 +109,8 @@ class Incoming:
         self.watched = False
         self.max_age_ns: int | None = None
         self.sync: Sync | None = None
-        self.stale: dict[int, RangeSet] = {}
+        self.stale = Untold()
+        self.refused = Untold()
         self._retired: Counter[str] = Counter()  # what forgotten sessions counted
 
     def makes_way(self, up: frozenset[int]) -> Stream | None:
@@ -126,7 +144,7 @@ class Incoming:
         """Count a message as too old: it is not delivered, and the sender learns that it is done with."""
         sequence = message.sequence
         stream.stale += 1
-        self.stale.setdefault(stream.epoch, RangeSet()).add(sequence, sequence + 1)
+        self.stale.add(stream.epoch, sequence)
         if not self.queue and sequence >= stream.consumed:
             stream.consumed = sequence + 1
         stream.unannounced += len(message.payload) + WEIGHT_OCTETS
@@ -174,26 +192,6 @@ class Incoming:
             "queued_octets": self.queued_octets,
             "sync": self.sync.stats() if self.sync else None,
         }
-
-
-class Unclaimed:
-    """What is held on ``flows`` that nobody has asked for yet: at most ``limit`` octets together."""
-
-    def __init__(self, flows: Mapping[str, Incoming], limit: int) -> None:
-        self._flows = flows
-        self._limit = limit
-        self._octets = 0  # at least as many
-
-    def takes(self, octets: int) -> bool:
-        """Whether there is room for one more message; then it counts."""
-        octets += MESSAGE_OCTETS
-        if self._octets + octets > self._limit:  # of flows that have been asked for meanwhile, too
-            held = [incoming for incoming in list(self._flows.values()) if not incoming.claimed]
-            self._octets = sum(one.queued_octets + MESSAGE_OCTETS * len(one.queue) for one in held)
-            if self._octets + octets > self._limit:
-                return False
-        self._octets += octets
-        return True
 
 
 COUNTERS = (

@@ -371,6 +371,7 @@ class Link:
         self.sending_ends = True
         calls, deadline = self.reception.calls, time.monotonic() + STOP_S
         try:
+            self.reception.tell()
             while self._company.report_losses() and time.monotonic() < deadline - STOP_S / 2:
                 calls.run()
             calls.run(STOP_S / 2)  # of what has been acknowledged

@@ -14,6 +14,7 @@ REASONS = {
     Why.DROPPED: "the flow was full, and its overflow policy dropped it",
 }
 
+DOWN = "a peer was down that does not ask for what it misses"
 UNANSWERED = "it was not acknowledged within two seconds, and the flow does not repair"
 TAKES_NOTHING = "the peer's application takes nothing on this flow"
 

@@ -18,10 +18,11 @@ from .events import Event
 from .feedback import Feedback
 from .freshness import Freshness
 from .gaps import Gaps
-from .incoming import MESSAGE_OCTETS, Incoming, Stream, Unclaimed
+from .incoming import MESSAGE_OCTETS, Incoming, Stream
 from .message import Message
 from .parts import Parts
 from .reassembly import Reassembly
+from .refusals import Refusals
 from .repair import Repair
 from .sender import URGENT_FLOW
 from .transports import Transport
@@ -38,7 +39,6 @@ from .wire import (
     HEADER_OCTETS,
     HELLO_TOPIC,
     MAX_SEQUENCE,
-    REFUSED,
     Bundle,
     Kind,
     Malformed,
@@ -87,11 +87,12 @@ class Reception:
         self.acks = Acks(transport, epoch)
         self._parts = Parts(transport.max_frame)
         self.flows: dict[str, Incoming] = {}
+        # Below the window of a sender like us by a whole message: who is refused must not be held up before.
+        held_octets = min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS)
+        self._refusals = Refusals(self.flows, held_octets, self.company, self._gaps, self._repair, self.acks, report)
         self._flows_lock = threading.Lock()
         self.malformed: dict[str, list[int]] = {}  # reason -> count, monotonic ns of the last event
         self._epoch = epoch
-        # Below the window of a sender like us by a whole message: who is refused must not be held up before.
-        self._unclaimed = Unclaimed(self.flows, min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS))
         self._report = report
         self._on_data: dict[bytes, tuple[Incoming, bytes]] = {}  # topic -> flow, its ack topic
         self.calls = Calls(report)
@@ -158,8 +159,8 @@ class Reception:
         if (
             handler is None
             and not incoming.claimed
-            and not self._unclaimed.takes(size)
-            and self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
+            and not self._refusals.has_room(size)
+            and self._refusals.refuse(incoming, ack_topic, stream, sequence, sent_ns)
         ):
             return
         calls, tracker = self.calls, stream.tracker
@@ -170,7 +171,7 @@ class Reception:
                 stream.stale += 1
             elif stream.repairs:
                 if sequence in stream.declined:
-                    self._refuse(incoming, ack_topic, stream, sequence, sent_ns)
+                    self._refusals.refuse(incoming, ack_topic, stream, sequence, sent_ns)
                     return
                 if not self._repair.take(incoming, ack_topic, stream, message, again):
                     return  # its sender counts it as lost, and so does this side
@@ -411,26 +412,10 @@ class Reception:
         stream.began = sequence if peer.repairs and not placed else None
         return stream
 
-    def _refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> bool:
-        """Drop a message that nobody has asked for and there is no room to hold; False where it is here already."""
-        if sequence > MAX_SEQUENCE:
-            raise Malformed("sequence")
-        if not stream.repairs:
-            self._gaps.decline(incoming, stream, sequence)
-        elif not self._repair.decline(incoming, ack_topic, stream, sequence):
-            return False
-        if stream.refused == 0:
-            self._report(ev.Unclaimed(_time_ns(), incoming.flow, stream.epoch, sequence))
-        stream.refused += sequence not in stream.declined
-        stream.declined.add(sequence, sequence + 1)
-        self.acks.send_batch()
-        stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
-        self.acks.send(ack_topic, stream, [(sequence, sent_ns, REFUSED)] if stream.repairs else [])
-        return True
-
     def keep_time(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         """To be called ten times a second or more; ``emptied_mono_ns`` is when the transport was last found empty."""
         self.company.keep_time(now_mono_ns, emptied_mono_ns)
+        self._refusals.look(now_mono_ns)
         for incoming in list(self.flows.values()):
             if incoming.watched:
                 self._freshness.look(incoming)
@@ -440,6 +425,12 @@ class Reception:
         self.calls.run()
         if not self.calls.due and not self.calls.running:
             self.feedback.nothing_is_due()
+
+    def tell(self) -> None:
+        """Report what was not delivered and has not been reported yet: the link ends."""
+        self._refusals.tell()
+        for incoming in list(self.flows.values()):
+            self._freshness.look(incoming)
 
     def _count_malformed(self, reason: str, mono_ns: int) -> None:
         state = self.malformed.setdefault(reason, [0, 0])

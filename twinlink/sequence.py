@@ -40,6 +40,10 @@ class SequenceTracker:
         self.late = 0
         self.duplicates = 0
 
+    def has(self, sequence: int) -> bool:
+        """Whether it has been seen, and not as a gap; of many gaps the oldest are not told from that."""
+        return sequence < self.next and sequence not in self.missing and sequence not in self._before
+
     def pass_over(self, first: int, end: int) -> None:
         """Count ``first`` to ``end - 1`` as a gap; ``end`` becomes the next number, unless that is beyond already."""
         self.missing.add(first, end)

@@ -292,7 +292,7 @@ def test_a_flood_of_topics_is_bounded(reception: Reception) -> None:
 def test_what_was_refused_before_the_first_hello_is_no_gap(reception: Reception, transport: Kept) -> None:
     """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
     crowd = reception.flow("crowd")
-    reception._unclaimed._octets = crowd.queued_octets = 10**9
+    reception._refusals._octets = crowd.queued_octets = 10**9
     now = time.monotonic_ns()
     reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, True)
     assert reception.flow("flow").stats()["unclaimed"] == 1

@@ -3,17 +3,19 @@
 import pytest
 
 from tests.core.receiving import THEIRS, Kept, data
-from twinlink.events import Event, Gap
+from twinlink.events import Event, Gap, Unclaimed
 from twinlink.incoming import Incoming
 from twinlink.reception import Reception
+from twinlink.refusals import TELL_NS
+from twinlink.sync import Thresholds
 from twinlink.wire import HELLO_TOPIC, MAX_RANGES, REFUSED, Hello, Kind, Why, frame, gone_body, parse_ack, parse_ask
 
 
-def refusing(reception: Reception, detect: bool = False) -> Incoming:
+def refusing(reception: Reception, detect: bool = False, repairs: bool = True) -> Incoming:
     """A flow of a known peer that nobody has asked for, while there is no room for more of such flows."""
-    hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"] if detect else []))
+    hello = Hello("theirs", {}, {"flow": 0}, repairs, frozenset(["flow"] if detect else []))
     reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    reception._unclaimed._octets = reception.flow("crowd").queued_octets = 10**9
+    reception._refusals._octets = reception.flow("crowd").queued_octets = 10**9
     return reception.flow("flow")
 
 
@@ -104,7 +106,7 @@ def test_what_is_missing_is_asked_for_however_much_was_refused(reception: Recept
     refusing(reception)
     crowd = reception.flow("crowd")
     for sequence in range(0, 2 * MAX_RANGES, 2):
-        reception._unclaimed._octets = crowd.queued_octets = 10**9
+        reception._refusals._octets = crowd.queued_octets = 10**9
         data(reception, sequence, at_once=True)
         crowd.queued_octets = 0
         data(reception, sequence + 1, at_once=True)
@@ -125,3 +127,64 @@ def test_where_nothing_is_sent_again_what_is_missing_before_a_refusal_is_a_gap_a
     incoming.claimed = True
     data(reception, 7, at_once=True)
     assert (incoming.stats()["unclaimed"], incoming.stats()["missing"], incoming.stats()["received"]) == (4, 3, 1)
+
+
+@pytest.mark.parametrize("detect", [False, True])
+def test_what_is_refused_is_named_once_and_counts_as_missing(
+    reception: Reception, reported: list[Event], detect: bool
+) -> None:
+    incoming = refusing(reception, detect)
+    sync = incoming.watch(Thresholds())
+    for sequence in (0, 1, 1, 2):
+        data(reception, sequence, at_once=True)
+    reception.flow("crowd").queued_octets = 0
+    data(reception, 3, at_once=True)
+    reception.keep_time(2 * TELL_NS, 0)
+    incoming.claimed = True
+    data(reception, 4, at_once=True)
+    reception.keep_time(2 * TELL_NS + 1, 0)
+    assert [(event.first, event.end) for event in reported if isinstance(event, Unclaimed)] == [(0, 3)]
+    assert sync.completeness() == pytest.approx(2 / 5)
+
+
+def test_what_is_refused_is_named_once_a_second_and_when_the_link_ends(
+    reception: Reception, reported: list[Event]
+) -> None:
+    """A peer may send for ever what nobody asks for."""
+    refusing(reception)
+    for sequence in range(20):
+        data(reception, sequence, at_once=True)
+        reception.keep_time(TELL_NS + sequence * TELL_NS // 10, 0)
+    reception.tell()
+    named = [(event.first, event.end) for event in reported if isinstance(event, Unclaimed)]
+    assert named == [(0, 1), (1, 11), (11, 20)]
+
+
+@pytest.mark.parametrize("repairs", [False, True])
+def test_where_nothing_is_sent_again_a_sender_is_told_of_a_refusal_if_it_can_know_what_that_means(
+    reception: Reception, transport: Kept, repairs: bool
+) -> None:
+    """To a plain one it would be an ack, so for that one it is passed over only."""
+    refusing(reception, repairs, repairs)
+    data(reception, 0, at_once=True)
+    assert transport.acks() == [(1, [0] if repairs else [])]
+    assert refusals(transport) == ([0] if repairs else [])
+
+
+def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_gap_stays_one(
+    reception: Reception, transport: Kept, reported: list[Event]
+) -> None:
+    hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"]))
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(reception, 0, at_once=True)
+    data(reception, 2, at_once=True)
+    incoming = refusing(reception, detect=True)
+    transport.sent.clear()
+    for sequence in (0, 1):
+        data(reception, sequence, at_once=True)
+    assert refusals(transport) == [1]
+    assert [records for _, records in transport.acks()] == [[0], [1]]
+    reception.tell()
+    assert [type(event) for event in reported if not isinstance(event, Gap)].count(Unclaimed) == 0
+    stats = incoming.stats()
+    assert (stats["received"], stats["missing"], stats["duplicates"], stats["unclaimed"]) == (2, 1, 1, 0)

@@ -176,8 +176,8 @@ def _text(event: Event) -> str | None:
             return f"peer {node} is gone ({reason})"
         case Gap(flow=flow, first=first, end=end):
             return f"{end - first} messages of flow {flow} did not arrive: {first} to {end - 1}"
-        case Unclaimed(flow=flow):
-            return f"the other side sends on flow {flow}, which nobody here asked for"
+        case Unclaimed(flow=flow, first=first, end=end):
+            return f"refused {end - first} messages of flow {flow}, which nobody here asked for: {first} to {end - 1}"
         case Malformed(reason=reason, count=number):
             return f"dropped what is no message of twinlink ({reason}; {number} so far)"
         case HandlerError(flow=flow, error=error):
