@@ -47,10 +47,9 @@ class Outgoing:
         self.flow = flow
         self.repair = repair
         self.overflow = overflow
+        self._conflates = overflow == "latest"
         self.sent_octets = 0
-        self.acknowledged = 0
-        self.repaired = 0
-        self.conflated = 0
+        self.acknowledged = self.repaired = self.conflated = 0
         self.losses = Losses()
         self.delays = Delays()
         self.kept = Kept(retention, framing_octets)
@@ -87,7 +86,7 @@ class Outgoing:
             backlog.unsent = backlog.next = sequence + 1
             self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
             return True  # a plain subscriber may listen
-        while self.overflow == "latest" and (waiting := backlog.first_unsent()) is not None:
+        while self._conflates and (waiting := backlog.first_unsent()) is not None:
             self._give_up(waiting, Why.CONFLATED)  # it is old now
         if full and not self._make_room(size):
             backlog.next = sequence + 1
