@@ -78,8 +78,12 @@ class Company:
         self._to_tell: list[str] = []  # ... or is to be
 
     def add_sender(self, sender: Sender) -> None:
-        """Tell this sender who is up, now and from now on."""
+        """Tell this sender who is up, and who was and may return, now and from now on."""
         with self._lock:
+            for epoch, (_, away) in list(self._absent.items()):
+                if epoch not in self.up:
+                    sender.peer_up(epoch, away.repairs, away.max_payload)
+                    sender.peer_down(epoch, f"peer {away.node} is down", True, None)
             for epoch in self.up:
                 if (peer := self.peers.get(epoch)) is not None:
                     sender.peer_up(epoch, peer.repairs, peer.max_payload)
@@ -202,7 +206,6 @@ class Company:
         for change in changes:
             peer, reason = change.peer, change.reason
             if reason is None:
-                self._absent.pop(peer.epoch, None)
                 self._patience.met(peer.trip_ns)
                 if self._are_up(peer.node) > 1:
                     self._namesakes.setdefault(peer.node, self._kept_mono_ns)
@@ -223,6 +226,8 @@ class Company:
                         told = f"peer {peer.node} went down ({reason})"
                         sender.peer_down(peer.epoch, told, reason in MAY_RETURN, change.successor)
                 self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
+                if reason is None:
+                    self._absent.pop(peer.epoch, None)
         for change in changes:
             peer = change.peer
             if change.reason is None:

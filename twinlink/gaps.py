@@ -43,7 +43,9 @@ class Gaps:
         tracker = stream.tracker
         if sequence not in stream.declined and tracker.has(sequence):
             return False
-        if 0 <= tracker.next < sequence:
+        if tracker.next < 0:
+            tracker.begin(sequence)
+        elif tracker.next < sequence:
             self.pass_over(incoming, stream, tracker.next, sequence)
         if tracker.next == sequence:
             tracker.next = sequence + 1

@@ -14,7 +14,7 @@ REASONS = {
     Why.DROPPED: "the flow was full, and its overflow policy dropped it",
 }
 
-DOWN = "a peer was down that does not ask for what it misses"
+NOBODY = "no peer was up"
 UNANSWERED = "it was not acknowledged within two seconds, and the flow does not repair"
 TAKES_NOTHING = "the peer's application takes nothing on this flow"
 
@@ -41,9 +41,9 @@ class Losses:
         """
         if owed_by is ANYBODY or owed_by:
             self._remember(ANYBODY if owed_by is ANYBODY else frozenset(owed_by), first, end)
-        self.count += end - first
         _add(self.unflushed, first, end)
         self.unreported.setdefault(reason, RangeSet()).add(first, end)
+        self.count += end - first  # last: what Ctrl-C leaves uncounted is added again, see `Outgoing.mend`
 
     def found(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""

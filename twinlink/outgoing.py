@@ -1,6 +1,6 @@
 """The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from .backlog import Backlog
@@ -8,16 +8,18 @@ from .budget import Budget
 from .delays import Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
-from .losses import ANYBODY, DOWN, REASONS, TAKES_NOTHING, UNANSWERED, Losses
+from .losses import ANYBODY, NOBODY, REASONS, TAKES_NOTHING, UNANSWERED, Losses
 from .message import Ack
 from .ranges import RangeSet
-from .recipients import MAX_ABSENT, Recipients
+from .recipients import Recipients
 from .standstill import Standstill
 from .transit import Transit
 from .window import Window
 from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
+
+MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
@@ -47,7 +49,6 @@ class Outgoing:
         self.flow = flow
         self.repair = repair
         self.overflow = overflow
-        self._conflates = overflow == "latest"
         self.sent_octets = 0
         self.acknowledged = self.repaired = self.conflated = 0
         self.losses = Losses()
@@ -81,20 +82,18 @@ class Outgoing:
         if full and not self.fits(size):
             return None
         self.sent_octets += size
-        recipients, unread = self.recipients.all, self.recipients.unread
+        recipients = self.recipients.all
         if not recipients:
             backlog.unsent = backlog.next = sequence + 1
-            self.losses.add(sequence, sequence + 1, "no peer was up", ANYBODY)
+            self.losses.add(sequence, sequence + 1, NOBODY, ANYBODY)
             return True  # a plain subscriber may listen
-        while self._conflates and (waiting := backlog.first_unsent()) is not None:
+        while self.overflow == "latest" and (waiting := backlog.first_unsent()) is not None:
             self._give_up(waiting, Why.CONFLATED)  # it is old now
         if full and not self._make_room(size):
             backlog.next = sequence + 1
             self._give_up(sequence, Why.DROPPED)
             return False
         kept.add(sequence, size, (now_mono_ns, recipients, frame))
-        if unread:
-            self._lose_to_some(sequence, DOWN, unread)
         if backlog.waits:  # as take_in says; in bulk it mostly does
             backlog.next = sequence + 1
             return False
@@ -183,6 +182,9 @@ class Outgoing:
         self.kept.mend(self.backlog.next)
         self.transit.mend(self.kept.entries)
         self.backlog.mend()
+        known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.conflated
+        if known < self.backlog.next and not self.recipients.all:
+            self.losses.add(known, self.backlog.next, NOBODY, ANYBODY)
 
     def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
@@ -206,11 +208,11 @@ class Outgoing:
         elif not self._let_go(sequence):
             self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
 
-    def _lose_to_some(self, sequence: int, reason: str, may_have: Collection[int] = ()) -> None:
-        """Somebody will not get it, unless acks of all that ``may_have`` it come, and others owe an ack for it."""
+    def _lose_to_some(self, sequence: int, reason: str) -> None:
+        """Somebody will not get it, and others owe an ack for it."""
         if sequence not in self.kept.lost:
             self.kept.lost.add(sequence)
-            self.losses.add(sequence, sequence + 1, reason, may_have)
+            self.losses.add(sequence, sequence + 1, reason)
 
     def asked(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -286,11 +288,10 @@ class Outgoing:
 
         ``repairs``: it asks for what it misses, and reads bundles and parts.  ``max_payload``: what it takes.
         """
-        backlog, recipients, since = self.backlog, self.recipients, self.backlog.next
+        backlog, recipients = self.backlog, self.recipients
+        since = backlog.next
         if epoch not in recipients.all:  # what waits for others reaches it as well, and goes as it takes it
             since = self.kept.owe(epoch, range(backlog.unsent, backlog.next), recipients.up, max_payload)
-        if epoch in recipients.unread:  # what waits was lost to it so far
-            self.kept.lost -= {one for one in range(since, backlog.next) if self.losses.found(one, epoch)}
         recipients.come(epoch, since, backlog.unsent, repairs, repairs and self.repair)
         self.window.free(recipients.slowest)
         if epoch in recipients.returned:

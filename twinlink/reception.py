@@ -338,8 +338,6 @@ class Reception:
                 stream.repairs = hello.repairs and incoming.flow not in hello.detect
                 if not stream.repairs:  # what is missing will not be asked for
                     self._repair.give_up(incoming, stream)
-                if stream.tracker.next < 0:  # all that has come of it was refused
-                    stream.tracker.next = hello.flows.get(incoming.flow, 0)
 
     def _place(self, epoch: int) -> None:
         """A peer has said from where on it owes us something, after some of it has come."""

@@ -1,7 +1,5 @@
 """Who is to get what one flow sends, and how far each of them is.  No I/O, no clock."""
 
-MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
-
 
 class Recipients:
     """Peers by epoch: *up*, or *absent*, which fell silent and will ask for what they missed when they return.

@@ -10,6 +10,7 @@ from .events import Event
 from .gaps import Gaps
 from .incoming import MESSAGE_OCTETS, Incoming, Stream
 from .repair import Repair
+from .sequence import MAX_GAPS
 from .wire import MAX_SEQUENCE, REFUSED, Malformed
 
 TELL_NS = 1_000_000_000
@@ -67,6 +68,8 @@ class Refusals:
             return False
         if sequence not in stream.declined:
             stream.declined.add(sequence, sequence + 1)
+            if not stream.repairs and len(stream.declined) > MAX_GAPS:  # no ask is going to name them
+                stream.declined.drop_first_range()
             if sequence not in stream.tracker.missing:  # else a gap has named it
                 self._count(incoming, stream, sequence)
         self._acks.send_batch()

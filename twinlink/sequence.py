@@ -40,6 +40,11 @@ class SequenceTracker:
         self.late = 0
         self.duplicates = 0
 
+    def begin(self, first: int) -> None:
+        """Not knowing where the sender stood: this came first.  What is before it may still come, and is no gap."""
+        self._before.add(0, first)
+        self.next = first
+
     def has(self, sequence: int) -> bool:
         """Whether it has been seen, and not as a gap; of many gaps the oldest are not told from that."""
         return sequence < self.next and sequence not in self.missing and sequence not in self._before
@@ -55,12 +60,9 @@ class SequenceTracker:
 
     def arrive(self, sequence: int) -> Arrival:
         """Note an arrival, and tell what it meant.  After AFTER_GAP the gap is ``(old next, sequence)``."""
-        if sequence == self.next:
-            self.next = sequence + 1
-            self.received += 1
-            return Arrival.NEXT
         if self.next < 0:
-            self._before.add(0, sequence)
+            self.begin(sequence)
+        if sequence == self.next:
             self.next = sequence + 1
             self.received += 1
             return Arrival.NEXT

@@ -7,7 +7,6 @@ from twinlink import delays
 from twinlink.backlog import BULK_MESSAGES
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
-from twinlink.losses import DOWN
 from twinlink.outgoing import Outgoing, Overflow
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.window import MAX_IN_FLIGHT
@@ -437,47 +436,3 @@ def test_the_window_of_who_was_away_holds_what_it_has_not_read_yet() -> None:
     core.peer_down(1, "silent", may_return=True)
     core.forget(1, "it will not return")
     assert core.window.octets == 0
-
-
-def two_that_do_not_ask() -> Outgoing:
-    """Where nothing is sent again; peer 2 is down and may return."""
-    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT), repair=False)
-    for epoch in (1, 2):
-        core.peer_up(epoch, repairs=True)
-    core.peer_down(2, "silent", may_return=True)
-    return core
-
-
-def test_what_is_sent_while_a_peer_is_down_that_does_not_ask_for_it_is_lost_to_it() -> None:
-    core = two_that_do_not_ask()
-    send(core, 10)
-    acknowledge(core, 1, [0])
-    assert core.losses.report(9) == [(0, 1, "a peer was down that does not ask for what it misses")]
-    core.forget(2, "gone")
-    send(core, 10)
-    acknowledge(core, 1, [1])
-    stats = core.stats()
-    assert (stats["sent"], stats["acknowledged"], stats["lost"], stats["outstanding"]) == (2, 1, 1, 0)
-
-
-def test_who_stood_still_and_has_it_after_all_has_not_lost_it() -> None:
-    core = two_that_do_not_ask()
-    send(core, 10)
-    acknowledge(core, 1, [0])
-    core.peer_up(2, repairs=True)
-    acknowledge(core, 2, [0])
-    assert (core.acknowledged, core.losses.count, set(core.losses.unreported)) == (1, 0, {DOWN})
-    assert core.losses.report(9) == []
-
-
-def test_what_waits_when_a_peer_returns_is_not_lost_to_it() -> None:
-    core = two_that_do_not_ask()
-    while send(core, FULL):
-        pass
-    waiting = core.backlog.unsent
-    core.peer_up(2, repairs=True)
-    assert core.losses.report(9) == [(0, waiting, DOWN)]
-    for epoch, first in ((1, 0), (2, waiting)):
-        acknowledge(core, epoch, list(range(first, core.backlog.next)))
-    stats = core.stats()
-    assert (stats["acknowledged"], stats["lost"], stats["outstanding"]) == (stats["sent"] - waiting, waiting, 0)

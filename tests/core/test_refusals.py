@@ -7,6 +7,7 @@ from twinlink.events import Event, Gap, Unclaimed
 from twinlink.incoming import Incoming
 from twinlink.reception import Reception
 from twinlink.refusals import TELL_NS
+from twinlink.sequence import MAX_GAPS
 from twinlink.sync import Thresholds
 from twinlink.wire import HELLO_TOPIC, MAX_RANGES, REFUSED, Hello, Kind, Why, frame, gone_body, parse_ack, parse_ask
 
@@ -188,3 +189,28 @@ def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_
     assert [type(event) for event in reported if not isinstance(event, Gap)].count(Unclaimed) == 0
     stats = incoming.stats()
     assert (stats["received"], stats["missing"], stats["duplicates"], stats["unclaimed"]) == (2, 1, 1, 0)
+
+
+@pytest.mark.parametrize("detect", [False, True])
+def test_what_a_hello_overtook_after_others_of_a_stranger_were_refused_is_taken_in(
+    reception: Reception, reported: list[Event], detect: bool
+) -> None:
+    incoming, crowd = reception.flow("flow"), reception.flow("crowd")
+    reception._refusals._octets = crowd.queued_octets = 10**9
+    for sequence in (3, 4):
+        data(reception, sequence, at_once=True)
+    hello = Hello("theirs", {}, {"flow": 7}, True, frozenset(["flow"] if detect else []))
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    incoming.claimed = True
+    for sequence in (5, 6, 7):
+        data(reception, sequence, at_once=True)
+    assert [message.sequence for message in incoming.queue] == [5, 6, 7]
+    assert reported == []
+
+
+def test_what_is_remembered_of_refusals_is_bounded_where_nothing_is_sent_again(reception: Reception) -> None:
+    incoming = refusing(reception, detect=True)
+    for sequence in range(0, 3 * MAX_GAPS, 2):
+        data(reception, sequence, at_once=True)
+    assert len(incoming.streams[THEIRS].declined) == MAX_GAPS
+    assert incoming.stats()["unclaimed"] == 3 * MAX_GAPS // 2

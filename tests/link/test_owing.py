@@ -8,6 +8,7 @@ import pytest
 
 import twinlink
 from twinlink.company import LOSSES_AT_ONCE
+from twinlink.sender import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
 
 _LISTENER = """
@@ -87,3 +88,52 @@ def test_a_link_that_closes_tells_first_what_it_has_lost_in_however_many_ranges(
         for number in range(0, 2 * ranges, 2):
             sender.losses.add(number, number + 1, "dropped")
     assert [event.first for event in told] == list(range(0, 2 * ranges, 2))
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+@pytest.mark.parametrize("reliability", ["repair", "detect"])
+def test_a_flow_that_begins_while_a_peer_is_down_concerns_it_too(
+    transport: str, reliability: Reliability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets what it missed when it returns, or knows what that was."""
+    endpoint = free_endpoint()
+    with (
+        twinlink.open(transport, listen=endpoint, node="listener") as listener,
+        twinlink.open(transport, connect=endpoint, node="staying") as staying,
+        twinlink.open(transport, connect=endpoint, node="going") as going,
+    ):
+        wait_until(lambda: len(listener.peers()) == 2)
+        missed: list[int] = []
+        came: list[int] = []
+
+        def note(event: twinlink.Event) -> None:
+            if isinstance(event, twinlink.Gap):
+                missed.extend(range(event.first, event.end))
+
+        going.events(handler=note)
+        going.receiver("flow", handler=lambda message: came.append(message.sequence))
+        staying.receiver("flow", handler=lambda message: None)
+        receive = going._transport.receive
+        with monkeypatch.context() as cut_off:
+
+            def take_nothing(timeout_s: float) -> None:
+                receive(timeout_s)
+
+            cut_off.setattr(going._transport, "receive", take_nothing)
+            cut_off.setattr(going._transport, "send", lambda *_: None)
+            wait_until(lambda: listener.peers() == ["staying"] and going.peers() == [])
+            sender = listener.sender("flow", reliability=reliability)
+            for _ in range(5):
+                sender.send(b"")
+            if reliability == "repair":
+                with pytest.raises(twinlink.AckTimeout, match=r"going \(down, may return\)"):
+                    sender.flush(0.2)
+            else:
+                sender.flush(patience())
+        wait_until(lambda: len(listener.peers()) == 2 and going.peers())
+        sender.send(b"")
+        sender.flush(patience())
+        wait_until(lambda: came[-1:] == [5])
+        assert missed + came == list(range(6))  # of the missing ones the latest may have been on their way until then
+        assert missed == [] or reliability == "detect"
+        assert sender.stats()["acknowledged"] == 6
