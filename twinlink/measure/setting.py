@@ -129,7 +129,7 @@ class Setting(ABC):
         truth = self.truth
         pair = Pair(LocalStation(REAL_WORLD, here), LocalStation(DIGITAL_TWIN, there, truth.twin_clock), listen, listen)
         if truth.forward_delay_ns or truth.back_delay_ns:
-            near = free_ports(PORTS)
+            near = free_ports(PORTS, range(listen[1], listen[1] + PORTS))
             given = (near, *listen, PORTS, truth.forward_delay_ns, truth.back_delay_ns)
             pair.relay = start_relay([*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)])
             pair.connect = ("127.0.0.1", near)
@@ -156,10 +156,12 @@ def start_relay(command: Any) -> "subprocess.Popen[bytes]":
     return relay
 
 
-def free_ports(count: int) -> int:
-    """The first of ``count`` consecutive TCP ports that nobody uses on loopback."""
+def free_ports(count: int, taken: Sequence[int] = ()) -> int:
+    """The first of ``count`` consecutive TCP ports that nobody uses on loopback, none of them among the ``taken``."""
     for _ in range(1000):
         port = random.randrange(_FIRST, _LAST)
+        if any(port <= one < port + count for one in taken):
+            continue
         try:
             for candidate in range(port, port + count):
                 with socket.socket() as probe:
