@@ -11,6 +11,7 @@ from .gaps import Gaps
 from .incoming import MESSAGE_OCTETS, Incoming, Stream
 from .repair import Repair
 from .sequence import MAX_GAPS
+from .undisturbed import undisturbed
 from .wire import MAX_SEQUENCE, REFUSED, Malformed
 
 TELL_NS = 1_000_000_000
@@ -53,6 +54,7 @@ class Refusals:
         self._octets += octets
         return True
 
+    @undisturbed
     def refuse(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int, sent_ns: int) -> bool:
         """Drop a message and tell its sender, if that can know what it means; False where the message is here already.
 
@@ -91,6 +93,7 @@ class Refusals:
             self._told_mono_ns = now_mono_ns
             self.tell()
 
+    @undisturbed
     def tell(self) -> None:
         """Report what has been refused and not been reported."""
         for incoming in list(self._flows.values()):

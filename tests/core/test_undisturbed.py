@@ -17,7 +17,7 @@ from tests.core.receiving import OURS, THEIRS, Kept, data
 from tests.core.sending import sender_on
 from twinlink.budget import Budget
 from twinlink.company import ABSENT_NS
-from twinlink.events import Event, Gap, Lost
+from twinlink.events import Event, Gap, Lost, Unclaimed
 from twinlink.outgoing import Outgoing
 from twinlink.peers import RESTART_NS, SILENT_NS
 from twinlink.reception import Reception
@@ -274,3 +274,26 @@ def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
         logging.getLogger("twinlink").removeHandler(shown)
     assert (True, True) in looks
     assert (True, False) not in looks
+
+
+def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
+    for moment in itertools.count(1):
+        reported = list[Event]()
+        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, True)
+        reception._refusals._octets = reception.flow("crowd").queued_octets = 10**9
+        data(reception, 0, at_once=True)
+
+        def refuse_and_tell(reception: Reception = reception) -> None:
+            data(reception, 1, at_once=True)
+            reception.tell()
+
+        came = interrupted(moment, refuse_and_tell, *LIBRARY)
+        data(reception, 2, at_once=True)
+        reception.tell()
+        named = [event for event in reported if isinstance(event, Gap | Unclaimed)]
+        assert sorted(number for event in named for number in range(event.first, event.end)) == [0, 1, 2]
+        if not came:
+            break
+    assert moment > 50
