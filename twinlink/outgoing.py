@@ -183,7 +183,7 @@ class Outgoing:
         self.transit.mend(self.kept.entries)
         self.backlog.mend()
         known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.conflated
-        if known < self.backlog.next and not self.recipients.all:
+        if known < self.backlog.next and not self.recipients.all:  # the last was sent to nobody, and is not counted
             self.losses.add(known, self.backlog.next, NOBODY, ANYBODY)
 
     def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:

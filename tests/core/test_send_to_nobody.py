@@ -1,7 +1,6 @@
 """What is sent while no peer is up: it is lost at once, wherever Ctrl-C comes."""
 
 import itertools
-import sys
 
 from tests.core.interrupting import interrupted
 from tests.core.sending import RETENTION, TRANSIT, WINDOW, send
@@ -21,7 +20,6 @@ def test_wherever_ctrl_c_comes_every_number_is_counted_and_named_once() -> None:
             try:
                 send(core, 10)
             except BaseException:  # as `Sender.send` does
-                sys.setprofile(None)
                 core.mend()
                 raise
 

@@ -1,11 +1,10 @@
 """A flow that nobody has asked for, and of which more is sent than there is room to hold."""
 
-from typing import Literal
-
 import pytest
 
 import twinlink
 from twinlink.events import Gap, Lost, Unclaimed
+from twinlink.sender import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
 
 MESSAGES = 1000
@@ -13,9 +12,7 @@ MESSAGES = 1000
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("reliability", ["repair", "detect"])
-def test_both_sides_name_what_was_refused_and_in_few_words(
-    transport: str, reliability: Literal["repair", "detect"]
-) -> None:
+def test_both_sides_name_what_was_refused_and_in_few_words(transport: str, reliability: Reliability) -> None:
     endpoint = free_endpoint()
     with (
         twinlink.open(transport, listen=endpoint, window=2**20, max_payload=2**16) as receiving,
