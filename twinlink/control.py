@@ -60,7 +60,8 @@ class PrbBlockResult:
 
     Attributes:
         id: of the block that is meant.
-        status: ``installed`` (handed to the RAN), ``rejected`` (never handed over) or ``cleared`` (no longer stands).
+        status: ``installed`` (handed to the RAN), ``rejected`` (by the exporter or by the RAN) or ``cleared`` (no longer
+            stands).
         prbs: what stands in the RAN after this, as far as the exporter knows.
         time_ns: when, Unix time in ns on the exporter's clock.
         reason: why it was rejected or cleared.
