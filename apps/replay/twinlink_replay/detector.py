@@ -11,7 +11,9 @@ Two answers: the *prompt* one from the past alone, for decisions; the *settled* 
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,7 @@ PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
 SETTLED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
 STEP = 16  # records weighed with one floor
 BLOCK = 192  # records settled at once
+DONE = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class Detector:
 
     Args:
         n_prbs: PRBs in a record.
-        settle_records: how many later records the settled answer may use.  Its lag is at most that plus `BLOCK`.
+        settle_records: how many later records the settled answer uses at least.  Its lag is at most that, `BLOCK`,
+            and the dozen times that records are added over which the work is spread.
 
     Attributes:
         floor: the noise floor in LSB^2, None before the first record.
@@ -76,6 +80,7 @@ class Detector:
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._settled: deque[Settled] = deque()
+        self._settling: Iterator[None] = iter(())  # what is left to do for a block
 
     @property
     def floor(self) -> float | None:
@@ -105,10 +110,9 @@ class Detector:
             interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
             if self._world.judge():
                 self._again()
-        self.records += count
-        self._waiting += count
-        while self._waiting >= self.settle_records + BLOCK:
-            self._settle(BLOCK)
+            self.records += len(part.power)
+            self._waiting += len(part.power)
+            self._go_on_settling()
         return Prompt(interfered, occupied)
 
     def settled(self) -> list[Settled]:
@@ -119,8 +123,11 @@ class Detector:
 
     def finish(self) -> list[Settled]:
         """Settle what is left; no record follows."""
+        for _ in self._settling:
+            pass
         if self._waiting:
-            self._settle(self._waiting)
+            for _ in self._settle(self._waiting):
+                pass
         return self.settled()
 
     def _again(self) -> None:
@@ -129,21 +136,34 @@ class Detector:
         for evidence, k in self._recent:
             self._texture.add(evidence, k, self._world.rough)
 
-    def _settle(self, count: int) -> None:
-        """Look back over all that waits, and let go of the first `count` records."""
-        free, chance = self._texture.look_back()
-        tracks, fixed, peaks = self._tracks.look_back()
-        apart = self._emitters.look(list(self._recent), self._world.rough)
+    def _go_on_settling(self) -> None:
+        """One step at a time, so that no record waits for all of it, and fewer than that when they come in batches."""
+        if next(self._settling, DONE) is DONE and self._waiting >= self.settle_records + BLOCK:
+            self._settling = self._settle(BLOCK)
+
+    def _settle(self, count: int) -> Iterator[None]:
+        """Look back over all that waits now, in steps, and let go of the first `count` records."""
+        waiting = self._waiting  # more come between the steps
+        free, chance = yield from self._texture.look_back(waiting)
+        yield
+        tracks, fixed, peaks = self._tracks.look_back(waiting)
+        yield
+        apart = self._emitters.look(list(islice(self._recent, waiting)), self._world.rough)
+        yield
         apart[fixed] = True
         for track in tracks:
             apart[track.prbs] = True
         self._stays.leave_out(apart)
-        long = self._stays.look_back(self._world.rough)
-        tones = self._lines.look_back() & (free < 0.5)
+        long = self._stays.look_back(waiting, self._world.rough)
+        yield
+        tones = self._lines.look_back(waiting) & (free < 0.5)
+        yield
         found = long | tones | (chance > SETTLED_AT)
         interfered, carried = align(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
+        yield
         interfered = self._emitters.complete(interfered, tones | long)
+        yield
         peaks[:, fixed] = True
         interfered = put(interfered, long | peaks, tracks)
         self._texture.let_go(count)

@@ -7,6 +7,7 @@ between those of "surely not" and "surely", which is as good as exact where they
 
 import math
 from collections import deque
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +45,15 @@ class Lines:
         self._odds = np.clip(now, OFF, ON)
         return np.asarray(few((now > PROMPT).any(axis=1)[None])[0])
 
-    def look_back(self) -> NDArray[np.bool_]:
-        """On which PRBs a tone is, for all records since `let_go`."""
-        before = np.array([each[0] for each in self._waiting])
-        line = np.array([each[1] for each in self._waiting])
+    def look_back(self, count: int) -> NDArray[np.bool_]:
+        """On which PRBs a tone is, for the first ``count`` records since `let_go`."""
+        waiting = list(islice(self._waiting, count))
+        before = np.array([each[0] for each in waiting])
+        line = np.array([each[1] for each in waiting])
         found = _found(before, line)
         for prb in np.flatnonzero(found.any(axis=(0, 2))):
             place = int(found[:, prb].sum(axis=0).argmax())
-            cells = np.array([each[2][prb] for each in self._waiting])
+            cells = np.array([each[2][prb] for each in waiting])
             clear = found[:, prb, place] & (line[:, prb, place] > CLEAR)
             if clear.any():
                 line[:, prb] += GONE * _too_weak(cells, place, clear)[:, None]

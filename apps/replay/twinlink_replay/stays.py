@@ -119,17 +119,17 @@ class Stays:
         self._others = near == 0
         self._judge_ended()
 
-    def look_back(self, rough: bool) -> NDArray[np.bool_]:
+    def look_back(self, count: int, rough: bool) -> NDArray[np.bool_]:
         """Where an interferer is, from where its stay began to where it was last seen.
 
-        For all records since `let_go`.
+        For the first ``count`` records since `let_go`.
         """
         seen = _Seen(*(np.array(each) for each in zip(*self._waiting, strict=True)))
         long = self._too_long(seen, rough)
         there = in_a_row(seen.there, STEADY)
         starts = np.where(long & there, seen.first, self._record).min(axis=1)
         starts = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
-        return np.asarray(starts <= np.arange(self._record - len(starts), self._record)[:, None])
+        return np.asarray(starts <= np.arange(self._record - len(starts), self._record)[:, None])[:count]
 
     def let_go(self, count: int) -> None:
         """The first ``count`` records are settled."""

@@ -7,6 +7,7 @@ well above it with the roughness of a UE says that it goes on below.
 
 import math
 from collections import deque
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ LEVEL_COST = 2.0  # ... at most this much against for leaving it
 LEVEL_SLACK = 0.4  # log power; a PRB's own scatter is 0.29
 LEVEL_RECORDS = 10.0  # the learned level follows over as many records
 UNKNOWN_LEVEL = math.log(5.0)  # before anything is learned: 6 dB above the floor
+STEP = 96  # records looked back over at once
 GONE = 0.03  # posterior below which an interferer's level is forgotten
 
 
@@ -76,14 +78,14 @@ class Texture:
         self._level.learn(log_power, posterior)
         self._waiting.append(_Judged(likelihood, posterior, log_power, *self._level.known()))
 
-    def look_back(self) -> tuple[Array, Array]:
-        """The chances of a free PRB, and of an interferer, for all records since `let_go`."""
-        waiting, n_prbs = len(self._waiting), self.posterior.shape[1]
+    def look_back(self, count: int) -> Generator[None, None, tuple[Array, Array]]:
+        """The chances of a free PRB, and of an interferer, for the first ``count`` records since `let_go`; in steps."""
+        n_prbs = self.posterior.shape[1]
         after = np.ones((4, n_prbs), np.float32)
-        free = np.empty((waiting, n_prbs), np.float32)
+        free = np.empty((count, n_prbs), np.float32)
         interfered = np.empty_like(free)
         later = _Later(n_prbs)
-        for k in range(waiting - 1, -1, -1):
+        for k in range(count - 1, -1, -1):
             judged = self._waiting[k]
             after[ALONE:] *= later.doubt(judged)
             joint = judged.posterior * after
@@ -94,6 +96,8 @@ class Texture:
             after *= judged.likelihood
             after = TRANSITION @ after
             after /= after.sum(axis=0)
+            if k % STEP == STEP - 1:
+                yield
         return free, interfered
 
     def let_go(self, count: int) -> None:

@@ -6,6 +6,7 @@ before it point to is hardly chance: a peak is seen once a record or less somewh
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,18 +64,18 @@ class Tracks:
             prbs = np.flatnonzero(peaks)
             self._waiting.append(prbs * SUBCARRIERS_PER_PRB + places[prbs])
 
-    def look_back(self) -> tuple[list[Track], Places, Mask]:
-        """What was in the records since `let_go`, the first of which is numbered 0.
+    def look_back(self, count: int) -> tuple[list[Track], Places, Mask]:
+        """What was in the first ``count`` records since `let_go`, numbered from 0.
 
         Returns:
             Tones that moved, the PRBs of those that did not, and which PRBs have a peak, shape ``(records, n_prbs)``.
         """
-        counts = [len(places) for places in self._waiting]
-        record = np.repeat(np.arange(len(counts)), counts)
-        place = np.concatenate(list(self._waiting)).astype(np.intp)
-        fixed = np.bincount(place, minlength=1) > FIXED * len(counts)
+        waiting = list(islice(self._waiting, count))
+        record = np.repeat(np.arange(count), [len(places) for places in waiting])
+        place = np.concatenate(waiting).astype(np.intp)
+        fixed = np.bincount(place, minlength=1) > FIXED * count
         moving = ~fixed[place]
-        peaks = np.zeros((len(counts), self._n_prbs), bool)
+        peaks = np.zeros((count, self._n_prbs), bool)
         peaks[record, place // SUBCARRIERS_PER_PRB] = True
         return link(record[moving], place[moving]), np.flatnonzero(fixed) // SUBCARRIERS_PER_PRB, peaks
 
