@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from twinlink_replay.detector import BLOCK, Detector
+from twinlink_replay.detector import BLOCK, STEP, Detector
 from twinlink_replay.power import prb_features, subcarrier_power
 
 from tests.replay.evaluate import detect, scores
@@ -204,6 +204,16 @@ def test_settled_answers_come_in_order_once_and_in_time() -> None:
     for answer in detector.finish():
         settled += len(answer.interfered)
     assert settled == 500
+
+
+def test_settling_keeps_up_with_full_batches() -> None:
+    detector = Detector(4)
+    features = prb_features(subcarrier_power(np.full((STEP, 48, 2), 5, np.int16)))
+    settled = 0
+    for count in range(STEP, 5000, STEP):
+        detector.add(features)
+        settled += sum(len(answer.interfered) for answer in detector.settled())
+        assert count - settled < detector.settle_records + 2 * BLOCK
 
 
 def test_silence_is_free_and_full_scale_does_not_overflow() -> None:

@@ -32,7 +32,7 @@ from .world import World
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
 SETTLED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
 STEP = 16  # records weighed with one floor
-BLOCK = 192  # records settled at once
+BLOCK = 192  # records settled at once; more than come in the steps that it takes, `STEP` at a time
 DONE = object()
 
 
@@ -137,7 +137,7 @@ class Detector:
             self._texture.add(evidence, k, self._world.rough)
 
     def _go_on_settling(self) -> None:
-        """One step at a time, so that no record waits for all of it, and fewer than that when they come in batches."""
+        """One step at a time, so that no record waits for all of it; those that have piled up wait for fewer."""
         if next(self._settling, DONE) is DONE and self._waiting >= self.settle_records + BLOCK:
             self._settling = self._settle(BLOCK)
 

@@ -28,7 +28,7 @@ LEVEL_COST = 2.0  # ... at most this much against for leaving it
 LEVEL_SLACK = 0.4  # log power; a PRB's own scatter is 0.29
 LEVEL_RECORDS = 10.0  # the learned level follows over as many records
 UNKNOWN_LEVEL = math.log(5.0)  # before anything is learned: 6 dB above the floor
-STEP = 96  # records looked back over at once
+STEP = 128  # records looked back over at once
 GONE = 0.03  # posterior below which an interferer's level is forgotten
 
 
