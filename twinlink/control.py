@@ -60,7 +60,7 @@ class PrbBlockResult:
 
     Attributes:
         id: of the block that is meant.
-        status: ``installed`` (handed to the RAN), ``rejected`` (by the exporter or by the RAN) or ``cleared`` (no longer
+        status: ``installed`` (handed to the RAN), ``rejected`` (by the exporter or the RAN), ``cleared`` (no longer
             stands).
         prbs: what stands in the RAN after this, as far as the exporter knows.
         time_ns: when, Unix time in ns on the exporter's clock.

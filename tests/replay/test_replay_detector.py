@@ -206,11 +206,12 @@ def test_settled_answers_come_in_order_once_and_in_time() -> None:
     assert settled == 500
 
 
-def test_settling_keeps_up_with_full_batches() -> None:
+@pytest.mark.parametrize("batch", [STEP - 1, STEP, 5 * STEP])
+def test_settling_keeps_up_with_batches(batch: int) -> None:
     detector = Detector(4)
-    features = prb_features(subcarrier_power(np.full((STEP, 48, 2), 5, np.int16)))
+    features = prb_features(subcarrier_power(np.full((batch, 48, 2), 5, np.int16)))
     settled = 0
-    for count in range(STEP, 5000, STEP):
+    for count in range(batch, 5000, batch):
         detector.add(features)
         settled += sum(len(answer.interfered) for answer in detector.settled())
         assert count - settled < detector.settle_records + 2 * BLOCK

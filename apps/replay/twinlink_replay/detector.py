@@ -32,7 +32,7 @@ from .world import World
 PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
 SETTLED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
 STEP = 16  # records weighed with one floor
-BLOCK = 192  # records settled at once; more than come in the steps that it takes, `STEP` at a time
+BLOCK = 192  # records settled at once: more than come in the dozen steps that it takes, fewer than `STEP` each
 DONE = object()
 
 
@@ -112,7 +112,7 @@ class Detector:
                 self._again()
             self.records += len(part.power)
             self._waiting += len(part.power)
-            self._go_on_settling()
+            self._go_on_settling(1 if len(part.power) < STEP else STEP)
         return Prompt(interfered, occupied)
 
     def settled(self) -> list[Settled]:
@@ -136,10 +136,13 @@ class Detector:
         for evidence, k in self._recent:
             self._texture.add(evidence, k, self._world.rough)
 
-    def _go_on_settling(self) -> None:
-        """One step at a time, so that no record waits for all of it; those that have piled up wait for fewer."""
-        if next(self._settling, DONE) is DONE and self._waiting >= self.settle_records + BLOCK:
-            self._settling = self._settle(BLOCK)
+    def _go_on_settling(self, steps: int) -> None:
+        """A step with each record that comes alone, so that none waits for all of them; with a full batch all."""
+        for _ in range(steps):
+            if next(self._settling, DONE) is DONE:
+                if self._waiting < self.settle_records + BLOCK:
+                    return
+                self._settling = self._settle(BLOCK)
 
     def _settle(self, count: int) -> Iterator[None]:
         """Look back over all that waits now, in steps, and let go of the first `count` records."""
