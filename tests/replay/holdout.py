@@ -1,7 +1,7 @@
 """The detector over plain recordings that nothing in it was chosen by: ``python -m tests.replay.holdout --scenes 700``.
 
-The recordings are written from what a gNB's uplink is, without regard to what the detector does, and share no code with
-`uplink_scenes`.  Keep it so: whoever tunes the detector tunes it by other scenes.
+The recordings are written from what a gNB's uplink is, by somebody who had read the detector, and are not made by
+`uplink_scenes`.  Keep them for this: whoever tunes the detector tunes it by other scenes.
 """
 
 import argparse
