@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from itertools import repeat
 
 from . import events as ev
 from .acks import Acks
@@ -210,7 +211,7 @@ class Reception:
         bundle = parse_bundle(frame, epoch)
         stream = incoming.streams.get(epoch)
         if stream is None or not self._row(incoming, ack_topic, stream, bundle, received_ns):
-            for word, sequence, sent_ns, payload in bundle:
+            for word, sequence, sent_ns, payload in zip(*bundle, strict=True):
                 again = word == AGAIN_WORD
                 if not again or epoch in incoming.streams:
                     self._data(incoming, ack_topic, payload, epoch, sequence, sent_ns, received_ns, False, again)
@@ -222,24 +223,23 @@ class Reception:
 
         False, and nothing is done, unless the messages are in a row and there is nothing else to think of.
         """
-        if not bundle or not incoming.claimed or incoming.watched:
+        words, sequences, sent_ns, payloads = bundle
+        if not words or not incoming.claimed or incoming.watched:
             return False
-        word, first, _, _ = bundle[0]
-        end = first + len(bundle)
-        if [sequence for _, sequence, _, _ in bundle] != list(range(first, end)):
+        first, count = sequences[0], len(sequences)
+        end = first + count
+        if sequences != tuple(range(first, end)):
             return False
         tracker = stream.tracker
         plain = stream.pending is None
         if plain and first != tracker.next:
             return False
         flow, epoch, node, handler = incoming.flow, stream.epoch, stream.node, incoming.handler
-        messages = [
-            _new(Message, (payload, flow, sequence, epoch, node, sent_ns, received_ns))
-            for _, sequence, sent_ns, payload in bundle
-        ]
+        fields = zip(payloads, repeat(flow), sequences, repeat(epoch), repeat(node), sent_ns, repeat(received_ns))
+        messages = list(map(_new, repeat(Message), fields))
         waits = plain and (handler is None or self.calls.running or bool(self.calls.due or incoming.queue))
         if plain:
-            count, octets = len(messages), sum([len(message.payload) for message in messages])
+            octets = sum(map(len, payloads))
             if waits and handler is not None:
                 for _ in messages:
                     self.calls.later(self.take_next, incoming, flow)
@@ -250,12 +250,12 @@ class Reception:
                 incoming.queue += messages
             elif end > stream.consumed:
                 stream.consumed = end
-        elif any(one[0] != word for one in bundle) or not self._repair.take_row(
-            incoming, stream, messages, word == AGAIN_WORD
+        elif words.count(words[0]) != count or not self._repair.take_row(
+            incoming, stream, messages, words[0] == AGAIN_WORD
         ):
             return False
         try:
-            self.acks.later(ack_topic, stream, [(sequence, sent_ns, received_ns) for _, sequence, sent_ns, _ in bundle])
+            self.acks.later(ack_topic, stream, list(zip(sequences, sent_ns, repeat(received_ns))))
             if handler is not None:
                 self.acks.send_batch()
         finally:

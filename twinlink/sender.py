@@ -185,7 +185,7 @@ class Sender:
         return not self.on_ack_due or (self._link.lead.held_here and self._link.reception.calls.running)
 
     def stats(self) -> dict[str, Any]:
-        """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer."""
+        """Counters and delays of this flow (docs/library.md); times in ns, of 2,048 of the last acks of each peer."""
         with self._state:
             counters, acks = self._core.stats(), self._core.delays.acks()
         return {**counters, "peers": delays.stats(acks)}  # to put them in order takes ms, for which nobody has to wait
@@ -196,12 +196,12 @@ class Sender:
         self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in an ack; returns what to give to ``on_ack``."""
-        core = self._core
+        core, each = self._core, self.on_ack is not None
         with self._state:
-            if self.on_ack is not None:  # before anything is acknowledged, or a flush would not wait for it
+            if each:  # before anything is acknowledged, or a flush would not wait for it
                 self.on_ack_turn += len(records)
             try:
-                acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
+                acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, each)
                 core.consume(epoch, consumed)
             except BaseException:
                 core.mend()

@@ -28,11 +28,11 @@ All integers are unsigned and in network byte order.  32 octets, fixed for ever:
 import json
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 MAGIC = b"TL"
 VERSION = 1
@@ -95,8 +95,6 @@ DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octe
 AGAIN_WORD, BUNDLE_WORD, PART_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE], _WORDS[Kind.PART]
 AGAIN = AGAIN_WORD.to_bytes(4)  # what such a frame begins with
 _KINDS, _WHYS, _BUNDLED = frozenset(Kind), frozenset(Why), frozenset((DATA_WORD, AGAIN_WORD))
-
-Bundle = list[tuple[int, int, int, bytes]]  # word, sequence, sent_ns and payload of each message
 
 _unpack_header = HEADER.unpack_from
 
@@ -192,22 +190,46 @@ def parse_gone(octets: bytes | memoryview) -> tuple[Why, list[tuple[int, int]]]:
     return Why(why), ranges
 
 
+class Bundle(NamedTuple):
+    """Several messages of one flow and session, field by field: the n-th of each is of the n-th message."""
+
+    words: tuple[int, ...]
+    sequences: tuple[int, ...]
+    sent_ns: tuple[int, ...]
+    payloads: tuple[bytes, ...]
+
+
 def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
     """What is in the bundle *frame* of a session.  Raises Malformed.
 
     Payloads are copies, so that who keeps one does not keep them all.
     """
-    octets = bytes(octets)
-    at, end = HEADER_OCTETS, len(octets)
-    messages = []
+    body = bytes(octets[HEADER_OCTETS:])
+    if not body:
+        return Bundle((), (), (), ())
+    words, _, epochs, sequences, sent_ns, payloads = _alike(body) or zip(*_each(body), strict=True)
+    if not _BUNDLED.issuperset(words) or epochs.count(epoch) != len(epochs):
+        raise Malformed("bundle")
+    return Bundle(words, sequences, sent_ns, payloads)
+
+
+def _alike(body: bytes) -> list[tuple[Any, ...]] | None:
+    """The fields of frames that are all as long as the first, as they mostly are in bulk; None where they are not."""
+    length = int.from_bytes(body[4:8])
+    if len(body) % (HEADER_OCTETS + length):
+        return None
+    fields = list(zip(*struct.iter_unpack(f"!IIQQQ{length}s", body), strict=True))
+    return fields if fields[1].count(length) == len(fields[1]) else None
+
+
+def _each(body: bytes) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+    """The fields of one frame after the other.  Raises Malformed."""
+    at, end = 0, len(body)
     while at + HEADER_OCTETS <= end:
-        word, length, of_epoch, sequence, sent_ns = _unpack_header(octets, at)
-        if of_epoch != epoch or word not in _BUNDLED:
-            raise Malformed("bundle")
-        messages.append((word, sequence, sent_ns, octets[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + length)]))
+        header = _unpack_header(body, at)
+        yield *header, body[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + header[1])]
     if at != end:
         raise Malformed("bundle")
-    return messages
 
 
 def _ranges(octets: bytes | memoryview, offset: int, what: str) -> list[tuple[int, int]]:

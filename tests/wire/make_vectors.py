@@ -54,7 +54,7 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
     elif kind is Kind.BUNDLE:
         description["frames_hex"] = [
             frame(Kind.AGAIN if word == AGAIN_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
-            for word, number, at_ns, payload in parse_bundle(octets, epoch)
+            for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
         ]
     elif kind is Kind.ACK:
         acked_epoch, consumed, records = parse_ack(octets)

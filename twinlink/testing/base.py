@@ -198,7 +198,7 @@ class ForeignPeer:
         self.bundles += 1
         topic, bundle = received
         epoch = parse(bundle)[1]
-        for word, sequence, sent_ns, payload in parse_bundle(bundle, epoch):
+        for word, sequence, sent_ns, payload in zip(*parse_bundle(bundle, epoch), strict=True):
             kind = Kind.AGAIN if word == AGAIN_WORD else Kind.DATA
             self._kept.append((topic, frame(kind, epoch, sequence, sent_ns, payload)))
         return self._kept.popleft()
