@@ -22,7 +22,7 @@ from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
-MANY_RECORDS = 32  # of an ack; fewer are quicker one by one
+MANY_RECORDS = 64  # of an ack; fewer are quicker one by one
 SAMPLED_RECORDS = 16  # of an ack, where nobody wants to be told of each
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
@@ -151,12 +151,12 @@ class Outgoing:
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed.
 
-        Unless ``each`` is wanted, of many only some, evenly: to make them all takes half of the time.
+        Unless ``each`` is wanted, of many perhaps only some: to make them all takes a third of the time.
         """
         if len(records) >= MANY_RECORDS:
-            all_of_them = self._acknowledge_all(epoch, records, t3_ns, t4_ns, t4_mono_ns, each)
-            if all_of_them is not None:
-                return all_of_them
+            acks = self._acknowledge_all(epoch, records, t3_ns, t4_ns, t4_mono_ns, each)
+            if acks is not None:
+                return acks
         flow, entries = self.flow, self.kept.entries
         acks, had_by_all, count, octets = [], [], 0, 0
         owed_by, owes, alone = None, False, False
@@ -203,21 +203,24 @@ class Outgoing:
         None, and nothing is done, unless this peer alone owes each of them, and there is nothing else to think of.
         """
         entries, count = self.kept.entries, len(records)
+        if (first := entries.get(records[0][0])) is None or first[1] != {epoch}:
+            return None
         sequences, t1_ns, t2_ns = zip(*records, strict=True)
         try:
             sent_mono_ns, owed_by, frames = zip(*map(entries.__getitem__, sequences), strict=True)
         except KeyError:
             return None
-        if owed_by[0] != {epoch} or owed_by.count(owed_by[0]) < count or REFUSED in t2_ns or len({*sequences}) < count:
+        if owed_by.count(first[1]) < count or REFUSED in t2_ns or len({*sequences}) < count:
             return None
         octets, taken_out = sum(map(len, frames)), map(entries.pop, sequences)
         try:
-            deque(taken_out, 0)  # one call: Ctrl-C comes before it or after it
+            deque(taken_out, 0)  # Ctrl-C comes where a call ends: when all are out
         finally:
             self.acknowledged += count
             self.kept.removed(count, octets)
             self._settle(sequences)
-        some = slice(None, None, 1 if each else -(-count // SAMPLED_RECORDS))
+        step = 1 if each else -(-count // SAMPLED_RECORDS)
+        some = slice((count - 1) % step, None, step)  # the last among them, which has waited least for the others
         rtt_ns = map(sub, repeat(t4_mono_ns), sent_mono_ns[some])
         times = (t1_ns[some], t2_ns[some], repeat(t3_ns), repeat(t4_ns))
         fields = zip(sequences[some], rtt_ns, *times, repeat(epoch), repeat(self.flow))
@@ -231,6 +234,7 @@ class Outgoing:
         self.transit.mend(self.kept.entries)
         self.backlog.mend()
         known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.conflated
+        self.acknowledged -= max(0, known - self.backlog.next)  # of what has just come, and counted as lost before
         if known < self.backlog.next and not self.recipients.all:  # the last was sent to nobody, and is not counted
             self.losses.add(known, self.backlog.next, NOBODY, ANYBODY)
 

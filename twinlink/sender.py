@@ -196,8 +196,9 @@ class Sender:
         self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in an ack; returns what to give to ``on_ack``."""
-        core, each = self._core, self.on_ack is not None
+        core = self._core
         with self._state:
+            each = self.on_ack is not None
             if each:  # before anything is acknowledged, or a flush would not wait for it
                 self.on_ack_turn += len(records)
             try:
@@ -208,7 +209,7 @@ class Sender:
                 raise
         if self._backlog.waits and self._backlog.may_go:
             self._link.wake_courier()
-        return acks
+        return acks if each else []
 
     def asked(
         self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int

@@ -214,9 +214,10 @@ def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
 
 
 def _alike(body: bytes) -> list[tuple[Any, ...]] | None:
-    """The fields of frames that are all as long as the first, as they mostly are in bulk; None where they are not."""
+    """The fields of one frame or more that are all as long as the first, as they mostly are in bulk; else None."""
     length = int.from_bytes(body[4:8])
-    if len(body) % (HEADER_OCTETS + length):
+    second = HEADER_OCTETS + length
+    if len(body) % second or body[second + 4 : second + 8] not in (b"", body[4:8]):
         return None
     fields = list(zip(*struct.iter_unpack(f"!IIQQQ{length}s", body), strict=True))
     return fields if fields[1].count(length) == len(fields[1]) else None

@@ -66,6 +66,8 @@ MESSAGES = st.lists(st.tuples(st.sampled_from([Kind.DATA, Kind.AGAIN]), U64, U64
 
 
 @given(U64, MESSAGES)
+@example(1, [(Kind.DATA, number, 2, bytes(size)) for number, size in enumerate((0, 32, 32))])
+@example(1, [(Kind.DATA, number, 2, bytes(size)) for number, size in enumerate((0, 0, 32))])
 def test_a_bundle_comes_back(epoch: int, messages: list[tuple[Kind, int, int, bytes]]) -> None:
     body = b"".join(frame(kind, epoch, number, sent_ns, payload) for kind, number, sent_ns, payload in messages)
     octets = frame(Kind.BUNDLE, epoch, 0, 7, body)
