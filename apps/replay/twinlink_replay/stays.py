@@ -77,6 +77,7 @@ class Stays:
         self._stay = np.zeros((4, *shape), np.float32)
         self._before = np.zeros(n_prbs, np.float32)
         self._last = np.zeros((1, len(self._widths), n_prbs), np.float32)
+        self._last_own = np.zeros((1, n_prbs), bool)  # whether that looked like a UE's
         self._record = 0
         self._ended = [_Ended() for _ in self._widths]
         self._others = np.ones(n_prbs, bool)
@@ -109,7 +110,7 @@ class Stays:
         self._record += len(log_power)
         self._waiting.extend(zip(*seen.arrays(), strict=True))
         long: NDArray[np.bool_] = self._too_long(seen, rough).any(axis=1)
-        self._census(seen.length, log_power < FREE, known | long)
+        self._census(seen.length, seen.smooth.any(axis=1) | rough, log_power < FREE, known | long)
         return long
 
     def leave_out(self, interfered: NDArray[np.bool_]) -> None:
@@ -150,13 +151,17 @@ class Stays:
         first, there = firsts[record, best, prb], on_level[record, best, prb]
         return _Seen(length, first, there, structure > 0, left > EDGE * on, right > EDGE * on)
 
-    def _census(self, lengths: Array, free: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
+    def _census(
+        self, lengths: Array, own: NDArray[np.bool_], free: NDArray[np.bool_], interfered: NDArray[np.bool_]
+    ) -> None:
+        """Count stays that ended; `own` ones, which look like a UE's, tell whether UEs move."""
         lengths = np.concatenate([self._last, lengths * ~interfered[:, None]])
-        self._last = lengths[-1:]
+        own = np.concatenate([self._last_own, own])
+        self._last, self._last_own = lengths[-1:], own[-1:]
         whole = lengths.max(axis=1)
         ended = (whole[1:] < whole[:-1] / 2) & ~interfered
-        self._used |= (whole >= STEADY).any(axis=0)
-        self._left |= (ended & free).any(axis=0)
+        self._used |= ((whole >= STEADY) & own).any(axis=0)
+        self._left |= (ended & free & own[:-1]).any(axis=0)
         if not ended.any():
             return  # nothing new
         for k in np.flatnonzero(ended.any(axis=1)):
@@ -169,8 +174,7 @@ class Stays:
         self._judge_ended()
 
     def _judge_ended(self) -> None:
-        used = self._used & self._others
-        if self._left[used].sum() < MOVING * used.sum():
+        if self._left[self._used].sum() < MOVING * self._used.sum():
             self.longest[:] = np.inf  # those that stay put are UEs too
             return
         found = [longest(ended.on(self._others)) for ended in self._ended]
