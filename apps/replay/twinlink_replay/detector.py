@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .align import align
+from .below import Below
 from .emitters import Emitters
 from .evidence import Evidence, weigh
 from .floor import NoiseFloor
@@ -75,6 +76,7 @@ class Detector:
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
         self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
+        self._below = Below(n_prbs)
         self._waiting = 0  # records not yet settled
         self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
@@ -169,6 +171,9 @@ class Detector:
         yield
         peaks[:, fixed] = True
         interfered = put(interfered, long | peaks, tracks)
+        yield
+        seen, put_ues = self._emitters.seen, self._world.put()
+        interfered |= yield from self._below.look_back(seen.log_power, seen.unlike, put_ues, tones, count)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()

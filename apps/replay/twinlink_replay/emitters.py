@@ -102,7 +102,7 @@ class Emitters:
         seen = _Seen(*(np.array([getattr(evidence, name)[k] for evidence, k in recent]) for name in names))
         if rough:
             seen = replace(seen, structure=np.zeros_like(seen.structure), own=np.zeros_like(seen.own))
-        self._seen = seen
+        self.seen = seen
         self._boxes = [_of_box(box, seen) for box in interferers(seen.log_power, seen.own, rough)]
         boxed = np.zeros(seen.log_power.shape[1], bool)
         for each in self._boxes:
@@ -120,7 +120,7 @@ class Emitters:
             interfered: what is known otherwise of the records that `look` took in.
             sure: what of it is not taken back.
         """
-        seen = self._seen
+        seen = self.seen
         found = [each for each in _find(interfered, seen) if not self._boxed[each.first : each.end].any()]
         for new in found + self._boxes:
             same = [old for old in self._known if old.same(new)]
@@ -129,7 +129,7 @@ class Emitters:
                 self._known = [*others[1 - KEPT :], new]
         if not self._known:
             return interfered
-        odds = _smooth(np.stack([_says(each, seen) for each in self._known], axis=1))
+        odds = smooth(np.stack([_says(each, seen) for each in self._known], axis=1))
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
@@ -265,7 +265,7 @@ def _noise(there: Mask, structure: Array) -> Mask:
     return noise.reshape(there.shape[1], -1)[:, :-1].T
 
 
-def _smooth(says: Array) -> Array:
+def smooth(says: Array) -> Array:
     """Log-odds of on against off, given all records, from those of each; shape ``(records, emitters)``."""
     prior, emitters = np.float32(np.log(COMES / GOES)), says.shape[1]
     before = _before(np.concatenate((says, says[::-1]), axis=1), prior)  # and after, in one go

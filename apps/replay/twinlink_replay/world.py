@@ -77,6 +77,12 @@ class World:
         before, self.rough = self.rough, some or self._static or (share_used > MOST and self._places >= PLACES)
         return self.rough != before
 
+    def put(self) -> NDArray[np.bool_]:
+        """PRBs that somebody has had since the first record; none where UEs move."""
+        smooth = self._smooth > 0
+        moving = bool((smooth & self._always).sum() <= MOST * smooth.sum())
+        return np.zeros_like(smooth) if moving else self._always
+
     def _stays_put(self) -> bool:
         """Whether a rough transmission has never left since the first record, and another one or a tone is there."""
         elsewhere = self._covered.copy()
