@@ -78,10 +78,10 @@ class World:
         return self.rough != before
 
     def put(self) -> NDArray[np.bool_]:
-        """PRBs that somebody has had since the first record; none where UEs move."""
+        """PRBs that somebody has had since the first record; none where UEs are rough, or move."""
         smooth = self._smooth > 0
-        moving = bool((smooth & self._always).sum() <= MOST * smooth.sum())
-        return np.zeros_like(smooth) if moving else self._always
+        tells = not self.rough and (smooth & self._always).sum() > MOST * smooth.sum()
+        return self._always if tells else np.zeros_like(smooth)
 
     def _stays_put(self) -> bool:
         """Whether a rough transmission has never left since the first record, and another one or a tone is there."""
