@@ -21,6 +21,7 @@ STEP = 16  # records summed up before a box is looked for
 SIDES = (1, 2, 4, 8, 16)  # of boxes that are looked for, in such steps and in PRBs
 NARROW = (1, 2, 4)  # PRBs that tell together how smooth their UE is at best
 EDGE = 0.3  # of the records have a step of power where one UE ends beside another
+STILL = 0.5  # of all such steps are at such places, or UEs that never leave some PRBs move all the same
 LEAST = 0.3  # smoothness, and ...
 WEAKEST = 1.5  # ... log power against the floor of a UE that can tell
 ENOUGH = 60  # records of it
@@ -77,12 +78,13 @@ class Below:
         answer = np.zeros(log_power.shape, bool)
         self._sum[~put] = self._weight[~put] = 0
         prbs = np.flatnonzero(put)
-        if len(prbs) == 0:
+        border = borders(log_power)[:, 1:-1].mean(axis=0)
+        if len(prbs) == 0 or border[border > EDGE].sum() < STILL * border.sum():
             return answer
         use = (log_power[:, prbs] > WEAKEST) & ~known[:, prbs]
         seen = _look(prbs, log_power[:, prbs], rough[:, prbs], use)
         weight = np.where(use, 1 / np.square(seen.scatter), np.float32(0))
-        apart = (np.diff(prbs) > 1) | (borders(log_power)[:, prbs[1:]].mean(axis=0) > EDGE)
+        apart = (np.diff(prbs) > 1) | (border[prbs[1:] - 1] > EDGE)
         best = _best(seen.value, weight, apart)
         for _ in range(MOST):
             total = self._sum[prbs] + (weight * seen.value).sum(axis=0)
