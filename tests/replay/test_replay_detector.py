@@ -40,10 +40,11 @@ def test_precision_and_recall(scene: Scene) -> None:
     assert score.recall >= 0.9  # where a UE covers an interferer's first or last records, nobody can tell
 
 
-def test_what_nothing_was_chosen_by_is_found_too() -> None:
+@pytest.mark.parametrize("kinds", [MOVING, ["QPSK, never move"]])
+def test_what_nothing_was_chosen_by_is_found_too(kinds: list[str]) -> None:
     tally = Tally()
     for seed, interferer in enumerate(INTERFERERS):
-        heard = plain(7000 + seed, MOVING[seed % len(MOVING)], interferer)
+        heard = plain(7000 + seed, kinds[seed % len(kinds)], interferer)
         tally.add(heard, detect(heard, batch=16).settled)
     assert tally.precision >= 0.95
     assert tally.recall >= 0.95
