@@ -213,13 +213,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenes", type=int, default=140, help="each kind of UE meets each interferer in turn (140)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first scene (0)")
+    parser.add_argument("--prompt", action="store_true", help="judge the prompt answers, not the settled ones")
     given = parser.parse_args()
     of_ues, of_interferers = {kind: Tally() for kind in UES}, {kind: Tally() for kind in INTERFERERS}
     moving = Tally()
     for seed in range(given.first, given.first + given.scenes):
         ues, interferer = list(UES)[seed % len(UES)], list(INTERFERERS)[seed // len(UES) % len(INTERFERERS)]
         heard = plain(seed, ues, interferer)
-        found = detect(heard, batch=16).settled
+        answers = detect(heard, batch=16)
+        found = answers.prompt if given.prompt else answers.settled
         of_ues[ues].add(heard, found)
         if ues in MOVING:
             moving.add(heard, found)
