@@ -33,7 +33,16 @@ SOAK_FAULT_S = 10.0
 
 def heal(job: Job) -> list[str]:
     """Partitions: from the heal to the first message that was sent after it; and to the last of the backlog."""
-    with job.trial(job.flows(), buffered=True) as trial:
+    return _healed(job, job.flows(), "each way")
+
+
+def heal_one_way(job: Job) -> list[str]:
+    """The same with one flow, from the Real World to the Digital Twin."""
+    return _healed(job, tuple(flow for flow in job.flows() if flow.sender == "rw"), "one way")
+
+
+def _healed(job: Job, flows: tuple[Flow, ...], ways: str) -> list[str]:
+    with job.trial(flows, buffered=True) as trial:
         time.sleep(SETTLE_S)
         for _ in range(job.count):
             during(trial, faults.Partition(), job.seconds)
@@ -51,7 +60,7 @@ def heal(job: Job) -> list[str]:
             after = got_ns[(begun_ns < moment.ended_ns) & (begun_ns > moment.began_ns) & (got_ns > moment.ended_ns)]
             if len(after):
                 backlog.append((int(after.max()) - int(after.min())) / 1e9)
-    what = f"{job.seconds:g} s partition at {job.rate_hz:g} msg/s"
+    what = f"{job.seconds:g} s partition at {job.rate_hz:g} msg/s {ways}"
     return [
         f"PeerUp after a {what}: {figures(up)}",
         f"first new message after a {what}: {figures(first)}",
@@ -264,5 +273,6 @@ def urgent(job: Job) -> list[str]:
 
 
 MEASURES: dict[str, Callable[[Job], list[str]]] = {
-    measure.__name__: measure for measure in (heal, beyond, restart, down, jitter, stalled, close, soak, urgent)
+    measure.__name__: measure
+    for measure in (heal, heal_one_way, beyond, restart, down, jitter, stalled, close, soak, urgent)
 }
