@@ -1,9 +1,6 @@
 """The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import repeat
-from operator import sub
 from typing import Any, Literal
 
 from .backlog import Backlog
@@ -22,8 +19,6 @@ from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
-MANY_RECORDS = 64  # of an ack; fewer are quicker one by one
-SAMPLED_RECORDS = 16  # of an ack, where nobody wants to be told of each
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
@@ -54,8 +49,7 @@ class Outgoing:
         self.flow = flow
         self.repair = repair
         self.overflow = overflow
-        self.sent_octets = 0
-        self.acknowledged = self.repaired = self.conflated = 0
+        self.sent_octets = self.acknowledged = self.repaired = self.conflated = 0
         self.losses = Losses()
         self.delays = Delays()
         self.kept = Kept(retention, framing_octets)
@@ -141,22 +135,9 @@ class Outgoing:
     # What comes back
 
     def acknowledge(
-        self,
-        epoch: int,
-        records: Sequence[Sequence[int]],
-        t3_ns: int,
-        t4_ns: int,
-        t4_mono_ns: int,
-        each: bool = True,
+        self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
-        """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed.
-
-        Unless ``each`` is wanted, of many perhaps only some: to make them all takes a third of the time.
-        """
-        if len(records) >= MANY_RECORDS:
-            acks = self._acknowledge_all(epoch, records, t3_ns, t4_ns, t4_mono_ns, each)
-            if acks is not None:
-                return acks
+        """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
         flow, entries = self.flow, self.kept.entries
         acks, had_by_all, count, octets = [], [], 0, 0
         owed_by, owes, alone = None, False, False
@@ -195,39 +176,6 @@ class Outgoing:
             self.delays.add(epoch, acks)
         return acks
 
-    def _acknowledge_all(
-        self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int, each: bool
-    ) -> list[Ack] | None:
-        """What `acknowledge` does, for all at once, which is quicker: in bulk, and after a partition.
-
-        None, and nothing is done, unless this peer alone owes each of them, and there is nothing else to think of.
-        """
-        entries, count = self.kept.entries, len(records)
-        if (first := entries.get(records[0][0])) is None or first[1] != {epoch}:
-            return None
-        sequences, t1_ns, t2_ns = zip(*records, strict=True)
-        try:
-            sent_mono_ns, owed_by, frames = zip(*map(entries.__getitem__, sequences), strict=True)
-        except KeyError:
-            return None
-        if owed_by.count(first[1]) < count or REFUSED in t2_ns or len({*sequences}) < count:
-            return None
-        octets, taken_out = sum(map(len, frames)), map(entries.pop, sequences)
-        try:
-            deque(taken_out, 0)  # Ctrl-C comes where a call ends: when all are out
-        finally:
-            self.acknowledged += count
-            self.kept.removed(count, octets)
-            self._settle(sequences)
-        step = 1 if each else -(-count // SAMPLED_RECORDS)
-        some = slice((count - 1) % step, None, step)  # the last among them, which has waited least for the others
-        rtt_ns = map(sub, repeat(t4_mono_ns), sent_mono_ns[some])
-        times = (t1_ns[some], t2_ns[some], repeat(t3_ns), repeat(t4_ns))
-        fields = zip(sequences[some], rtt_ns, *times, repeat(epoch), repeat(self.flow))
-        acks = list(map(_new_ack, repeat(Ack), fields))
-        self.delays.add(epoch, acks)
-        return acks
-
     def mend(self) -> None:
         """An interruption (Ctrl-C, which comes where a call ends) came between two steps of one of these methods."""
         self.kept.mend(self.backlog.next)
@@ -246,7 +194,7 @@ class Outgoing:
         if not owed_by & self.recipients.up:
             self.transit.remove((sequence,))
 
-    def _settle(self, had_by_all: Sequence[int]) -> None:
+    def _settle(self, had_by_all: list[int]) -> None:
         """These are kept no longer, and counted as acknowledged: every peer has them.  None is sent again."""
         if self.kept.lost:
             self.acknowledged -= self.kept.forget_lost(had_by_all)

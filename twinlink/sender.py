@@ -185,7 +185,7 @@ class Sender:
         return not self.on_ack_due or (self._link.lead.held_here and self._link.reception.calls.running)
 
     def stats(self) -> dict[str, Any]:
-        """Counters and delays of this flow (docs/library.md); times in ns, of 2,048 of the last acks of each peer."""
+        """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer."""
         with self._state:
             counters, acks = self._core.stats(), self._core.delays.acks()
         return {**counters, "peers": delays.stats(acks)}  # to put them in order takes ms, for which nobody has to wait
@@ -198,18 +198,17 @@ class Sender:
         """Take in an ack; returns what to give to ``on_ack``."""
         core = self._core
         with self._state:
-            each = self.on_ack is not None
-            if each:  # before anything is acknowledged, or a flush would not wait for it
+            if self.on_ack is not None:  # before anything is acknowledged, or a flush would not wait for it
                 self.on_ack_turn += len(records)
             try:
-                acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, each)
+                acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
                 core.consume(epoch, consumed)
             except BaseException:
                 core.mend()
                 raise
         if self._backlog.waits and self._backlog.may_go:
             self._link.wake_courier()
-        return acks if each else []
+        return acks
 
     def asked(
         self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
