@@ -101,6 +101,8 @@ class Emitters:
         names = ("log_power", "structure", "own", "unlike", "even")
         seen = _Seen(*(np.array([getattr(evidence, name)[k] for evidence, k in recent]) for name in names))
         if rough:
+            # What their roughness told apart before UEs' was known may have been UEs.
+            self._known = [each for each in self._known if each.tone or not each.rough]
             seen = replace(seen, structure=np.zeros_like(seen.structure), own=np.zeros_like(seen.own))
         self.seen = seen
         self._boxes = [_of_box(box, seen) for box in interferers(seen.log_power, seen.own, rough)]

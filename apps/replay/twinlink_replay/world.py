@@ -12,7 +12,7 @@ CLEAR = 1.0  # nats of `Evidence.structure` over a stay that has ended that make
 SURE = 10.0  # ... over one that goes on
 JUMP = 1.4  # log power from one record to the next: somebody else
 PLACES = 4  # where rough transmissions were: they are hardly all interferers, which come back to their PRBs
-NEW = 0.5  # at most so much of a place was one before
+NEW = 0.5  # at most so much of a place was in one before; wide grants soon have been everywhere
 SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
 TONE = -7.5  # nats of `Evidence.even`, twice running: Gaussian samples have so much against them once in 10^6 PRBs
@@ -35,7 +35,7 @@ class World:
         self._rough, self._smooth = np.zeros(n_prbs), np.zeros(n_prbs)
         self._before = np.zeros(n_prbs, np.float32)
         self._covered = np.zeros(n_prbs, bool)  # by rough transmissions, so far
-        self._places = 0
+        self._places: list[tuple[int, int]] = []  # first and end
         self._away = np.zeros(n_prbs, np.int32)  # records in a row without anybody
         self._always = np.ones(n_prbs, bool)  # never left since the first record
         self._peaks = np.zeros(n_prbs, bool)  # where the last record had one that may be a tone
@@ -58,7 +58,9 @@ class World:
         if rough.any():
             for first, end in runs(self._texture < -CLEAR):
                 if rough[first:end].any():
-                    self._places += self._covered[first:end].mean() < NEW
+                    new = all(min(end, b) - max(first, a) < NEW * (end - first) for a, b in self._places)
+                    if new and len(self._places) < PLACES:
+                        self._places.append((int(first), int(end)))
                     self._covered[first:end] = True
         self._rough += rough
         self._smooth += count & (self._texture > 0)
@@ -74,7 +76,7 @@ class World:
             self._static = bool(self._rough.sum() > self._smooth.sum())
         else:
             self._static = share_used > NEARLY_ALL and self._stays_put()
-        before, self.rough = self.rough, some or self._static or (share_used > MOST and self._places >= PLACES)
+        before, self.rough = self.rough, some or self._static or (share_used > MOST and len(self._places) == PLACES)
         return self.rough != before
 
     def put(self) -> NDArray[np.bool_]:
