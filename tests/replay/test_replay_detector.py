@@ -56,6 +56,16 @@ def test_noise_below_a_ue_that_never_leaves_is_found(seed: int) -> None:
     assert tally.right
 
 
+@pytest.mark.parametrize(
+    ("seed", "interferer"),
+    [(9206, "noise in two places"), (9225, "noise, pulses of 0.1 to 0.3 s"), (9227, "none")],
+)
+def test_noise_is_told_from_gaussian_ues_that_hold_their_grants(seed: int, interferer: str) -> None:
+    tally, heard = Tally(), plain(seed, "Gaussian, grants of 0.1 to 0.6 s", interferer)
+    tally.add(heard, detect(heard, batch=16).settled)
+    assert tally.right
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_ue_that_never_leaves_is_not_interference(seed: int) -> None:
     heard = hear(Scene(static=True, n_ues=3, widths=(0.1, 0.2)), seed)

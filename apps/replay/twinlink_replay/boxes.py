@@ -10,22 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .evidence import Array, borders
-from .stays import tail
 
 WEAKEST = 1.1  # log power against the floor
 SAME = 0.5  # log power within which a box is the same again
 MOSTLY = 0.7  # of the records that show a box have to show it at one level: a UE that stays put fades
 FEWEST = 5  # records that show a box
 ROUGH = -12.0  # nats that the texture of a box says for a UE, summed up, to call it noise
-APART = 2  # records without anything between two occasions
+APART = 2  # records between two stays
+AWAY = 8  # records without anybody between two occasions: a weak UE that fades is gone for some
 NOTHING = 0.6  # log power
 LOWER = 0.9  # log power below its level: it is not there
 WHOLE = 0.9  # of the records: a box that was there before and stays put
 SEEN = 1 / 3  # of the records that a box lasted show it
-FEW = 8  # boxes
-CHANCE = 3e-4  # that a UE's box lasts so long
-BRIEF = 0.25  # of all records of boxes are those of the briefer ones, which say nothing about long ones
-STEADY = 0.9  # of the records that show a box that comes often show it at one level
+FEW = 8  # edges
+CHANCE = 5e-3  # that a UE's box comes so often and lasts so long; there are few that keep their level and ends
+WIDEST = 0.25  # of the carrier: grants may have as many different PRBs as there are boxes that are not wider
+SELDOM = 20  # boxes; fewer tell less about how often UEs' come back than chance does
+ALONE = 0.25  # of the records that show a box have nothing beside it, on either side
+STEADY = 0.9  # of the records that show a box that comes often show it at its level or with somebody on top
 BENEFIT = 3.0  # nats that PRBs at a box's end have to look like a UE's not to belong to it
 OFTEN = 5  # occasions, and ...
 RIVALS = 2  # ... so many times as often as any other box that is not narrower
@@ -42,7 +44,7 @@ class Box:
     Attributes:
         first, end: its PRBs are ``first`` to ``end - 1``.
         records: those that show it.
-        occasions: how often it came.
+        occasions: how often it came; 0 if it does not keep its level, or is a part of something wider.
         look: what the texture of these says for a UE, summed up.
         lasted: records, with those between them in which somebody may have been on top.
         came: whether it was not there from the first record on.
@@ -85,7 +87,7 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
         add([box for box in found if box.look < ROUGH])
     found = [box for box in found if _keeps_its_ends(box, every) and box.end - box.first < log_power.shape[1]]
     if rough:
-        add(_lasting(found, every, len(border)))
+        add(_lasting(found, border))
     often = []
     for box in found:
         wide = [other for other in found if other.beside(box) and other.end - other.first >= box.end - box.first]
@@ -125,7 +127,12 @@ def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list
         # A UE that fades loses its level and its borders too, but is hardly ever gone.
         away = np.cumsum(mean < NOTHING)
         shown = np.sort(record[mine])
-        occasions = int(len(near) >= STEADY * counts[k]) * (1 + int((np.diff(away[shown]) >= APART).sum()))
+        occasions = 1 + int((np.diff(away[shown]) >= AWAY).sum())
+        # Its channel has steps at the same places again, but with the UE on their other sides.
+        beside = [log_power[near, place] for place in (a - 1, b) if 0 <= place < n_prbs]
+        alone = all((power < NOTHING).mean() >= ALONE for power in beside)
+        if not alone or (level[mine] > middle - SAME).sum() < STEADY * counts[k]:
+            occasions = 0
         gone = np.cumsum(mean < middle - LOWER)[near]
         stays = np.split(near, np.flatnonzero(np.diff(gone) >= APART) + 1)
         lasted = sum(int(stay[-1] - stay[0]) + 1 for stay in stays)
@@ -141,30 +148,51 @@ def _keeps_its_ends(box: Box, every: NDArray[np.intp]) -> bool:
     return bool(own >= OWN * max(count[begin_there].sum(), count[end_there].sum()))
 
 
-def _lasting(boxes: list[Box], every: NDArray[np.intp], n_records: int) -> list[Box]:
-    """Boxes that came and were there for longer than others are here."""
-    put = [box for box in boxes if not box.came and box.lasted > WHOLE * n_records]
-    for box in put:
-        every = every[(every[:, 1] <= box.first) | (every[:, 0] >= box.end)]
-    answer = []
+def _lasting(boxes: list[Box], border: NDArray[np.bool_]) -> list[Box]:
+    """Boxes that were there for longer, or came more often, than UEs' are here."""
+    edges = _edges(border)
+    moving = []
     for box in boxes:
-        if not box.came or not box.occasions or len(box.records) < SEEN * box.lasted:
-            continue
-        # Pieces of the box have one of its ends.
-        counts = np.sort(every[(every[:, 0] != box.first) & (every[:, 1] != box.end), 2])
-        if box.lasted > max(FEWEST, _usual(counts)):
-            answer.append(box)
-    return answer
+        if not box.came and box.lasted > WHOLE * len(border):
+            edges = edges[(edges[:, 0] < box.first) | (edges[:, 0] > box.end)]
+        elif box.occasions:
+            moving.append(box)
+    # Each grant has two edges; if it has the PRBs of another one, it is by chance.
+    likely = min(1, len(edges) / 2 / (WIDEST * border.shape[1] ** 2))
+    shown = [box for box in moving if len(box.records) >= SEEN * box.lasted]
+    return [box for box in shown if _chance(box, moving, edges, likely) < CHANCE]
 
 
-def _usual(counts: NDArray[np.intp]) -> float:
-    """How many records of a box there hardly are more of, given those of others in order."""
-    if len(counts) < FEW and (counts <= FEWEST).all():
-        return 0.0  # nobody else moves; these are what noise takes apart
-    if (counts > 1).sum() >= FEW:  # or everybody moves with every record
-        counts = counts[counts > 1]
-    total = np.cumsum(counts)
-    return tail(counts[np.searchsorted(total, BRIEF * total[-1]) :].astype(np.float32), CHANCE)
+def _edges(border: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Place of each border, and for how many records it was there, shape ``(edges, 2)``."""
+    there = border[:, 1:-1].copy()
+    there[1:-1] |= there[2:] & there[:-2]  # noise hides it in a single record
+    place, record = np.nonzero(np.diff(there.T.astype(np.int8), prepend=0, append=0))
+    return np.stack([place[::2] + 1, record[1::2] - record[::2]], axis=1)
+
+
+def _chance(box: Box, moving: list[Box], edges: NDArray[np.intp], likely: float) -> float:
+    """How likely a UE's box comes so often and lasts so long, if one is ``likely`` to come back by chance.
+
+    How long grants last is seen from their edges, since fading and others take their boxes apart.  Were the lengths
+    exponentially distributed, another one would be ``ratio`` times as long as the second longest of ``n`` with a chance
+    of the product of ``k / (k + ratio)`` for ``k`` from 2 to ``n``; with an upper limit it is less.  The longest may be
+    another interferer's.
+    """
+    if box.lasted <= FEWEST:
+        return 1.0
+    more = edges[:, 1] > 1  # in a single record noise makes them
+    place, lasted = edges[more & (edges[:, 0] != box.first) & (edges[:, 0] != box.end)].T
+    if len(lasted) < FEW and (lasted <= FEWEST).all():
+        return 0.0  # nobody else moves
+    total = np.bincount(place, weights=lasted, minlength=2)
+    lasted = np.sort(lasted[total[place] < np.sort(total)[-2]])[::-2]  # without the longest one's two edges
+    ratio = box.lasted / lasted.max(initial=1)
+    rare = np.log1p(ratio / np.arange(2, len(lasted) + 2)).sum()  # minus the logarithm of the chance
+    several = 1 + np.cumprod(rare / np.arange(1, box.occasions)).sum()  # as a sum of so many is longer (Erlang)
+    others = [other.occasions for other in moving if other.beside(box)]
+    again = (sum(others) - len(others) + SELDOM * likely) / (sum(others) + SELDOM)
+    return float(again ** (box.occasions - 1) * several * np.exp(-rare))
 
 
 def _noisiest(
