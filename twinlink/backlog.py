@@ -17,7 +17,7 @@ from .wire import MAX_ACK_RECORDS, MAX_RANGES, Kind, Why
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
-LEAST_RUN = 16  # messages; of fewer it is not worth while
+LEAST_RUN = 64  # messages; joining fewer, which are long, costs more than it saves
 LONGEST_RUN = MAX_ACK_RECORDS  # so that one ack is enough
 STUCK_LOOKS = 4  # when no more of a frame has got through in so many looks, what is not there leaves again
 
@@ -83,7 +83,10 @@ class Backlog:
         return False
 
     def join_last(self, size: int) -> None:
-        """Have the last messages, of about this size, kept as a run when they make up a bundle; nobody is up."""
+        """Have the last messages, of about this size, kept as a run when they make up a bundle.
+
+        For one recipient only, who is not up: several hardly ever acknowledge a whole run at the same time.
+        """
         count = min(BUNDLE_OCTETS // (size + FRAMING_OCTETS), LONGEST_RUN)
         first = self.next - count
         if count >= LEAST_RUN and not first % count and first >= self.unsent:
@@ -189,7 +192,7 @@ class Backlog:
         if self._again and (frames := self._take_again(room, alone)):
             return Kind.AGAIN, frames
         if not self._again and self._leaving is None:
-            if self._kept.runs and (body := self._take_run(room, alone)):
+            if self._kept.runs and (body := self._take_run(room)):
                 return Kind.BUNDLE, body
             if frames := self._take_unsent(room, alone):
                 return Kind.DATA, frames
@@ -239,19 +242,18 @@ class Backlog:
         self._transit.add_all(messages, sum(messages.values()))
         return taken
 
-    def _take_run(self, room: int, alone: bool) -> bytes | None:
-        """The next messages, if they are a run and all of it may go; else they leave one by one."""
+    def _take_run(self, room: int) -> bytes | None:
+        """The next messages, if they are a run and all of it may go; else they are for `_take_unsent`."""
         sequence = self.first_unsent()
         run = None if sequence is None else self._kept.entries[sequence]
         if not isinstance(run, Run):
             return None
         count, end, octets = run.messages, run.sequences.stop, self._octets(run)
-        may_go = self._recipients.bundles and (alone or count * octets <= room)
+        may_go = self._recipients.bundles and count * octets <= room
         if may_go and self._window.admit(end, count, count * self._kept.size(run)):
             self._transit.add_all(dict.fromkeys(run.sequences, octets), count * octets)
             self.unsent = end
             return run.body
-        self._kept.single(run.first)
         return None
 
     def _take_unsent(self, room: int, alone: bool) -> list[bytes]:
@@ -277,7 +279,7 @@ class Backlog:
             entry = entries.get(place)
             if entry is not None and (entry[1] is up or entry[1] & up):
                 octets = len(entry[2]) + beside  # as _octets says, without two calls for each message
-                if octets > left or type(entry) is Run:
+                if octets > left or type(entry) is Run:  # quicker than isinstance
                     end = place
                     break
                 left -= octets

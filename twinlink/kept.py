@@ -1,6 +1,6 @@
 """Messages that somebody still owes an ack for, bounded by octets."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from .run import Entry, Run
 from .wire import HEADER_OCTETS
@@ -70,29 +70,18 @@ class Kept:
         del self.entries[sequence]
         self.removed(1, len(frame))
 
-    def stretches(
-        self, epoch: int, records: Sequence[Sequence[int]]
-    ) -> Iterator[tuple[Run | None, Sequence[Sequence[int]]]]:
-        """The records of an ack, in order: those of all of a run, if only ``epoch`` owes that, and what is between.
+    def whole_run(self, epoch: int, records: Sequence[Sequence[int]]) -> Run | None:
+        """The run that an ack's records begin with, if they are of all of it, and only ``epoch`` owes that.
 
-        A run is to be removed before the next stretch is asked for.  All others are taken apart.
+        Else all runs that they are of are taken apart.
         """
-        at = begun = 0
-        while at < len(records):
-            run = self.entries.get(records[at][0])
-            if not isinstance(run, Run):
-                at += 1
-                continue
-            of_run = records[at : at + run.messages]
-            if run.owed_by != {epoch} or not run.is_all_of(of_run):
-                self.single(records[at][0])
-                continue
-            if begun < at:
-                yield None, records[begun:at]
-            yield run, of_run
-            begun = at = at + run.messages
-        if begun < at:
-            yield None, records[begun:]
+        run = self.entries.get(records[0][0]) if records else None
+        if isinstance(run, Run) and run.owed_by == {epoch} and run.is_all_of(records[: run.messages]):
+            return run
+        for record in records:
+            if isinstance(self.entries.get(record[0]), Run):
+                self.single(record[0])
+        return None
 
     def remove_run(self, run: Run) -> None:
         """Take all of its messages out of `entries`."""

@@ -94,7 +94,7 @@ class Outgoing:
         kept.add(sequence, size, (now_mono_ns, recipients, frame))
         if backlog.waits:  # as take_in says; in bulk it mostly does
             backlog.next = sequence + 1
-            if not self.recipients.up:
+            if len(recipients) == 1 and not self.recipients.up:
                 backlog.join_last(size)
             return False
         return backlog.take_in(size, now_mono_ns)
@@ -139,18 +139,14 @@ class Outgoing:
         self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
-        if not self.kept.runs:
-            acks = self._acknowledge_each(epoch, records, t3_ns, t4_ns, t4_mono_ns)
-        else:
-            acks = []
-            for run, some in self.kept.stretches(epoch, records):
-                if run is None:
-                    acks += self._acknowledge_each(epoch, some, t3_ns, t4_ns, t4_mono_ns)
-                    continue
-                self.acknowledged += run.messages  # before any is taken out, as below
-                self.kept.remove_run(run)
-                self._settle(run.sequences)
-                acks += run.acks(some, t3_ns, t4_ns, t4_mono_ns, epoch, self.flow)
+        acks: list[Ack] = []
+        while self.kept.runs and (run := self.kept.whole_run(epoch, records)) is not None:
+            self.acknowledged += run.messages  # before any is taken out, as below
+            self.kept.remove_run(run)
+            self._settle(run.sequences)
+            acks += run.acks(records[: run.messages], t3_ns, t4_ns, t4_mono_ns, epoch, self.flow)
+            records = records[run.messages :]
+        acks += self._acknowledge_each(epoch, records, t3_ns, t4_ns, t4_mono_ns)
         if acks:
             self.delays.add(epoch, acks)
         return acks
@@ -198,7 +194,7 @@ class Outgoing:
     def mend(self) -> None:
         """An interruption (Ctrl-C, which comes where a call ends) came between two steps of one of these methods."""
         self.kept.mend(self.backlog.next)
-        self.transit.mend(self.kept.entries)
+        self.transit.mend({one for one in self.kept.entries if one < self.backlog.unsent})
         self.backlog.mend()
         known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.conflated
         self.acknowledged -= max(0, known - self.backlog.next)  # of what has just come, and counted as lost before
@@ -243,7 +239,8 @@ class Outgoing:
         """
         kept, absent_there = self.kept, RangeSet(missing)
         owed = [one for one in kept.between(0, known) if epoch in kept.entries[one][1] and one not in absent_there]
-        records = [(sequence, HEADER.unpack_from(kept.single(sequence)[2])[4], t3_ns) for sequence in owed]
+        there_ns = t3_ns or 1  # 0 would be REFUSED
+        records = [(sequence, HEADER.unpack_from(kept.single(sequence)[2])[4], there_ns) for sequence in owed]
         acks = self._acknowledge_each(epoch, records, t3_ns, t4_ns, t4_mono_ns)
         lost, there = self.doubt.answer(epoch, known, missing)
         for first, end in lost:

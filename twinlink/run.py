@@ -34,9 +34,9 @@ class Run(NamedTuple):
     @classmethod
     def join(cls, first: int, entries: Sequence[Entry], added_octets: int) -> "Run":
         """Of messages ``first`` and following, whose frames have one length; ``added_octets`` by the transport."""
-        frames = [entry[2] for entry in entries]
-        added = b"".join([frame[-added_octets:] for frame in frames]) if added_octets else b""
-        body = b"".join([frame[:-added_octets] for frame in frames] if added_octets else frames)
+        end = len(entries[0][2]) - added_octets
+        body = b"".join([entry[2][:end] for entry in entries])
+        added = b"".join([entry[2][end:] for entry in entries])
         return cls(*entries[0], first, array("q", [entry[0] for entry in entries]), body, added)
 
     @property
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     @property
     def sequences(self) -> range:
         """Their numbers."""
-        return range(self.first, self.first + len(self.all_sent_mono_ns))
+        return range(self.first, self.first + self.messages)
 
     def singles(self) -> dict[int, Entry]:
         """What is to be kept of each by itself."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.interrupting import interrupted
 from tests.core.sending import RETENTION, WINDOW, acknowledge, number, split, taken
-from twinlink import kept, outgoing, run
+from twinlink import backlog, kept, outgoing, run, transit
 from twinlink.backlog import BUNDLE_OCTETS, LONGEST_RUN
 from twinlink.budget import Budget
 from twinlink.kept import KEEPING_OCTETS
@@ -35,6 +35,34 @@ def waiting(seal: bytes = b"", retention: int = RETENTION) -> Outgoing:
         core.send(sent_frame(sequence) + seal, SIZE, sequence)
     assert core.kept.runs == 2
     return core
+
+
+def test_no_more_of_a_run_leaves_than_there_is_room_for() -> None:
+    core = waiting()
+    budget = core.transit.budget
+    budget.under_way = budget.limit - 10 * (SIZE + FRAMING_OCTETS)  # of other flows
+    core.peer_up(1, repairs=True)
+    there = [one for one in taken(core) if isinstance(one, int)]
+    assert 0 < len(there) <= 10
+
+
+def test_who_reads_no_bundles_gets_one_message_at_a_time() -> None:
+    core = waiting()
+    core.peer_up(1, repairs=False)
+    while several := core.backlog.take():
+        kind, what = several
+        assert kind is Kind.GONE or (kind is Kind.DATA and len(what) == 1)
+    assert core.backlog.unsent == SENT
+
+
+def test_what_two_peers_are_to_get_is_kept_one_by_one() -> None:
+    core = Outgoing("flow", WINDOW, RETENTION, Budget(2**20))
+    for peer in (1, 2):
+        core.peer_up(peer, repairs=True)
+        core.peer_down(peer, "silent", may_return=True)
+    for sequence in range(SENT):
+        core.send(sent_frame(sequence), SIZE, sequence)
+    assert core.kept.runs == 0
 
 
 @pytest.mark.parametrize("seal", [b"", SEAL])
@@ -125,6 +153,7 @@ def test_ctrl_c_while_a_run_is_acknowledged_leaves_each_message_counted_once() -
         if not interrupted(moment, lambda: core.acknowledge(1, records, 3, 4, 5), *FILES):  # noqa: B023
             break
         core.mend()
+        assert not any(isinstance(entry, run.Run) for entry in core.kept.entries.values())
         counted = core.stats()
         assert counted["acknowledged"] + counted["outstanding"] + counted["lost"] == SENT
         assert core.transit.sequences() == list(core.kept.entries)
@@ -150,3 +179,18 @@ def test_ctrl_c_while_messages_are_joined_loses_none() -> None:
         if not cut_off:
             break
     assert moment > 5
+
+
+def test_ctrl_c_while_a_run_is_handed_over_leaves_no_octets_under_way_for_ever() -> None:
+    for moment in itertools.count(1):
+        core = waiting()
+        core.peer_up(1, repairs=True)
+        cut_off = interrupted(moment, lambda: taken(core), backlog.__file__, transit.__file__)  # noqa: B023
+        if cut_off:
+            core.mend()
+        taken(core)
+        acknowledge(core, 1, list(range(SENT)))
+        assert core.transit.budget.under_way == 0
+        if not cut_off:
+            break
+    assert moment > 20
