@@ -52,8 +52,7 @@ class Acks:
 
     def later(self, topic: bytes, stream: Stream, records: Sequence[Record]) -> None:
         """Acknowledge with others, when there are enough of them or `send_batch` is called."""
-        full = len(self._batch) + len(records) > MAX_ACK_RECORDS  # what came together better goes together
-        if full or self._batch_for is None or self._batch_for[1] is not stream:
+        if self._batch_for is None or self._batch_for[1] is not stream:
             self.send_batch()
             self._batch_for = (topic, stream)
         self._batch += records

@@ -4,21 +4,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from .kept import Kept
+from .kept import Entry, Kept
 from .parts import Cut
 from .ranges import RangeSet
 from .recipients import Recipients
-from .run import Entry, Run
 from .transit import FRAMING_OCTETS, Transit
 from .window import Window
-from .wire import MAX_ACK_RECORDS, MAX_RANGES, Kind, Why
+from .wire import MAX_RANGES, Kind, Why
 
 # So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
-LEAST_RUN = 64  # messages; joining fewer, which are long, costs more than it saves
-LONGEST_RUN = MAX_ACK_RECORDS  # so that one ack is enough
 STUCK_LOOKS = 4  # when no more of a frame has got through in so many looks, what is not there leaves again
 
 
@@ -81,16 +78,6 @@ class Backlog:
             return True
         self.waits = True
         return False
-
-    def join_last(self, size: int) -> None:
-        """Have the last messages, of about this size, kept as a run when they make up a bundle.
-
-        For one recipient only, who is not up: several hardly ever acknowledge a whole run at the same time.
-        """
-        count = min(BUNDLE_OCTETS // (size + FRAMING_OCTETS), LONGEST_RUN)
-        first = self.next - count
-        if count >= LEAST_RUN and not first % count and first >= self.unsent:
-            self._kept.join(first, self.next)
 
     def announce(self, why: Why, first: int, end: int) -> None:
         """Have the peers told that messages ``first`` to ``end - 1`` will not come, and why."""
@@ -172,7 +159,6 @@ class Backlog:
 
         - ``(GONE, (why, ranges))``: ranges to announce; without any, the peers are asked what they miss;
         - ``(DATA, frames)``: one message, or several for one bundle;
-        - ``(BUNDLE, body)``: several, as the body of a bundle;
         - ``(AGAIN, frames)``: the same, of messages that were sent before and asked for;
         - ``(PART, part)``: the next part of a long frame.  Nothing else goes before its last part, so that what is
           announced is known to be behind all that was sent.  Only when parts do not get through announcements pass
@@ -191,15 +177,12 @@ class Backlog:
         alone = patient and not self._transit and room > 0  # then one message goes, however long it is
         if self._again and (frames := self._take_again(room, alone)):
             return Kind.AGAIN, frames
-        if not self._again and self._leaving is None:
-            if self._kept.runs and (body := self._take_run(room)):
-                return Kind.BUNDLE, body
-            if frames := self._take_unsent(room, alone):
-                return Kind.DATA, frames
+        if not self._again and self._leaving is None and (frames := self._take_unsent(room, alone)):
+            return Kind.DATA, frames
         return (Kind.PART, self._next_part()) if self._leaving is not None else None
 
-    def _octets(self, entry: Entry | Run) -> int:
-        """What a kept message, or each of a run, counts for in `Transit`."""
+    def _octets(self, entry: Entry) -> int:
+        """What a kept message counts for in `Transit`."""
         return self._kept.size(entry) + FRAMING_OCTETS
 
     def _next_announcement(self) -> tuple[Why, list[tuple[int, int]]]:
@@ -217,7 +200,7 @@ class Backlog:
         most = BUNDLE_OCTETS if self._recipients.bundles else 0
         while self._again:
             sequence, epoch = next(iter(self._again.items()))
-            entry = self._kept.single(sequence)
+            entry = self._kept.entries[sequence]
             if epoch not in self._recipients.up and not entry[1] & self._recipients.up:  # it will ask again
                 del self._again[sequence]
                 continue
@@ -242,20 +225,6 @@ class Backlog:
         self._transit.add_all(messages, sum(messages.values()))
         return taken
 
-    def _take_run(self, room: int) -> bytes | None:
-        """The next messages, if they are a run and all of it may go; else they are for `_take_unsent`."""
-        sequence = self.first_unsent()
-        run = None if sequence is None else self._kept.entries[sequence]
-        if not isinstance(run, Run):
-            return None
-        count, end, octets = run.messages, run.sequences.stop, self._octets(run)
-        may_go = self._recipients.bundles and count * octets <= room
-        if may_go and self._window.admit(end, count, count * self._kept.size(run)):
-            self._transit.add_all(dict.fromkeys(run.sequences, octets), count * octets)
-            self.unsent = end
-            return run.body
-        return None
-
     def _take_unsent(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         messages: dict[int, int] = {}
@@ -264,13 +233,12 @@ class Backlog:
             self.waits = False
             return taken
         entries, up, beside = self._kept.entries, self._recipients.up, FRAMING_OCTETS - self._kept.framing_octets
-        first = self._kept.single(sequence)
-        if self._is_long(octets := self._octets(first)):
+        if self._is_long(octets := self._octets(entries[sequence])):
             if self._transit.unsure:
                 return taken  # what is missing goes first
             size = octets - FRAMING_OCTETS
             if (alone or room >= self._transit.budget.part) and self._window.admit(sequence + 1, 1, size):
-                self._begin(sequence, first[2])
+                self._begin(sequence, entries[sequence][2])
                 self.unsent = sequence + 1
             return taken
         most = left = max(octets, min(room, BUNDLE_OCTETS) if self._recipients.bundles else 0)
@@ -279,7 +247,7 @@ class Backlog:
             entry = entries.get(place)
             if entry is not None and (entry[1] is up or entry[1] & up):
                 octets = len(entry[2]) + beside  # as _octets says, without two calls for each message
-                if octets > left or type(entry) is Run:  # quicker than isinstance
+                if octets > left:
                     end = place
                     break
                 left -= octets

@@ -7,12 +7,11 @@ from .backlog import Backlog
 from .budget import Budget
 from .delays import Delays
 from .doubt import Doubt
-from .kept import Kept
+from .kept import Entry, Kept
 from .losses import ANYBODY, NOBODY, REASONS, TAKES_NOTHING, UNANSWERED, Losses
 from .message import Ack
 from .ranges import RangeSet
 from .recipients import Recipients
-from .run import new_ack
 from .standstill import Standstill
 from .transit import Transit
 from .window import Window
@@ -21,6 +20,8 @@ from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
+
+_new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
 
 class Outgoing:
@@ -94,8 +95,6 @@ class Outgoing:
         kept.add(sequence, size, (now_mono_ns, recipients, frame))
         if backlog.waits:  # as take_in says; in bulk it mostly does
             backlog.next = sequence + 1
-            if len(recipients) == 1 and not self.recipients.up:
-                backlog.join_last(size)
             return False
         return backlog.take_in(size, now_mono_ns)
 
@@ -139,22 +138,6 @@ class Outgoing:
         self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
-        acks: list[Ack] = []
-        while self.kept.runs and (run := self.kept.whole_run(epoch, records)) is not None:
-            self.acknowledged += run.messages  # before any is taken out, as below
-            self.kept.remove_run(run)
-            self._settle(run.sequences)
-            acks += run.acks(records[: run.messages], t3_ns, t4_ns, t4_mono_ns, epoch, self.flow)
-            records = records[run.messages :]
-        acks += self._acknowledge_each(epoch, records, t3_ns, t4_ns, t4_mono_ns)
-        if acks:
-            self.delays.add(epoch, acks)
-        return acks
-
-    def _acknowledge_each(
-        self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
-    ) -> list[Ack]:
-        """What `acknowledge` does, of messages that are in no run."""
         flow, entries = self.flow, self.kept.entries
         acks, had_by_all, count, octets = [], [], 0, 0
         owed_by, owes, alone = None, False, False
@@ -172,7 +155,7 @@ class Outgoing:
                 if not owes:
                     continue
                 if t2_ns == REFUSED:
-                    self._refused_by(epoch, sequence, owed_by)
+                    self._refused_by(epoch, sequence, entry)
                     continue
                 if alone:
                     size = len(entry[2])
@@ -181,14 +164,16 @@ class Outgoing:
                     del entries[sequence]
                     had_by_all.append(sequence)
                 else:
-                    self._owes_no_more(epoch, sequence)
+                    self._owes_no_more(epoch, sequence, entry)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
-                acks.append(new_ack(Ack, fields))
+                acks.append(_new_ack(Ack, fields))
         finally:
             self.acknowledged += count
             self.kept.removed(count, octets)
             if had_by_all:
                 self._settle(had_by_all)
+        if acks:
+            self.delays.add(epoch, acks)
         return acks
 
     def mend(self) -> None:
@@ -201,25 +186,25 @@ class Outgoing:
         if known < self.backlog.next and not self.recipients.all:  # the last was sent to nobody, and is not counted
             self.losses.add(known, self.backlog.next, NOBODY, ANYBODY)
 
-    def _owes_no_more(self, epoch: int, sequence: int) -> None:
+    def _owes_no_more(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
-        sent_mono_ns, owed_by, frame = self.kept.single(sequence)
+        sent_mono_ns, owed_by, frame = entry
         owed_by -= {epoch}
         self.kept.entries[sequence] = (sent_mono_ns, owed_by, frame)
         if not owed_by & self.recipients.up:
             self.transit.remove((sequence,))
 
-    def _settle(self, had_by_all: Sequence[int]) -> None:
+    def _settle(self, had_by_all: list[int]) -> None:
         """These are kept no longer, and counted as acknowledged: every peer has them.  None is sent again."""
         if self.kept.lost:
             self.acknowledged -= self.kept.forget_lost(had_by_all)
         self.repaired += self.backlog.settle(had_by_all)
 
-    def _refused_by(self, epoch: int, sequence: int, owed_by: frozenset[int]) -> None:
+    def _refused_by(self, epoch: int, sequence: int, entry: Entry) -> None:
         """Peer ``epoch`` refused it, so it is lost; it is kept as long as others may ask for it."""
-        if len(owed_by) > 1:
+        if len(entry[1]) > 1:
             self._lose_to_some(sequence, TAKES_NOTHING)
-            self._owes_no_more(epoch, sequence)
+            self._owes_no_more(epoch, sequence, entry)
         elif not self._let_go(sequence):
             self.losses.add(sequence, sequence + 1, TAKES_NOTHING)
 
@@ -237,11 +222,27 @@ class Outgoing:
         Returns acks for the messages that it has and whose own ack did not come: how long they took is not known, only
         that they were there when the peer asked (T2 = T3), so they do not count for the delays.
         """
-        kept, absent_there = self.kept, RangeSet(missing)
-        owed = [one for one in kept.between(0, known) if epoch in kept.entries[one][1] and one not in absent_there]
-        there_ns = t3_ns or 1  # 0 would be REFUSED
-        records = [(sequence, HEADER.unpack_from(kept.single(sequence)[2])[4], there_ns) for sequence in owed]
-        acks = self._acknowledge_each(epoch, records, t3_ns, t4_ns, t4_mono_ns)
+        acks, had_by_all, count, octets = [], [], 0, 0
+        absent_there = RangeSet(missing)
+        try:
+            for sequence in self.kept.between(0, known):
+                entry = self.kept.entries[sequence]
+                if epoch not in entry[1] or sequence in absent_there:
+                    continue
+                t1_ns, size = HEADER.unpack_from(entry[2])[4], len(entry[2])
+                if len(entry[1]) > 1:
+                    self._owes_no_more(epoch, sequence, entry)
+                else:
+                    count += 1  # in a row, as in `acknowledge`
+                    octets += size
+                    del self.kept.entries[sequence]
+                    had_by_all.append(sequence)
+                fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
+                acks.append(_new_ack(Ack, fields))
+        finally:
+            self.acknowledged += count
+            self.kept.removed(count, octets)
+            self._settle(had_by_all)
         lost, there = self.doubt.answer(epoch, known, missing)
         for first, end in lost:
             self.losses.add(first, end, REASONS[Why.EVICTED])
@@ -332,7 +333,7 @@ class Outgoing:
             if len(entry[1]) > 1:
                 if sequence < taken_over:
                     self._lose_to_some(sequence, reason)
-                self._owes_no_more(epoch, sequence)
+                self._owes_no_more(epoch, sequence, entry)
             elif self._let_go(sequence):
                 continue
             elif sequence < taken_over:

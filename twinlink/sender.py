@@ -309,8 +309,6 @@ class Sender:
         if kind is Kind.PART:
             part: bytes = what
             return part
-        if kind is Kind.BUNDLE:
-            return make_frame(kind, self._link.epoch, 0, _time_ns(), what)
         if kind is Kind.GONE:
             return make_frame(kind, self._link.epoch, self._backlog.unsent, _time_ns(), gone_body(*what))
         frames: list[bytes] = [again(frame) for frame in what] if kind is Kind.AGAIN else what

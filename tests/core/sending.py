@@ -10,7 +10,7 @@ from twinlink.ranges import RangeSet
 from twinlink.sender import Sender
 from twinlink.transit import FRAMING_OCTETS
 from twinlink.transports import Transport
-from twinlink.wire import HEADER_OCTETS, Kind, Why, frame, parse
+from twinlink.wire import Kind, Why, frame, parse
 
 WINDOW = 300_000
 RETENTION = 2 * WINDOW
@@ -39,7 +39,7 @@ def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
     out: list[int | tuple[Why, list[tuple[int, int]]]] = []
     parts = Parts(2**24)
     while several := core.backlog.take():
-        kind, what = split(*several)
+        kind, what = several
         if kind is Kind.PART:
             there = parts.take(b"", what, True)
             if isinstance(there, memoryview):
@@ -48,22 +48,9 @@ def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
                 for epoch in core.recipients.up:
                     core.backlog.progress(epoch, parse(what)[3], there)
             continue
-        assert_is_one_frame(kind, what)
+        assert_is_one_frame(*several)
         out += [what] if kind is Kind.GONE else map(number, what)
     return out
-
-
-def split(kind: Kind, what: Any) -> tuple[Kind, Any]:
-    """The body of a bundle as the data frames in it; all else as it is."""
-    if kind is not Kind.BUNDLE:
-        return kind, what
-    frames = []
-    while what:
-        end = HEADER_OCTETS + int.from_bytes(what[4:8])
-        frames.append(what[:end])
-        what = what[end:]
-    assert len(frames) > 1
-    return Kind.DATA, frames
 
 
 def number(octets: bytes) -> int:

@@ -1,12 +1,12 @@
-"""Ctrl-C while an ack of many messages is taken in."""
+"""Ctrl-C while many messages are handed over, and while their ack is taken in."""
 
 import itertools
 
 import pytest
 
 from tests.core.interrupting import interrupted
-from tests.core.sending import RETENTION, WINDOW, send
-from twinlink import outgoing
+from tests.core.sending import RETENTION, WINDOW, acknowledge, send, taken
+from twinlink import backlog, outgoing, transit
 from twinlink.budget import Budget
 from twinlink.outgoing import Outgoing
 
@@ -33,3 +33,22 @@ def test_each_is_counted_once(peers: tuple[int, ...]) -> None:
         assert counted["kept_octets"] == core.kept.octets
         assert core.transit.sequences() == list(core.kept.entries)
     assert moment > SENT
+
+
+def test_nothing_stays_under_way_for_ever() -> None:
+    for moment in itertools.count(1):
+        core = Outgoing("flow", WINDOW, RETENTION, Budget(2**20))
+        core.peer_up(1, repairs=True)
+        core.peer_down(1, "silent", may_return=True)
+        for _ in range(SENT):
+            send(core, 100)
+        core.peer_up(1, repairs=True)
+        cut_off = interrupted(moment, lambda: taken(core), backlog.__file__, transit.__file__)  # noqa: B023
+        if cut_off:
+            core.mend()
+        taken(core)
+        acknowledge(core, 1, list(range(SENT)))
+        assert core.transit.budget.under_way == 0
+        if not cut_off:
+            break
+    assert moment > 20
