@@ -253,22 +253,18 @@ def bounded(old: NDArray[np.bool_], left: NDArray[np.bool_], right: NDArray[np.b
 
 
 def longest(ended: Array) -> float:
-    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few."""
+    """What UEs' stays do not exceed, given some that have ended; infinite if these are too few.
+
+    The longer ones are taken to go on exponentially.  Their mean, estimated from ``n`` stays, is not certain: that
+    makes the tail of the next one ``(1 + t / (n * mean)) ** -n``.
+    """
     if len(ended) < FEWEST:
         return math.inf
-    return tail(np.sort(ended)[int(BODY * len(ended)) :], CHANCE)
-
-
-def tail(ended: Array, chance: float) -> float:
-    """What another stay exceeds with that chance, given long ones in the order of their lengths.
-
-    They are taken to go on exponentially.  Their mean, estimated from ``n`` stays, is not certain: that makes the tail
-    of the next one ``(1 + t / (n * mean)) ** -n``.
-    """
+    long = np.sort(ended)[int(BODY * len(ended)) :]
     # The mean of the root hardly heeds the few long stays of interferers; 4 / pi: if exponentially distributed.
-    excess = max(float(np.sqrt(ended - ended[0] + 0.5).mean()) ** 2 * 4 / math.pi, SHORTEST_TAIL * ended[0])
-    n = len(ended)
-    return float(ended[0] + n * excess * (chance ** (-1 / n) - 1))
+    excess = max(float(np.sqrt(long - long[0] + 0.5).mean()) ** 2 * 4 / math.pi, SHORTEST_TAIL * long[0])
+    n = len(long)
+    return float(long[0] + n * excess * (CHANCE ** (-1 / n) - 1))
 
 
 def in_a_row(there: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
