@@ -175,6 +175,10 @@ class Company:
                 self._to_tell.pop(),
             )
 
+    def reached(self, trip_ns: int) -> None:
+        """Nobody is up, and the other side's port has begun to answer, after so long."""
+        self._transport.reached(self._patience.reached(trip_ns, _monotonic_ns()))
+
     @undisturbed
     def _look(self, now_mono_ns: int, emptied_mono_ns: int) -> None:
         if now_mono_ns - self._kept_mono_ns > AWAY_NS:

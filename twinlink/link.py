@@ -26,6 +26,7 @@ from .pump import Pump
 from .ranges import RangeSet
 from .reception import MAX_FLOWS, Reception
 from .resolver import addresses
+from .scout import Scout
 from .sender import URGENT_FLOW, Priority, Reliability, Sender
 from .sync import Sync, Thresholds
 from .transports import Transport
@@ -85,7 +86,9 @@ class Link:
         self._event_stream = EventStream(self)
         self.reception = Reception(transport, self.node, self.epoch, window, max_payload, self._event_stream.put)
         self._company = self.reception.company
-        self.lead = Lead(f"twinlink-{self.node}", Pump(transport, self.reception).turn, self._give_back)
+        self._scout = Scout(transport.endpoint) if transport.scouts and not transport.listening else None
+        pump = Pump(transport, self.reception, self._scout)
+        self.lead = Lead(f"twinlink-{self.node}", pump.turn, self._give_back)
         self.wait = self.lead.wait
         self._keeper = Keeper(self.node, transport, self._company)
         self._courier = Courier(self.node, self._company)
@@ -405,6 +408,8 @@ class Link:
             self._company.say(Kind.BYE)
         for sender in senders:
             sender.let_send_end(deadline - time.monotonic())
+        if self._scout is not None:
+            self._scout.rest()
         self._transport.close()
         ended = [sender.end() for sender in senders]
         trim()

@@ -27,6 +27,13 @@ class Patience:
         while self._turn and trip_ns <= SHORT_TRIP_NS * TIMES[self._turn - 1]:
             self._turn -= 1
 
+    def reached(self, trip_ns: int, now_mono_ns: int) -> int:
+        """The other side answers over a path whose round trip is at least this: the patience with which to connect."""
+        while self._turn < len(TIMES) - 1 and trip_ns > SHORT_TRIP_NS * TIMES[self._turn]:
+            self._turn += 1
+        self._connected_ns = now_mono_ns
+        return TIMES[self._turn]
+
     def look(self, alone: bool, now_mono_ns: int) -> int | None:
         """To be called ten times a second or more; ``alone``: nobody is up.
 

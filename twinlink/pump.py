@@ -7,12 +7,15 @@ from . import control_group
 from .busy_poll import LONGEST_NS, BusyPoll
 from .peers import LOOK_NS, SEARCH_NS
 from .reception import Reception
+from .scout import Scout
 from .transports import Transport
 from .transports.base import Frame
+from .wire import Kind
 
 BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 SEARCH_S = SEARCH_NS / 1e9
+HASTE_S, HASTE_NS = 0.005, 100_000_000  # who has come into reach is greeted this often, for so long
 BRIEF_S = 0.001  # who waits for less does not look first: it would take too long
 
 _monotonic_ns = time.monotonic_ns
@@ -21,8 +24,11 @@ _monotonic_ns = time.monotonic_ns
 class Pump:
     """Between the transport and the reception of one link; for the thread that leads."""
 
-    def __init__(self, transport: Transport, reception: Reception) -> None:
+    def __init__(self, transport: Transport, reception: Reception, scout: Scout | None) -> None:
+        """``scout``: of a connector whose transport has one."""
         self._transport = transport
+        self._scout = scout
+        self._hasty_until_ns = 0
         self._reception = reception
         self._company = reception.company
         self._calls = reception.calls
@@ -41,7 +47,7 @@ class Pump:
         began = _monotonic_ns()
         received = self._poll(began) if self._busy_poll.polls and timeout_s > BRIEF_S else None
         if received is None:
-            received = self._transport.receive(timeout_s if self._company.up else min(timeout_s, SEARCH_S))
+            received = self._transport.receive(timeout_s) if self._company.up else self._search(timeout_s)
         now = _monotonic_ns()
         if received is None:
             self._emptied_ns = now
@@ -55,6 +61,25 @@ class Pump:
             self._last_frame_ns = now
         if now >= self._next_look_ns:
             self._keep_time(now)
+
+    def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        """What comes while nobody is up.  A connector sees meanwhile whether the other side comes into reach."""
+        receive, scout, timeout_s = self._transport.receive, self._scout, min(timeout_s, SEARCH_S)
+        if scout is None:
+            return receive(timeout_s)
+        if not scout.answers:
+            received = receive(0)
+            if received is None and (trip_ns := scout.search(timeout_s)) is not None:
+                self._company.reached(trip_ns)
+                self._hasty_until_ns = _monotonic_ns() + HASTE_NS
+            return received
+        hasty = _monotonic_ns() < self._hasty_until_ns
+        received = receive(min(timeout_s, HASTE_S) if hasty else timeout_s)
+        if received is None:
+            scout.search(0)
+            if hasty:
+                self._company.say(Kind.HELLO)
+        return received
 
     def _poll(self, began: int) -> tuple[bytes, Frame] | None:
         """What comes while we look again and again, and let others have the processor in between."""
@@ -85,5 +110,7 @@ class Pump:
                 self._emptied_ns = now
             else:
                 self._reception.handle(received[0], received[1], now, True)
+        if self._scout is not None and self._company.up:
+            self._scout.rest()
         self._reception.keep_time(now, self._emptied_ns)
         self._next_look_ns = now + LOOK_NS

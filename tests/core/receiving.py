@@ -15,6 +15,7 @@ class Kept(Transport):
         super().__init__(Endpoint("kept", 1), False, 0, Options())
         self.sent: list[tuple[bytes, bytes]] = []
         self.renewed: list[int] = []
+        self.reached_with: list[int] = []
 
     def open(self) -> None: ...
 
@@ -26,6 +27,9 @@ class Kept(Transport):
 
     def renew(self, patience: int) -> None:
         self.renewed.append(patience)
+
+    def reached(self, patience: int) -> None:
+        self.reached_with.append(patience)
 
     def close(self) -> None: ...
 

@@ -73,6 +73,7 @@ class Transport(ABC):
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
     gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
+    scouts: ClassVar[bool] = False  # it has the link find out when a listener's port answers again, see `reached`
     epoch: int | None = None  # of the link that opens it, set before
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
@@ -135,6 +136,9 @@ class Transport(ABC):
         path may be long.  Then it stays, or becomes less where the path is short, until nobody has been up for two
         minutes.  Called by the thread that receives, while it is not in `receive`.
         """
+
+    def reached(self, patience: int) -> None:  # noqa: B027  (for those with ``scouts``)
+        """The port of the other side answers, after it did not for a while: connect now.  Else as `renew`."""
 
     @abstractmethod
     def close(self) -> None:

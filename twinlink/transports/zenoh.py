@@ -84,6 +84,7 @@ class ZenohTransport(Transport):
     options: ZenohOptions
     _process: ClassVar[int | None] = None  # which first used Zenoh: a fork of it would connect to nobody
     _patience = 1  # see renew
+    scouts = True
     added_octets = SEAL_OCTETS
     # What its data queue holds while a batch, of 48 or 64 KiB, is being written.  A message that waits in it for
     # ``block_before_close_ms`` ends the connection, though it moves.
@@ -150,6 +151,13 @@ class ZenohTransport(Transport):
         connected, self._connected = self._connected, bool(self._session.info.peers_zid())
         if patience == self._patience and not (connected and self._connected):
             return
+        self._reopen(patience)
+
+    def reached(self, patience: int) -> None:
+        if not self._session.info.peers_zid():  # else its own attempt has just succeeded
+            self._reopen(patience)
+
+    def _reopen(self, patience: int) -> None:
         old, before = self._session, self._patience
         self._patience = patience  # the session is opened with it
         try:

@@ -72,6 +72,7 @@ class ZeromqTransport(Transport):
     options_class = ZeromqOptions
     options: ZeromqOptions
     ports = 2
+    scouts = True
 
     @property
     def threads(self) -> int:
@@ -287,16 +288,18 @@ class ZeromqTransport(Transport):
             return
         # Where something else answers, libzmq makes no more attempts, and does not say so.
         anew = time.monotonic() - self._tries_since > ANEW * HANDSHAKE_MS / 1000 * patience
-        if patience != self._patience:
-            anew = True
-            self._patience = patience
-            least_ms = self.options.connect_timeout_ms
-            self._limit_ms = max(least_ms, min(least_ms * (2 * patience - 1), ATTEMPT_MS))
-        if anew and self._connected_to:
-            self._connect(self._connected_to)
+        if anew or patience != self._patience:
+            self.reached(patience)
         if self._whereabouts is not None:
             self._whereabouts.turn()
             self._move()
+
+    def reached(self, patience: int) -> None:
+        self._patience = patience
+        least_ms = self.options.connect_timeout_ms
+        self._limit_ms = max(least_ms, min(least_ms * (2 * patience - 1), ATTEMPT_MS))
+        if self._connected_to:
+            self._connect(self._connected_to)
 
     def close(self) -> None:
         with self._send_lock:
