@@ -11,6 +11,7 @@ from .events import Event
 from .pace import LEAST_OCTETS
 from .patience import Patience
 from .peers import BEHIND_NS, Change, Peer, PeerTable
+from .scout import Answer
 from .sender import Priority, Sender
 from .transports import Transport
 from .transports.base import Frame
@@ -175,9 +176,12 @@ class Company:
                 self._to_tell.pop(),
             )
 
-    def reached(self, trip_ns: int) -> None:
-        """Nobody is up, and the other side's port has begun to answer, after so long."""
-        self._transport.reached(self._patience.reached(trip_ns, _monotonic_ns()))
+    def answered(self, answer: Answer) -> bool:
+        """The other side's port has answered, and nobody is up; whether the transport was told to connect now."""
+        more = self._patience.needs_more(answer.trip_ns)
+        if answer.anew or more:
+            self._transport.reached(self._patience.begin(_monotonic_ns()))
+        return answer.anew or more
 
     @undisturbed
     def _look(self, now_mono_ns: int, emptied_mono_ns: int) -> None:

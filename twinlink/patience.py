@@ -27,10 +27,15 @@ class Patience:
         while self._turn and trip_ns <= SHORT_TRIP_NS * TIMES[self._turn - 1]:
             self._turn -= 1
 
-    def reached(self, trip_ns: int, now_mono_ns: int) -> int:
-        """The other side answers over a path whose round trip is at least this: the patience with which to connect."""
+    def needs_more(self, trip_ns: int) -> bool:
+        """Whether the path's round trip, which is at least this, is too long for this turn; then it is another's."""
+        before = self._turn
         while self._turn < len(TIMES) - 1 and trip_ns > SHORT_TRIP_NS * TIMES[self._turn]:
             self._turn += 1
+        return self._turn != before
+
+    def begin(self, now_mono_ns: int) -> int:
+        """It is connected anew without being told to: the patience with which."""
         self._connected_ns = now_mono_ns
         return TIMES[self._turn]
 

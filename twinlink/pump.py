@@ -67,17 +67,13 @@ class Pump:
         receive, scout, timeout_s = self._transport.receive, self._scout, min(timeout_s, SEARCH_S)
         if scout is None:
             return receive(timeout_s)
-        if not scout.answers:
-            received = receive(0)
-            if received is None and (trip_ns := scout.search(timeout_s)) is not None:
-                self._company.reached(trip_ns)
-                self._hasty_until_ns = _monotonic_ns() + HASTE_NS
-            return received
         hasty = _monotonic_ns() < self._hasty_until_ns
-        received = receive(min(timeout_s, HASTE_S) if hasty else timeout_s)
+        received = receive(0 if not scout.answers else HASTE_S if hasty else timeout_s)
         if received is None:
-            scout.search(0)
-            if hasty:
+            answer = scout.search(timeout_s)
+            if answer is not None and self._company.answered(answer):
+                self._hasty_until_ns = _monotonic_ns() + HASTE_NS
+            elif hasty:
                 self._company.say(Kind.HELLO)
         return received
 

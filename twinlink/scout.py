@@ -8,7 +8,9 @@ An attempt here is TCP's alone, and ends with the first answer: the transport is
 import errno
 import select
 import socket
+import struct
 import time
+from typing import NamedTuple
 
 from .resolver import Whereabouts, is_address
 from .transports import Endpoint
@@ -17,9 +19,18 @@ EVERY_S = 0.02  # an attempt; after a minute of silence as much more seldom ...
 EVERY_PART = 1 / 3000  # ... as makes no difference to who has waited for so long
 SELDOM_S = 0.2
 MOST = 6  # attempts at a time: the first of them for a long path, the others for a tenth of a second
-LONGEST_S = 0.95  # before TCP sends its first packet again, and the round trip cannot be told any more
+LONGEST_S = 0.95  # an attempt; then TCP sends its first packet again, and the round trip cannot be told
 WATCH_S = 1.0  # where it answers though nobody is met, this often
 LEAST_ANSWER_S = 0.1  # an answer may take four round trips, and so long at least
+LEAST_SILENCE_S = 0.3  # where the first attempt after a shorter one is answered, a packet was lost and no more
+RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us; 0 where it could not be told
+
+
+class Answer(NamedTuple):
+    """The other side's port has answered: how long a round trip takes, and whether it had not done so before."""
+
+    trip_ns: int
+    anew: bool
 
 
 class Scout:
@@ -40,23 +51,24 @@ class Scout:
         self._answer_s = LONGEST_S  # it does not answer when it has not for so long
         self.answers = True  # until the transport's own attempt, the first, has had its time
 
-    def search(self, timeout_s: float) -> int | None:
+    def search(self, timeout_s: float) -> Answer | None:
         """To be called over and over while nobody is up; waits only while the other side does not answer.
 
-        Returns the round trip in ns when the other side begins to answer, else None after ``timeout_s`` or sooner.
+        Returns None after ``timeout_s`` or sooner.
         """
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._begin(now_s)
-        trip_s = self._answered(0.0 if self.answers else max(0.0, min(timeout_s, self._next_s - now_s)))
-        if trip_s is None:
+        trip_ns = self._answered(0.0 if self.answers else max(0.0, min(timeout_s, self._next_s - now_s)))
+        if trip_ns is None:
             return None
-        began_to = not self.answers
+        now_s = time.monotonic()
+        answer = Answer(trip_ns, anew=not self.answers and now_s - self._silent_since_s > LEAST_SILENCE_S)
         self.answers = True
-        self._answer_s = min(max(LEAST_ANSWER_S, 4 * trip_s), LONGEST_S)
-        self._next_s = time.monotonic() + WATCH_S
+        self._answer_s = min(max(LEAST_ANSWER_S, 4 * trip_ns / 1e9), LONGEST_S)
+        self._next_s = now_s + WATCH_S
         self.rest()
-        return int(trip_s * 1e9) if began_to else None
+        return answer
 
     def rest(self) -> None:
         """Give up all attempts: somebody is up, or the link is closed."""
@@ -86,17 +98,17 @@ class Scout:
             made.close()
             self._is_silent(now_s)
 
-    def _answered(self, timeout_s: float) -> float | None:
-        """The round trip in s, if an attempt succeeds within this time."""
+    def _answered(self, timeout_s: float) -> int | None:
+        """The round trip in ns, if an attempt succeeds within this time."""
         poll = select.poll()
         for _, made in self._attempts:
             poll.register(made, select.POLLOUT)
         ready = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
         now_s = time.monotonic()
         for attempt in [attempt for attempt in self._attempts if attempt[1].fileno() in ready]:
-            began_s, made = attempt
+            made = attempt[1]
             if not made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                return now_s - began_s
+                return int(RTT.unpack(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RTT.size))[0]) * 1000
             self._attempts.remove(attempt)
             made.close()
             self._is_silent(now_s)

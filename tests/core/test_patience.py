@@ -78,7 +78,8 @@ def test_who_is_not_alone_leaves_its_connection_as_it_is() -> None:
 def test_who_answers_is_connected_to_with_the_patience_that_its_path_needs(trip_ns: int, tried: int) -> None:
     one = Connector()
     one.wait(LOOK_NS, alone=True)
-    assert one.patience.reached(trip_ns, one.now_ns) == tried
+    assert one.patience.needs_more(trip_ns) == (tried > 1)
+    assert one.patience.begin(one.now_ns) == tried
     waited_ns, _ = one.wait(TURN_NS * (TIMES[-1] + 1), alone=True)[0]
     assert waited_ns > TURN_NS * tried  # it has its time before the next turn
 
@@ -86,4 +87,5 @@ def test_who_answers_is_connected_to_with_the_patience_that_its_path_needs(trip_
 def test_who_answers_soon_may_be_a_tunnel_to_a_long_path() -> None:
     one = Connector()
     one.wait((1 + TIMES[1] + 1) * TURN_NS, alone=True)
-    assert one.patience.reached(1, one.now_ns) == TIMES[2]
+    assert not one.patience.needs_more(1)
+    assert one.patience.begin(one.now_ns) == TIMES[2]
