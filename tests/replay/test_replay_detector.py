@@ -66,6 +66,17 @@ def test_noise_is_told_from_gaussian_ues_that_hold_their_grants(seed: int, inter
     assert tally.right
 
 
+@pytest.mark.parametrize("n_prbs", [51, 106])
+def test_what_an_oscillator_leaks_at_the_carriers_centre_is_no_tone(n_prbs: int) -> None:
+    heard = hear(Scene(n_prbs=n_prbs, n_records=400, interferers=(Interferer(100, 300, 10, 14, 10),)), 5)
+    centre = heard.samples[:, 6 * n_prbs]
+    centre += np.int16(8 * centre.std())
+    found = detect(heard).settled
+    assert not found[:, n_prbs // 2].any()
+    score = scores(heard, found)
+    assert min(score.precision, score.recall_uncovered) >= 0.95
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_ue_that_never_leaves_is_not_interference(seed: int) -> None:
     heard = hear(Scene(static=True, n_ues=3, widths=(0.1, 0.2)), seed)

@@ -60,7 +60,8 @@ def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
 
 def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
     """Features of each PRB from the subcarriers' powers, shape ``(records, n_prbs * 12)``."""
-    cells = power.reshape(len(power), -1, SUBCARRIERS_PER_PRB)
+    cells = power.reshape(len(power), -1, SUBCARRIERS_PER_PRB).copy()
+    _cap_centre(cells)
     rough = _roughness(cells, 1)
     even, odd = cells[..., 0::2].sum(axis=-1), cells[..., 1::2].sum(axis=-1)
     # A DM-RS symbol (type 1, TS 38.211 clause 6.4.1.1.3) fills every other subcarrier: there, each subcarrier is
@@ -71,6 +72,13 @@ def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
     total = even + odd
     pair = (cells[..., 1:] + cells[..., :-1]).max(axis=-1)
     return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells), cells)
+
+
+def _cap_centre(cells: NDArray[np.float32]) -> None:
+    """Let the carrier's centre have no more power than the strongest near it: oscillators leak there, as tones do."""
+    prb, place = divmod(cells.shape[1] * SUBCARRIERS_PER_PRB // 2, SUBCARRIERS_PER_PRB)
+    near = [beside[place] for distance in (1, 2) for beside in _beside(distance)]
+    np.minimum(cells[:, prb, place], cells[:, prb, near].max(axis=-1), out=cells[:, prb, place])
 
 
 def _line(cells: NDArray[np.float32]) -> NDArray[np.float32]:
