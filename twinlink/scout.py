@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from .resolver import Whereabouts, is_address
@@ -92,11 +93,12 @@ class Scout:
         except OSError:  # no descriptors: the transport's own attempts go on
             return
         made.setblocking(False)
-        if made.connect_ex((self._host, self._port)) in {0, errno.EINPROGRESS}:
-            self._attempts.append((now_s, made))
-        else:
-            made.close()
-            self._is_silent(now_s)
+        with suppress(OSError):  # a zone of IPv6 that is not there
+            if made.connect_ex((self._host, self._port)) in {0, errno.EINPROGRESS}:
+                self._attempts.append((now_s, made))
+                return
+        made.close()
+        self._is_silent(now_s)
 
     def _answered(self, timeout_s: float) -> int | None:
         """The round trip in ns, if an attempt succeeds within this time."""

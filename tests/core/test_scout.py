@@ -114,6 +114,13 @@ def test_a_host_is_asked_for_by_name() -> None:
         until(lambda: scout.search(STEP_S) is not None)
 
 
+def test_where_no_connection_can_be_begun_nothing_answers(endpoint: Endpoint) -> None:
+    scout = Scout(Endpoint("[fe80::1%nowhere]", endpoint.port))
+    before = descriptors()
+    silence(scout)
+    assert descriptors() == before
+
+
 def test_the_transport_is_told_to_connect_and_hello_is_said(
     reception: Reception, transport: Kept, scout: Scout, endpoint: Endpoint
 ) -> None:

@@ -138,7 +138,7 @@ class Transport(ABC):
         """
 
     def reached(self, patience: int) -> None:  # noqa: B027  (for those with ``scouts``)
-        """The port of the other side answers, after it did not for a while: connect now.  Else as `renew`."""
+        """The other side's port answers, after it did not, or needs more patience: connect now.  Else as `renew`."""
 
     @abstractmethod
     def close(self) -> None:
