@@ -35,7 +35,7 @@ class Patience:
         return self._turn != before
 
     def begin(self, now_mono_ns: int) -> int:
-        """It is connected anew without being told to: the patience with which."""
+        """The transport is to connect now, out of turn: with how much patience."""
         self._connected_ns = now_mono_ns
         return TIMES[self._turn]
 

@@ -58,11 +58,12 @@ def test_a_port_that_answers_from_the_first_is_no_news(scout: Scout, endpoint: E
     """The transport's own attempt is not to be disturbed; but how long the path is tells what patience it needs."""
     with listen(endpoint):
         answers: list[Answer | None] = []
+        begun_ns = time.monotonic_ns()
         until(lambda: any(answers), lambda: answers.append(scout.search(STEP_S)))
         assert scout.answers
         assert [answer.anew for answer in answers if answer] == [False]
         assert answers[-1] is not None
-        assert 0 < answers[-1].trip_ns < 100_000_000  # the kernel's own measurement, on loopback
+        assert 0 < answers[-1].trip_ns < time.monotonic_ns() - begun_ns
 
 
 def test_a_port_that_begins_to_answer_is_told_of_once(scout: Scout, endpoint: Endpoint) -> None:
