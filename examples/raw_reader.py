@@ -5,7 +5,7 @@ import sys
 
 import zmq
 
-KINDS = dict(enumerate(["data", "ack", "hello", "bye", "again", "ask", "gone", "bundle", "part", "progress"], 1))
+NAMES = ["data", "ack", "hello", "bye", "again", "ask", "gone", "bundle", "part", "progress", "ack row"]
 if "://" not in "".join(sys.argv[1:2]):
     sys.exit(__doc__)
 socket = zmq.Context().socket(zmq.SUB)
@@ -19,5 +19,5 @@ while True:
         body, rest = rest[32:size], rest[size:]
         numbers = " ".join(map(str, struct.unpack_from(f"!{len(body) // 8}Q", body)))
         text = {1: f"{len(body)} {body[:16].hex()}", 3: body.decode("utf-8", "replace")}.get(kind, numbers)
-        name = KINDS.get(kind, kind)
+        name = NAMES[kind - 1] if 0 < kind <= len(NAMES) else kind
         print(topic.decode("ascii", "replace"), f"{epoch:016x}", sequence, sent_ns, name, text, flush=True)

@@ -8,7 +8,7 @@ from .company import Company
 from .message import Ack
 from .sender import Sender
 from .transports.base import Frame
-from .wire import ACK_ONE, Malformed, parse_ack, parse_ask, parse_progress
+from .wire import ACK_ONE, Malformed, parse_ack, parse_ack_row, parse_ask, parse_progress
 
 ACK_ONE_OCTETS = ACK_ONE.size
 TELL_NS = 100_000_000  # where one message after the other is lost, an event for each would push out all others
@@ -35,13 +35,16 @@ class Feedback:
         """From now on what is said about its flow reaches it."""
         self._senders[f"ack/{sender.flow}".encode()] = sender
 
-    def ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
-        """A peer has messages, or its application has consumed more."""
+    def ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int, in_row: bool = False) -> None:
+        """A peer has messages, or its application has consumed more; ``in_row``: an ack row says so."""
         t4_ns = _time_ns()
-        records: Sequence[Sequence[int]]
-        if len(frame) == ACK_ONE_OCTETS:
-            _, _, _, _, _, acked_epoch, consumed, sequence, t1_ns, t2_ns = _unpack_ack_one(frame)
-            records = ((sequence, t1_ns, t2_ns),)
+        records: Sequence[Sequence[int]] | range
+        t2_ns = 0
+        if in_row:
+            acked_epoch, consumed, records, t2_ns = parse_ack_row(frame)
+        elif len(frame) == ACK_ONE_OCTETS:
+            _, _, _, _, _, acked_epoch, consumed, sequence, t1_ns, at_ns = _unpack_ack_one(frame)
+            records = ((sequence, t1_ns, at_ns),)
         else:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
@@ -51,7 +54,7 @@ class Feedback:
         sender = self._senders.get(topic)
         if sender is None:
             raise Malformed("topic")
-        acks = sender.acknowledged(epoch, consumed, records, t3_ns, t4_ns, mono_ns)
+        acks = sender.acknowledged(epoch, consumed, records, t2_ns, t3_ns, t4_ns, mono_ns)
         if sender.on_ack is not None:
             self._call_on_ack(sender, sender.on_ack, acks)
         if sender.losses.unreported and mono_ns - self._told_mono_ns > TELL_NS:

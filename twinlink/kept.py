@@ -1,6 +1,6 @@
 """Messages that somebody still owes an ack for, bounded by octets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
@@ -44,6 +44,17 @@ class Kept:
     def remove(self, sequence: int) -> None:
         """Take it out of `entries`."""
         self.removed(1, len(self.entries.pop(sequence)[2]))
+
+    def owed_alone(self, row: range, epoch: int) -> tuple[Sequence[int], Sequence[bytes]] | None:
+        """If peer ``epoch`` alone owes an ack for each of these: when they were sent, and their frames.  Else None."""
+        entries = self.entries
+        try:
+            sent_mono_ns, owed_by, frames = zip(*[entries[sequence] for sequence in row], strict=True)
+        except KeyError:
+            return None
+        if owed_by[0] != {epoch} or owed_by.count(owed_by[0]) != len(row):
+            return None
+        return sent_mono_ns, frames
 
     def removed(self, count: int, octets: int) -> None:
         """So many have been taken out of `entries`; ``octets`` of all their frames."""

@@ -19,9 +19,16 @@ from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
+SAMPLED = 16  # of so many messages that were acknowledged in a row, the ack of one counts for the delays
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
+
+
+def _sent_ns(frame: bytes) -> int:
+    """T1."""
+    sent_ns: int = HEADER.unpack_from(frame)[4]
+    return sent_ns
 
 
 class Outgoing:
@@ -135,9 +142,18 @@ class Outgoing:
     # What comes back
 
     def acknowledge(
-        self, epoch: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+        self,
+        epoch: int,
+        records: Sequence[Sequence[int]],
+        t3_ns: int,
+        t4_ns: int,
+        t4_mono_ns: int,
+        timed: bool = True,
     ) -> list[Ack]:
-        """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed."""
+        """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed.
+
+        ``timed``: T2 is when they arrived, so they count for the delays.
+        """
         flow, entries = self.flow, self.kept.entries
         acks, had_by_all, count, octets = [], [], 0, 0
         owed_by, owes, alone = None, False, False
@@ -172,8 +188,36 @@ class Outgoing:
             self.kept.removed(count, octets)
             if had_by_all:
                 self._settle(had_by_all)
-        if acks:
+        if acks and timed:
             self.delays.add(epoch, acks)
+        return acks
+
+    def acknowledge_row(
+        self, epoch: int, row: range, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int, told: bool
+    ) -> list[Ack]:
+        """As `acknowledge`, of messages that arrived together, at T2; returns acks of some unless all are ``told``.
+
+        To make them takes longer than all else here.
+        """
+        entries, owed = self.kept.entries, self.kept.owed_alone(row, epoch)
+        if owed is None:
+            records = [(one, _sent_ns(entries[one][2]) if one in entries else 0, t2_ns) for one in row]
+            return self.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
+        sent_mono_ns, frames = owed
+        count, octets = 0, sum(map(len, frames))
+        try:
+            for sequence in row:
+                count += 1  # as above
+                del entries[sequence]
+        finally:
+            self.acknowledged += count
+        self.kept.removed(count, octets)
+        self._settle(row)
+        acks, every = [], 1 if told else SAMPLED
+        for at in range(-row.start % every, len(row), every):
+            rtt_ns, t1_ns = t4_mono_ns - sent_mono_ns[at], _sent_ns(frames[at])
+            acks.append(_new_ack(Ack, (row[at], rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)))
+        self.delays.add(epoch, acks)
         return acks
 
     def mend(self) -> None:
@@ -194,7 +238,7 @@ class Outgoing:
         if not owed_by & self.recipients.up:
             self.transit.remove((sequence,))
 
-    def _settle(self, had_by_all: list[int]) -> None:
+    def _settle(self, had_by_all: Sequence[int]) -> None:
         """These are kept no longer, and counted as acknowledged: every peer has them.  None is sent again."""
         if self.kept.lost:
             self.acknowledged -= self.kept.forget_lost(had_by_all)
@@ -222,31 +266,14 @@ class Outgoing:
         Returns acks for the messages that it has and whose own ack did not come: how long they took is not known, only
         that they were there when the peer asked (T2 = T3), so they do not count for the delays.
         """
-        acks, had_by_all, count, octets = [], [], 0, 0
-        absent_there = RangeSet(missing)
-        try:
-            for sequence in self.kept.between(0, known):
-                entry = self.kept.entries[sequence]
-                if epoch not in entry[1] or sequence in absent_there:
-                    continue
-                t1_ns, size = HEADER.unpack_from(entry[2])[4], len(entry[2])
-                if len(entry[1]) > 1:
-                    self._owes_no_more(epoch, sequence, entry)
-                else:
-                    count += 1  # in a row, as in `acknowledge`
-                    octets += size
-                    del self.kept.entries[sequence]
-                    had_by_all.append(sequence)
-                fields = (sequence, t4_mono_ns - entry[0], t1_ns, t3_ns, t3_ns, t4_ns, epoch, self.flow)
-                acks.append(_new_ack(Ack, fields))
-        finally:
-            self.acknowledged += count
-            self.kept.removed(count, octets)
-            self._settle(had_by_all)
-        lost, there = self.doubt.answer(epoch, known, missing)
+        entries, absent_there = self.kept.entries, RangeSet(missing)
+        there = [one for one in self.kept.between(0, known) if epoch in entries[one][1] and one not in absent_there]
+        records = [(one, _sent_ns(entries[one][2]), t3_ns) for one in there]
+        acks = self.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, timed=False)
+        lost, arrived = self.doubt.answer(epoch, known, missing)
         for first, end in lost:
             self.losses.add(first, end, REASONS[Why.EVICTED])
-        self.acknowledged += sum(end - first for first, end in there)
+        self.acknowledged += sum(end - first for first, end in arrived)
         for first, end in missing:
             self.backlog.send_again(first, end, epoch, self.recipients.since.get(epoch, 0))
             self.doubt.announced(first, end)

@@ -39,6 +39,7 @@ from .wire import (
     HEADER,
     HEADER_OCTETS,
     HELLO_TOPIC,
+    MAX_ACK_ROW,
     MAX_SEQUENCE,
     Bundle,
     Kind,
@@ -125,6 +126,8 @@ class Reception:
                 kind = check(frame)
                 if kind is Kind.ASK:
                     self.feedback.ask(topic, frame, epoch, sent_ns, mono_ns)
+                elif kind is Kind.ACK_ROW:
+                    self._ack(topic, frame, epoch, sent_ns, mono_ns, in_row=True)
                 elif kind is Kind.GONE:
                     self._gone(topic, frame, epoch, sequence)
                 elif kind is Kind.PART:
@@ -198,7 +201,7 @@ class Reception:
             if at_once:
                 self.acks.at_once(ack_topic, stream, sequence, sent_ns, received_ns)
             else:
-                self.acks.later(ack_topic, stream, ((sequence, sent_ns, received_ns),))
+                self.acks.later(ack_topic, stream, (sequence, sent_ns, received_ns))
         finally:  # whether or not a transport fails, it has been taken
             if new and handler is not None and not waits:
                 call = calls.call if at_once else calls.later
@@ -224,7 +227,7 @@ class Reception:
         False, and nothing is done, unless the messages are in a row and there is nothing else to think of.
         """
         words, sequences, sent_ns, payloads = bundle
-        if not words or not incoming.claimed or incoming.watched:
+        if not 0 < len(words) <= MAX_ACK_ROW or not incoming.claimed or incoming.watched:
             return False
         first, count = sequences[0], len(sequences)
         end = first + count
@@ -255,9 +258,7 @@ class Reception:
         ):
             return False
         try:
-            self.acks.later(ack_topic, stream, list(zip(sequences, sent_ns, repeat(received_ns))))
-            if handler is not None:
-                self.acks.send_batch()
+            self.acks.row(ack_topic, stream, first, end, received_ns)
         finally:
             if plain and not waits and handler is not None:
                 self.calls.call_each(handler, messages, flow)

@@ -193,15 +193,28 @@ class Sender:
     # For whoever receives
 
     def acknowledged(
-        self, epoch: int, consumed: int, records: Sequence[Sequence[int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+        self,
+        epoch: int,
+        consumed: int,
+        records: Sequence[Sequence[int]] | range,
+        t2_ns: int,
+        t3_ns: int,
+        t4_ns: int,
+        t4_mono_ns: int,
     ) -> list[Ack]:
-        """Take in an ack; returns what to give to ``on_ack``."""
-        core = self._core
+        """Take in an ack; returns what to give to ``on_ack``.
+
+        Its ``records`` are (sequence, T1, T2), or sequences in a row: their T2 is ``t2_ns``.
+        """
+        core, told = self._core, self.on_ack is not None
         with self._state:
-            if self.on_ack is not None:  # before anything is acknowledged, or a flush would not wait for it
+            if told:  # before anything is acknowledged, or a flush would not wait for it
                 self.on_ack_turn += len(records)
             try:
-                acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
+                if isinstance(records, range):
+                    acks = core.acknowledge_row(epoch, records, t2_ns, t3_ns, t4_ns, t4_mono_ns, told)
+                else:
+                    acks = core.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
                 core.consume(epoch, consumed)
             except BaseException:
                 core.mend()

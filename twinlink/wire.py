@@ -48,6 +48,9 @@ ACK_RECORD = struct.Struct("!QQQ")  # sequence, T1, T2
 ACK_ONE = struct.Struct("!IIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, in one call
 ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 256
+# Of messages in a row that arrived together: acked epoch, consumed, first, end (not included), T2 of all.
+ACK_ROW = struct.Struct("!QQQQQ")
+MAX_ACK_ROW = 4096  # messages
 REFUSED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
 
 # An ask: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
@@ -80,6 +83,7 @@ class Kind(IntEnum):
     BUNDLE = 8  # several data or again of one flow
     PART = 9  # of a frame that is too long to be sent whole
     PROGRESS = 10  # so much of it is there
+    ACK_ROW = 11  # of messages in a row that arrived together
 
 
 class Why(IntEnum):
@@ -149,6 +153,21 @@ def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]
     acked_epoch, consumed = ACK_HEAD.unpack_from(octets, HEADER_OCTETS)
     records: list[Sequence[int]] = list(ACK_RECORD.iter_unpack(octets[HEADER_OCTETS + ACK_HEAD.size :]))
     return acked_epoch, consumed, records
+
+
+def ack_row_body(acked_epoch: int, consumed: int, first: int, end: int, t2_ns: int) -> bytes:
+    """The body of an ack of ``first`` to ``end - 1``, at most MAX_ACK_ROW messages."""
+    return ACK_ROW.pack(acked_epoch, consumed, first, end, t2_ns)
+
+
+def parse_ack_row(octets: bytes | memoryview) -> tuple[int, int, range, int]:
+    """Acked epoch, consumed, the sequences and T2 of an ack row *frame*.  Raises Malformed."""
+    if len(octets) != HEADER_OCTETS + ACK_ROW.size:
+        raise Malformed("ack_row")
+    acked_epoch, consumed, first, end, t2_ns = ACK_ROW.unpack_from(octets, HEADER_OCTETS)
+    if not first < end <= MAX_SEQUENCE or end - first > MAX_ACK_ROW or t2_ns == REFUSED:
+        raise Malformed("ack_row")
+    return acked_epoch, consumed, range(first, end), t2_ns
 
 
 def ask_body(asked_epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> bytes:

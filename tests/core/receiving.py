@@ -3,7 +3,7 @@
 from twinlink.reception import Reception
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import Kind, frame, parse_ack
+from twinlink.wire import Kind, frame, parse_ack, parse_ack_row
 
 OURS, THEIRS = 1, 2
 
@@ -35,9 +35,16 @@ class Kept(Transport):
 
     def acks(self) -> list[tuple[int, list[int]]]:
         """Of every ack sent: consumed, and the sequences acknowledged."""
-        bodies = [parse_ack(octets) for _, octets in self.sent if octets[3] == Kind.ACK]
-        assert all(acked_epoch == THEIRS for acked_epoch, _, _ in bodies)
-        return [(consumed, [record[0] for record in records]) for _, consumed, records in bodies]
+        found = []
+        for _, octets in self.sent:
+            if octets[3] == Kind.ACK:
+                acked_epoch, consumed, records = parse_ack(octets)
+                found.append((acked_epoch, consumed, [record[0] for record in records]))
+            elif octets[3] == Kind.ACK_ROW:
+                acked_epoch, consumed, row, _ = parse_ack_row(octets)
+                found.append((acked_epoch, consumed, list(row)))
+        assert all(acked_epoch == THEIRS for acked_epoch, _, _ in found)
+        return [(consumed, sequences) for _, consumed, sequences in found]
 
 
 def data(reception: Reception, sequence: int, at_once: bool, size: int = 10) -> None:

@@ -1,5 +1,6 @@
 """Outgoing, whatever happens to it: sent = acknowledged + outstanding + lost + conflated at any time."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import settings
@@ -127,6 +128,22 @@ class Sending(RuleBasedStateMachine):
     @rule(epoch=st.integers(1, 5), data=st.data())
     def ack(self, epoch: int, data: st.DataObject) -> None:
         sequences = data.draw(st.lists(st.integers(0, len(self.sizes) + 3), max_size=10))
+        expected = self.expected(epoch, sequences)
+        assert acknowledge(self.core, epoch, sequences) == expected
+        assert self.note_losses() == set()
+
+    @precondition(lambda self: self.sizes)
+    @rule(epoch=st.integers(1, 5), data=st.data(), count=st.integers(1, 40), told=st.booleans())
+    def ack_row(self, epoch: int, data: st.DataObject, count: int, told: bool) -> None:
+        first = data.draw(st.integers(0, len(self.sizes) + 3))
+        row = range(first, min(first + count, len(self.sizes) + 5))
+        expected = self.expected(epoch, row)
+        acked = [ack.sequence for ack in self.core.acknowledge_row(epoch, row, 2, 3, 4, 5, told)]
+        assert acked == expected if told else set(acked) <= set(expected)
+        assert self.note_losses() == set()
+
+    def expected(self, epoch: int, sequences: Iterable[int]) -> list[int]:
+        """Of these, what this peer still owed, which now has an ack for it."""
         expected, was_lost = [], numbers(self.core.losses.unflushed)
         for sequence in sequences:
             if epoch in self.owed.get(sequence, set()):
@@ -140,8 +157,7 @@ class Sending(RuleBasedStateMachine):
             elif sequence in self.in_doubt(epoch):
                 self.doubt_is_over({sequence}, epoch)
                 self.acknowledged |= {sequence} - self.in_doubt()
-        assert acknowledge(self.core, epoch, sequences) == expected
-        assert self.note_losses() == set()
+        return expected
 
     def settle(self, epoch: int, sequence: int) -> None:
         self.owed[sequence].discard(epoch)

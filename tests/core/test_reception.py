@@ -17,7 +17,7 @@ from twinlink.message import Message
 from twinlink.reception import Reception
 from twinlink.wire import (
     HELLO_TOPIC,
-    MAX_ACK_RECORDS,
+    MAX_ACK_ROW,
     Hello,
     Kind,
     Why,
@@ -137,14 +137,16 @@ def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Recep
     assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
 
 
-def test_what_came_in_bundles_is_acknowledged_by_the_hundreds(reception: Reception, transport: Kept) -> None:
+def test_a_bundle_is_acknowledged_as_a_whole(reception: Reception, transport: Kept) -> None:
     reception.flow("flow").claimed = True
-    data(reception, 0, at_once=True)
-    for first in (1, 101, 201):
-        frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + 100)]
+    data(reception, 0, at_once=False)
+    for first, count in ((1, 1000), (1001, MAX_ACK_ROW), (1001 + MAX_ACK_ROW, MAX_ACK_ROW + 1)):
+        frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + count)]
         reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, False)
     reception.acks.send_batch()
-    assert [len(sequences) for _, sequences in transport.acks()] == [1, MAX_ACK_RECORDS, 300 - MAX_ACK_RECORDS]
+    acknowledged = [sequences for _, sequences in transport.acks()]
+    assert [len(sequences) for sequences in acknowledged[:3]] == [1, 1000, MAX_ACK_ROW]  # a row has no room for more
+    assert [one for sequences in acknowledged for one in sequences] == list(range(2 + 1000 + 2 * MAX_ACK_ROW))
 
 
 bundled = st.lists(

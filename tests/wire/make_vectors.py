@@ -15,12 +15,14 @@ from twinlink.wire import (
     Kind,
     Why,
     ack_body,
+    ack_row_body,
     ask_body,
     check,
     frame,
     gone_body,
     parse,
     parse_ack,
+    parse_ack_row,
     parse_ask,
     parse_bundle,
     parse_gone,
@@ -62,6 +64,10 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         description["records"] = [
             dict(zip(("sequence", "t1_ns", "t2_ns"), map(str, record), strict=True)) for record in records
         ]
+    elif kind is Kind.ACK_ROW:
+        acked_epoch, consumed, row, t2_ns = parse_ack_row(octets)
+        description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
+        description |= {"first": str(row.start), "end": str(row.stop), "t2_ns": str(t2_ns)}
     elif kind is Kind.ASK:
         asked_epoch, known, missing = parse_ask(octets)
         description["asked_epoch"], description["known"] = f"{asked_epoch:016x}", str(known)
@@ -90,6 +96,9 @@ def composed(description: dict[str, Any]) -> bytes:
     elif kind is Kind.ACK:
         records = [(int(r["sequence"]), int(r["t1_ns"]), int(r["t2_ns"])) for r in description["records"]]
         body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
+    elif kind is Kind.ACK_ROW:
+        numbers = [int(description[name]) for name in ("consumed", "first", "end", "t2_ns")]
+        body = ack_row_body(int(description["acked_epoch"], 16), *numbers)
     elif kind is Kind.ASK:
         missing = [(int(first), int(end)) for first, end in description["missing"]]
         body = ask_body(int(description["asked_epoch"], 16), int(description["known"]), missing)
@@ -131,6 +140,10 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack-batch": ("ack/spectrum", frame(Kind.ACK, PEER, 8, SENT_NS + 2_000_000, ack_body(EPOCH, 42, later))),
         "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
         "ack-refused": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
+        "ack-row": (
+            "ack/spectrum",
+            frame(Kind.ACK_ROW, PEER, 12, SENT_NS + 5_000_000, ack_row_body(EPOCH, 46, 46, 396, SENT_NS + 4_900_000)),
+        ),
         "again": ("traffic/spectrum", frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16)))),
         "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
         "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
@@ -160,11 +173,12 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "truncated": (topic, data[:31]),
         "magic": (topic, b"LT" + data[2:]),
         "version": (topic, data[:2] + b"\x02" + data[3:]),
-        "kind": (topic, data[:3] + b"\x0b" + data[4:]),
+        "kind": (topic, data[:3] + b"\x0c" + data[4:]),
         "length": (topic, data + b"one too many"),
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
+        "ack_row": ("ack/spectrum", frame(Kind.ACK_ROW, PEER, 12, SENT_NS, ack_row_body(EPOCH, 46, 396, 396, SENT_NS))),
         "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
         "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
         "part": (topic, frame(Kind.PART, EPOCH, 0, SENT_NS, data + b"one too many")),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from twinlink.wire import MAX_ACK_RECORDS, MAX_SEQUENCE, Kind, ack_body, frame
+from twinlink.wire import MAX_ACK_RECORDS, MAX_ACK_ROW, MAX_SEQUENCE, Kind, ack_body, ack_row_body, frame
 
 from .base import Conformance, ForeignPeer, MakeForeign, Open, Pair, drain, malformed, patience, receive_all, wait_until
 
@@ -20,7 +20,7 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     "truncated": [("traffic/flow", b""), ("traffic/flow", b"T"), ("traffic/flow", GOOD[:31]), ("ack/flow", b"hello")],
     "magic": [("traffic/flow", b"XX" + GOOD[2:]), ("ack/flow", bytes(100)), ("traffic/_link", b"{" * 100)],
     "version": [("traffic/flow", GOOD[:2] + b"\x02" + GOOD[3:]), ("traffic/flow", GOOD[:2] + b"\x00" + GOOD[3:])],
-    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0b" + GOOD[4:])],
+    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0c" + GOOD[4:])],
     "length": [("traffic/flow", GOOD[:-1]), ("traffic/flow", GOOD + b"x"), ("ack/flow", GOOD[:32])],
     "topic": [
         ("traffic/_other", GOOD),
@@ -33,6 +33,13 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
         ("ack/flow", frame(Kind.ACK, EPOCH, 0, 1, b"")),
         ("ack/flow", frame(Kind.ACK, EPOCH, 0, 1, bytes(17))),
         ("ack/flow", frame(Kind.ACK, EPOCH, 0, 1, ack_body(0, 0, [(0, 0, 0)] * (MAX_ACK_RECORDS + 1)))),
+    ],
+    "ack_row": [
+        ("ack/flow", frame(Kind.ACK_ROW, EPOCH, 0, 1, body))
+        for body in (
+            b"", bytes(39), ack_row_body(0, 0, 3, 3, 1), ack_row_body(0, 0, 3, 4, 0),
+            ack_row_body(0, 0, 0, MAX_ACK_ROW + 1, 1), ack_row_body(0, 0, MAX_SEQUENCE, MAX_SEQUENCE + 1, 1),
+        )
     ],
     "part": [
         ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD[:31])),
