@@ -25,6 +25,7 @@ from .evidence import Evidence, weigh
 from .floor import NoiseFloor
 from .lines import Lines
 from .power import PrbFeatures
+from .precoded import Precoded
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
 from .tracks import Tracks, put
@@ -76,9 +77,10 @@ class Detector:
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
         self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
-        self._below = Below(n_prbs)
+        self._below, self._precoded = Below(n_prbs), Precoded(n_prbs)
         self._waiting = 0  # records not yet settled
-        self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
+        # Not yet settled, each with what it is where there are precoded UEs.
+        self._recent: deque[tuple[Evidence, Evidence, int]] = deque()
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._settled: deque[Settled] = deque()
@@ -97,11 +99,13 @@ class Detector:
         for start in range(0, count, STEP):
             where = slice(start, start + STEP)
             part = features.part(where)
-            evidence = weigh(part, self._floor.add(part.power))
+            plain = weigh(part, self._floor.add(part.power))
+            told = plain if part.samples is None else self._precoded.weigh(part.samples, plain)
+            evidence = told if self._precoded.here else plain
             self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)
-                self._recent.append((evidence, k))
+                self._recent.append((plain, told, k))
                 posterior = self._texture.posterior
                 free = posterior[FREE] > 0.5
                 self._world.add(evidence, k, free)
@@ -110,7 +114,7 @@ class Detector:
                 interfered[start + k] = self._on | (self._lines.add(part.line[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
             interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
-            if self._world.judge():
+            if self._precoded.judge() | self._world.judge():
                 self._again()
             self.records += len(part.power)
             self._waiting += len(part.power)
@@ -133,10 +137,14 @@ class Detector:
         return self.settled()
 
     def _again(self) -> None:
-        """Whether UEs are rough was found to be otherwise: texture says something else of all that waits."""
+        """UEs were found to be otherwise: texture says something else of all that waits."""
         self._texture = Texture(self.n_prbs)
-        for evidence, k in self._recent:
+        for evidence, k in self._waiting_evidence(len(self._recent)):
             self._texture.add(evidence, k, self._world.rough)
+
+    def _waiting_evidence(self, count: int) -> list[tuple[Evidence, int]]:
+        here = self._precoded.here
+        return [(told if here else plain, k) for plain, told, k in islice(self._recent, count)]
 
     def _go_on_settling(self, steps: int) -> None:
         """A step with each record that comes alone, so that none waits for all of them; with a full batch all."""
@@ -153,7 +161,7 @@ class Detector:
         yield
         tracks, fixed, peaks = self._tracks.look_back(waiting)
         yield
-        apart = self._emitters.look(list(islice(self._recent, waiting)), self._world.rough)
+        apart = self._emitters.look(self._waiting_evidence(waiting), self._world.rough)
         yield
         apart[fixed] = True
         for track in tracks:
