@@ -25,7 +25,7 @@ from .evidence import Evidence, weigh
 from .floor import NoiseFloor
 from .lines import Lines
 from .power import PrbFeatures
-from .precoded import Precoded
+from .precoded import Kurtosis, Precoded
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
 from .tracks import Tracks, put
@@ -79,8 +79,7 @@ class Detector:
         self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
         self._below, self._precoded = Below(n_prbs), Precoded(n_prbs)
         self._waiting = 0  # records not yet settled
-        # Not yet settled, each with what it is where there are precoded UEs.
-        self._recent: deque[tuple[Evidence, Evidence, int]] = deque()
+        self._recent: deque[tuple[Evidence, Kurtosis | None, int]] = deque()  # not yet settled
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._settled: deque[Settled] = deque()
@@ -99,13 +98,15 @@ class Detector:
         for start in range(0, count, STEP):
             where = slice(start, start + STEP)
             part = features.part(where)
-            plain = weigh(part, self._floor.add(part.power))
-            told = plain if part.samples is None else self._precoded.weigh(part.samples, plain)
-            evidence = told if self._precoded.here else plain
+            evidence = weigh(part, self._floor.add(part.power))
+            known = self._precoded.here
+            kurtosis = None if part.samples is None else self._precoded.add(part.samples, evidence)
+            if known and kurtosis:
+                evidence, kurtosis = self._precoded.tell(evidence, kurtosis), None
             self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)
-                self._recent.append((plain, told, k))
+                self._recent.append((evidence, kurtosis, k))
                 posterior = self._texture.posterior
                 free = posterior[FREE] > 0.5
                 self._world.add(evidence, k, free)
@@ -114,7 +115,9 @@ class Detector:
                 interfered[start + k] = self._on | (self._lines.add(part.line[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
             interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
-            if self._precoded.judge() | self._world.judge():
+            if self._precoded.here and not known:
+                self._precoded_found()
+            if self._world.judge():
                 self._again()
             self.records += len(part.power)
             self._waiting += len(part.power)
@@ -137,14 +140,23 @@ class Detector:
         return self.settled()
 
     def _again(self) -> None:
-        """UEs were found to be otherwise: texture says something else of all that waits."""
+        """Whether UEs are rough was found to be otherwise: texture says something else of all that waits."""
         self._texture = Texture(self.n_prbs)
-        for evidence, k in self._waiting_evidence(len(self._recent)):
+        for evidence, _, k in self._recent:
             self._texture.add(evidence, k, self._world.rough)
 
-    def _waiting_evidence(self, count: int) -> list[tuple[Evidence, int]]:
-        here = self._precoded.here
-        return [(told if here else plain, k) for plain, told, k in islice(self._recent, count)]
+    def _precoded_found(self) -> None:
+        """What waits says something else, also about UEs."""
+        self._world = World(self.n_prbs)
+        self._texture = Texture(self.n_prbs)
+        told, last = None, None
+        for place, (evidence, kurtosis, k) in enumerate(self._recent):
+            if kurtosis is not last:
+                told, last = kurtosis and self._precoded.tell(evidence, kurtosis), kurtosis
+            evidence = told or evidence
+            self._recent[place] = evidence, None, k
+            self._texture.add(evidence, k, self._world.rough)
+            self._world.add(evidence, k, self._texture.posterior[FREE] > 0.5)
 
     def _go_on_settling(self, steps: int) -> None:
         """A step with each record that comes alone, so that none waits for all of them; with a full batch all."""
@@ -161,7 +173,7 @@ class Detector:
         yield
         tracks, fixed, peaks = self._tracks.look_back(waiting)
         yield
-        apart = self._emitters.look(self._waiting_evidence(waiting), self._world.rough)
+        apart = self._emitters.look([(evidence, k) for evidence, _, k in islice(self._recent, waiting)], self._world.rough)
         yield
         apart[fixed] = True
         for track in tracks:

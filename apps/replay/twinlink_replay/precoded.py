@@ -1,99 +1,142 @@
 """Transform-precoded UEs (DFT-s-OFDM), told from noise by an inverse DFT over the PRBs of a box.
 
 Such a UE's subcarriers are as rough as noise, since each is a sum over all its symbols.  The inverse DFT over its grant
-gives these symbols back, which have few amplitudes; multipath, and a part of the grant, mix few of them.  Of noise it
-gives noise.  What tells them apart is the kurtosis of the result: 2 for noise, 1 for QPSK, 1.4 for 64QAM.
+gives these symbols back, which have few amplitudes; multipath, or a part of the grant, mixes some of them.  Of noise it
+makes noise.  What tells them apart is the kurtosis of the result: 2 for noise, 1 for QPSK, 1.4 for 64QAM.
 
-Other single carriers show the same.  So this counts only where it was seen on much of the carrier: UEs move.
+Other single carriers show the same.  So this counts only once it was seen at two places: a UE moves.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from .evidence import MOST, Array, Evidence, borders
+from .evidence import MOST, STEP, Array, Evidence
+from .world import runs
 
+FADE = 2.2  # log power from one PRB to the next; a lesser step may be within a grant that fades
 WEAKEST = 1.1  # log power of a box against the floor
 ROUGH = 0.47  # roughness of a box; what is smoother is told by that
-EXPECTED = 1.5  # standard deviations that a UE's kurtosis is below that of noise
+MIDDLE = 0.26  # kurtosis below that of noise, at most one standard deviation: as likely a UE's
 CHANGED = 1.4  # log power from one record to the next: somebody else
 FREE = 0.3  # log power
 PLAIN = -1.0  # nats that a UE is precoded, before its first record
 MEMORY = 10.0  # nats that are remembered of what a UE is
-SURE = 14.0  # nats on a PRB that precoded UEs were there
-SHARE = 0.25  # of the carrier where these were; an interferer that is a single carrier is on less
-KEPT = 0.5  # of that share: until it falls below, they are here
+SURE = 10.0  # nats on a PRB that precoded UEs were there
+PLACES = 2  # apart where these were, or ...
+SHARE = 0.25  # ... of the carrier; an interferer that is a single carrier is on less
+
+
+@dataclass(frozen=True, slots=True)
+class Kurtosis:
+    """Of some records, each of shape ``(records, n_prbs)``.
+
+    Attributes:
+        says: for a precoded UE against noise, in nats, on each PRB of a box; 0 where it was not looked at.
+        prbs: how many PRBs that box has; 0 there.
+    """
+
+    says: Array
+    prbs: Array
 
 
 class Precoded:
-    """Follows what the kurtosis says of each PRB.
+    """Finds out whether there are precoded UEs, and on which PRBs.
 
     Args:
         n_prbs: PRBs in a record.
 
     Attributes:
-        here: whether there are precoded UEs.
+        here: whether there are any.
     """
 
     def __init__(self, n_prbs: int) -> None:
         self.here = False
-        self._odds = np.full(n_prbs, PLAIN, np.float32)  # that a UE there is precoded
         self._seen = np.zeros(n_prbs, np.float32)  # nats that there were precoded UEs
+        self._odds = np.full(n_prbs, PLAIN, np.float32)  # nats that a UE is precoded
         self._before = np.zeros(n_prbs, np.float32)
 
-    def weigh(self, samples: NDArray[np.int16], evidence: Evidence) -> Evidence:
-        """``evidence`` with what texture says for a UE of either kind against noise; int16 ``(records, bins, 2)``."""
-        says, prbs = kurtosis(samples, evidence)
+    def add(self, samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
+        """Take in records: int16 samples, shape ``(records, subcarriers, 2)``, and what is known of them otherwise."""
+        kurtosis = _look(samples, evidence)
+        some = kurtosis.prbs.any(axis=1)
+        if some.any():
+            for says in kurtosis.says[some]:
+                self._seen = np.minimum(np.maximum(self._seen + says, 0), 2 * SURE)
+            sure = self._seen > SURE
+            self.here |= bool(sure.any()) and (bool(sure.mean() > SHARE) or len(runs(sure)) >= PLACES)
+        return kurtosis
+
+    def tell(self, evidence: Evidence, kurtosis: Kurtosis) -> Evidence:
+        """``evidence`` with what texture says for a UE of either kind; records in order."""
         log_power = evidence.log_power
-        change = np.diff(log_power, axis=0, prepend=self._before[None])
-        new = (np.abs(change) > CHANGED) | (log_power < FREE)
+        before = np.concatenate((self._before[None], log_power[:-1]))
         self._before = log_power[-1]
-        more = says - evidence.structure
-        odds = np.empty_like(says)
+        new = (np.abs(log_power - before) > CHANGED) | (log_power < FREE)
+        more = kurtosis.says - evidence.structure
+        odds = np.empty_like(more)
         for k, each in enumerate(more):
-            self._odds = np.clip(np.where(new[k], np.float32(PLAIN), self._odds) + each, -MEMORY, MEMORY)
-            odds[k] = self._odds
-            self._seen = np.clip(self._seen + says[k], 0, 2 * SURE)
+            odds[k] = np.where(new[k], np.float32(PLAIN), self._odds) + each
+            self._odds = np.minimum(np.maximum(odds[k], -MEMORY), MEMORY)
         share = 1 / (1 + np.exp(-odds))
-        structure = evidence.structure + share * more
-        own = evidence.own + share * (says / prbs - evidence.own)
-        return replace(evidence, structure=structure, own=own)
-
-    def judge(self) -> bool:
-        """Renew `here`; returns whether it has changed."""
-        share = SHARE * KEPT if self.here else SHARE
-        before, self.here = self.here, bool((self._seen > SURE).mean() > share)
-        return self.here != before
+        own = evidence.own + share * (kurtosis.says / np.maximum(kurtosis.prbs, 1) - evidence.own)
+        return replace(evidence, structure=evidence.structure + share * more, own=own)
 
 
-def kurtosis(samples: NDArray[np.int16], evidence: Evidence) -> tuple[Array, Array]:
-    """What that of a box says for a precoded UE against noise, in nats, on each of its PRBs; and how many these are."""
+def _look(samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
+    """Of all boxes with a PRB, the one that says most for a precoded UE."""
+    shape = evidence.log_power.shape
+    says, prbs = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    all_says, all_prbs = says.ravel(), prbs.ravel()
+    cells = samples.astype(np.float32).view(np.complex64).ravel()
+    for first, width in _boxes(evidence):
+        end = first + width
+        excess = _excess(cells[SUBCARRIERS_PER_PRB * first : SUBCARRIERS_PER_PRB * end])
+        root = (SUBCARRIERS_PER_PRB * width) ** 0.5 / 2  # one over the standard deviation for noise
+        expected = min(MIDDLE * root, 1.0)
+        nats = min(max(-2 * expected * (excess * root + expected), -MOST), MOST)
+        better = (all_prbs[first:end] == 0) | (all_says[first:end] < nats)
+        all_says[first:end][better] = nats
+        all_prbs[first:end][better] = width
+    return Kurtosis(says, prbs)
+
+
+def _boxes(evidence: Evidence) -> Iterator[tuple[int, int]]:
+    """First PRB, counted through all records, and width of those that may be a precoded UE's.
+
+    Then of several of them side by side, which may be one whose channel fades.
+    """
     log_power = evidence.log_power
-    record, place = np.nonzero(borders(log_power))
-    same = record[1:] == record[:-1]
-    record, first, end = record[:-1][same], place[:-1][same], place[1:][same]
-    width = end - first
-    sums = [_sums(values, record, first, end) / width for values in (log_power, evidence.unlike, evidence.even < 0)]
-    chosen = np.flatnonzero((sums[0] > WEAKEST) & (sums[1] > ROUGH) & (sums[2] == 0))
-    says, prbs = np.zeros_like(log_power), np.ones_like(log_power)
-    cells = samples.astype(np.float32).view(np.complex64)[..., 0]
-    for k in chosen:
-        r, a, b = record[k], first[k], end[k]
-        count = SUBCARRIERS_PER_PRB * int(b - a)
-        time = np.fft.ifft(cells[r, SUBCARRIERS_PER_PRB * a : SUBCARRIERS_PER_PRB * b])
-        power = time.real**2 + time.imag**2
-        total = float(power.sum())
-        excess = count * float(power @ power) / (total * total) - 2 * count / (count + 1)
-        deviation = excess * count**0.5 / 2
-        says[r, a:b] = min(max(-EXPECTED * (deviation + EXPECTED / 2), -MOST), MOST)
-        prbs[r, a:b] = b - a
-    return says, prbs
+    step = np.full(log_power.shape, 9, np.float32)
+    np.abs(log_power[:, 1:] - log_power[:, :-1], out=step[:, 1:])
+    step = step.ravel()
+    first = np.flatnonzero(step > STEP)
+    width = np.append(first[1:], step.size) - first
+    power = np.add.reduceat(log_power.ravel(), first)
+    rough = np.add.reduceat((evidence.unlike - 99 * (evidence.even < 0)).ravel(), first)  # no tones
+    fit = (power > WEAKEST * width) & (rough > ROUGH * width)
+    if not fit.any():
+        return
+    yield from zip(first[fit].tolist(), width[fit].tolist(), strict=True)
+    deep = np.flatnonzero(step[first] > FADE)
+    power, rough, wide = (np.add.reduceat(each, deep) for each in (power, rough, width))
+    fit = (power > WEAKEST * wide) & (rough > ROUGH * wide) & (wide > width[deep])
+    yield from zip(first[deep][fit].tolist(), wide[fit].tolist(), strict=True)
 
 
-def _sums(values: Array | NDArray[np.bool_], *box: NDArray[np.intp]) -> NDArray[np.float64]:
-    record, first, end = box
-    total = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
-    return np.asarray(total[record, end] - total[record, first])
+def _excess(cells: NDArray[np.complex64]) -> float:
+    """Kurtosis above that of noise.
+
+    A UE's delay shifts its symbols by any part of one; half way between two of them they are mixed the most.  So both
+    at none and at half of one are looked at, which have the same power.
+    """
+    count = len(cells)
+    time = np.fft.ifft(cells, 2 * count)
+    energy = time.real**2 + time.imag**2
+    total = float(energy.sum()) / 2
+    whole, half = energy[::2], energy[1::2]
+    return count * min(float(whole @ whole), float(half @ half)) / (total * total) - 2 * count / (count + 1)
