@@ -26,7 +26,8 @@ CHANGED = 1.4  # log power from one record to the next: somebody else
 FREE = 0.3  # log power
 PLAIN = -1.0  # nats that a UE is precoded, before its first record
 MEMORY = 10.0  # nats that are remembered of what a UE is
-SURE = 10.0  # nats on a PRB that precoded UEs were there
+SURE = 10.0  # nats that there were precoded UEs on a PRB, against noise and against others
+FAINT = 2.0  # nats, of the first, that may be the same place
 PLACES = 2  # apart where these were, or ...
 SHARE = 0.25  # ... of the carrier; an interferer that is a single carrier is on less
 
@@ -56,20 +57,26 @@ class Precoded:
 
     def __init__(self, n_prbs: int) -> None:
         self.here = False
-        self._seen = np.zeros(n_prbs, np.float32)  # nats that there were precoded UEs
+        self._seen = np.zeros((2, n_prbs), np.float32)  # nats against noise, and against UEs that are not precoded
         self._odds = np.full(n_prbs, PLAIN, np.float32)  # nats that a UE is precoded
         self._before = np.zeros(n_prbs, np.float32)
 
     def add(self, samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
         """Take in records: int16 samples, shape ``(records, subcarriers, 2)``, and what is known of them otherwise."""
         kurtosis = _look(samples, evidence)
-        some = kurtosis.prbs.any(axis=1)
-        if some.any():
-            for says in kurtosis.says[some]:
-                self._seen = np.minimum(np.maximum(self._seen + says, 0), 2 * SURE)
-            sure = self._seen > SURE
-            self.here |= bool(sure.any()) and (bool(sure.mean() > SHARE) or len(runs(sure)) >= PLACES)
+        for k in [] if self.here else np.flatnonzero(kurtosis.prbs.any(axis=1)):
+            # An interferer that is one makes a box so together with UEs that are smooth.
+            more = np.stack((kurtosis.says[k], -evidence.structure[k] * (kurtosis.prbs[k] > 0)))
+            self._seen = np.minimum(np.maximum(self._seen + more, 0), 2 * SURE)
+            self.here |= self._found()
         return kurtosis
+
+    def _found(self) -> bool:
+        sure = (self._seen > SURE).all(axis=0)
+        if not sure.any():
+            return False
+        places = sum(bool(sure[first:end].any()) for first, end in runs(self._seen[0] > FAINT))
+        return places >= PLACES or bool(sure.mean() > SHARE)
 
     def tell(self, evidence: Evidence, kurtosis: Kurtosis) -> Evidence:
         """``evidence`` with what texture says for a UE of either kind; records in order."""
