@@ -7,7 +7,6 @@ makes noise.  What tells them apart is the kurtosis of the result: 2 for noise, 
 Other single carriers show the same.  So this counts only once it was seen at two places: a UE moves.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from .evidence import MOST, STEP, Array, Evidence
+from .evidence import MOST, NOISE_ROUGHNESS, ROUGHNESS_VARIANCE, STEP, Array, Evidence
 from .world import runs
 
 FADE = 2.2  # log power from one PRB to the next; a lesser step may be within a grant that fades
 WEAKEST = 1.1  # log power of a box against the floor
 ROUGH = 0.47  # roughness of a box; what is smoother is told by that
+GAPS = 3.0  # standard deviations rougher than noise: a symbol with empty subcarriers, as of SRS
 MIDDLE = 0.26  # kurtosis below that of noise, at most one standard deviation: as likely a UE's
 CHANGED = 1.4  # log power from one record to the next: somebody else
 FREE = 0.3  # log power
@@ -99,44 +99,58 @@ def _look(samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
     shape = evidence.log_power.shape
     says, prbs = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     all_says, all_prbs = says.ravel(), prbs.ravel()
-    cells = samples.astype(np.float32).view(np.complex64).ravel()
-    for first, width in _boxes(evidence):
-        end = first + width
-        excess = _excess(cells[SUBCARRIERS_PER_PRB * first : SUBCARRIERS_PER_PRB * end])
-        root = (SUBCARRIERS_PER_PRB * width) ** 0.5 / 2  # one over the standard deviation for noise
+    cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
+    tone = evidence.even < 0
+    cells[tone.ravel()] = 0
+    for first, width, tones in _boxes(evidence, tone):
+        end, count = first + width, SUBCARRIERS_PER_PRB * (width - tones)
+        excess = _kurtosis(cells[first:end].ravel()) - 2 * count / (count + 1)
+        root = count**0.5 / 2  # one over the standard deviation for noise
         expected = min(MIDDLE * root, 1.0)
         nats = min(max(-2 * expected * (excess * root + expected), -MOST), MOST)
         better = (all_prbs[first:end] == 0) | (all_says[first:end] < nats)
         all_says[first:end][better] = nats
         all_prbs[first:end][better] = width
+    says[tone] = prbs[tone] = 0
     return Kurtosis(says, prbs)
 
 
-def _boxes(evidence: Evidence) -> Iterator[tuple[int, int]]:
-    """First PRB, counted through all records, and width of those that may be a precoded UE's.
+def _boxes(evidence: Evidence, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+    """Of those that may be a precoded UE's: first PRB, counted through all records, width, and on how many a tone is.
 
     Then of several of them side by side, which may be one whose channel fades.
     """
-    log_power = evidence.log_power
+    log_power, rough = evidence.log_power, evidence.unlike
+    if tone.any():  # it may be on a UE's PRB, which is as strong as the one before
+        log_power = log_power.copy()
+        np.copyto(log_power[:, 1:], evidence.log_power[:, :-1], where=tone[:, 1:])
+        rough = np.where(tone, np.float32(NOISE_ROUGHNESS), rough)
     step = np.full(log_power.shape, 9, np.float32)
     np.abs(log_power[:, 1:] - log_power[:, :-1], out=step[:, 1:])
     step = step.ravel()
     first = np.flatnonzero(step > STEP)
+    sums = [np.add.reduceat(each.ravel(), first) for each in (log_power, rough, tone.astype(np.intp))]
     width = np.append(first[1:], step.size) - first
-    power = np.add.reduceat(log_power.ravel(), first)
-    rough = np.add.reduceat((evidence.unlike - 99 * (evidence.even < 0)).ravel(), first)  # no tones
-    fit = (power > WEAKEST * width) & (rough > ROUGH * width)
+    fit = _fit(width, *sums)
     if not fit.any():
-        return
-    yield from zip(first[fit].tolist(), width[fit].tolist(), strict=True)
+        return []
     deep = np.flatnonzero(step[first] > FADE)
-    power, rough, wide = (np.add.reduceat(each, deep) for each in (power, rough, width))
-    fit = (power > WEAKEST * wide) & (rough > ROUGH * wide) & (wide > width[deep])
-    yield from zip(first[deep][fit].tolist(), wide[fit].tolist(), strict=True)
+    sums_deep = [np.add.reduceat(each, deep) for each in sums]
+    wide = np.add.reduceat(width, deep)
+    fit_deep = _fit(wide, *sums_deep) & (wide > width[deep])
+    of_all = ((first, width, sums[2], fit), (first[deep], wide, sums_deep[2], fit_deep))
+    return [box for *each, chosen in of_all for box in zip(*(values[chosen].tolist() for values in each), strict=True)]
 
 
-def _excess(cells: NDArray[np.complex64]) -> float:
-    """Kurtosis above that of noise.
+def _fit(width: NDArray[np.intp], power: Array, rough: Array, tones: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which boxes may be a precoded UE's, given sums over their PRBs."""
+    most = NOISE_ROUGHNESS * width + GAPS * np.sqrt(ROUGHNESS_VARIANCE * width)
+    alike = (rough > ROUGH * width) & (rough < most)
+    return np.asarray(alike & (power > WEAKEST * width) & (tones < width))
+
+
+def _kurtosis(cells: NDArray[np.complex64]) -> float:
+    """Of the symbols that some subcarriers are the DFT of.
 
     A UE's delay shifts its symbols by any part of one; half way between two of them they are mixed the most.  So both
     at none and at half of one are looked at, which have the same power.
@@ -146,4 +160,4 @@ def _excess(cells: NDArray[np.complex64]) -> float:
     energy = time.real**2 + time.imag**2
     total = float(energy.sum()) / 2
     whole, half = energy[::2], energy[1::2]
-    return count * min(float(whole @ whole), float(half @ half)) / (total * total) - 2 * count / (count + 1)
+    return count * min(float(whole @ whole), float(half @ half)) / (total * total)
