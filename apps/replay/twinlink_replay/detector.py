@@ -3,8 +3,8 @@
 Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells
 when that, and what else was found, is on, and `tracks` follows tones that move.
 
-Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture and lines tell tones from them and
-no more.
+Transform-precoded UEs are as rough as noise; `precoded` tells them from it.  Where UEs are rough all the same (see
+`world`), texture and lines tell tones from them and no more.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.
@@ -79,7 +79,8 @@ class Detector:
         self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
         self._below, self._precoded = Below(n_prbs), Precoded(n_prbs)
         self._waiting = 0  # records not yet settled
-        self._recent: deque[tuple[Evidence, Kurtosis | None, int]] = deque()  # not yet settled
+        # Not yet settled; with the kurtosis as long as that is not told.
+        self._recent: deque[tuple[Evidence, Kurtosis | None, int]] = deque()
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._settled: deque[Settled] = deque()
@@ -99,9 +100,9 @@ class Detector:
             where = slice(start, start + STEP)
             part = features.part(where)
             evidence = weigh(part, self._floor.add(part.power))
-            known = self._precoded.here
+            here = self._precoded.here
             kurtosis = None if part.samples is None else self._precoded.add(part.samples, evidence)
-            if known and kurtosis:
+            if here and kurtosis:
                 evidence, kurtosis = self._precoded.tell(evidence, kurtosis), None
             self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
@@ -115,7 +116,7 @@ class Detector:
                 interfered[start + k] = self._on | (self._lines.add(part.line[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
             interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
-            if self._precoded.here and not known:
+            if self._precoded.here and not here:
                 self._precoded_found()
             if self._world.judge():
                 self._again()
@@ -146,15 +147,14 @@ class Detector:
             self._texture.add(evidence, k, self._world.rough)
 
     def _precoded_found(self) -> None:
-        """What waits says something else, also about UEs."""
-        self._world = World(self.n_prbs)
-        self._texture = Texture(self.n_prbs)
-        told, last = None, None
-        for place, (evidence, kurtosis, k) in enumerate(self._recent):
-            if kurtosis is not last:
-                told, last = kurtosis and self._precoded.tell(evidence, kurtosis), kurtosis
-            evidence = told or evidence
-            self._recent[place] = evidence, None, k
+        """There are precoded UEs: what waits says something else, also of how rough UEs are."""
+        told: dict[int, Evidence] = {}
+        for evidence, kurtosis, _ in self._recent:
+            if kurtosis and id(evidence) not in told:
+                told[id(evidence)] = self._precoded.tell(evidence, kurtosis)
+        self._recent = deque((told.get(id(evidence), evidence), None, k) for evidence, _, k in self._recent)
+        self._texture, self._world = Texture(self.n_prbs), World(self.n_prbs)
+        for evidence, _, k in self._recent:
             self._texture.add(evidence, k, self._world.rough)
             self._world.add(evidence, k, self._texture.posterior[FREE] > 0.5)
 
@@ -173,7 +173,8 @@ class Detector:
         yield
         tracks, fixed, peaks = self._tracks.look_back(waiting)
         yield
-        apart = self._emitters.look([(evidence, k) for evidence, _, k in islice(self._recent, waiting)], self._world.rough)
+        recent = [(evidence, k) for evidence, _, k in islice(self._recent, waiting)]
+        apart = self._emitters.look(recent, self._world.rough)
         yield
         apart[fixed] = True
         for track in tracks:
