@@ -12,7 +12,7 @@ from twinlink_replay.precoded import Precoded
 from tests.replay.evaluate import detect, scores
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, complex_normal, hear, symbols
 
-FEW = Scene(51, dwell=20, n_ues=4, modulations=(2, 4, -2, 4), widths=(0.1, 0.3), delay_spread_ns=30)
+FEW = Scene(51, dwell=20, modulations=(2, 4, 4, 2, 4, 4, 4, -2), widths=(0.1, 0.3), delay_spread_ns=30)
 N_PRBS, NOISE = 20, 40.0  # LSB^2
 
 

@@ -49,9 +49,9 @@ class PrbFeatures:
 
     def part(self, records: slice) -> "PrbFeatures":
         """Those of some records."""
-        values = (self.power, self.roughness, self.peak, self.line, self.cells)
+        parts = [part[records] for part in (self.power, self.roughness, self.peak, self.line, self.cells)]
         samples = None if self.samples is None else self.samples[records]
-        return PrbFeatures(*(value[records] for value in values), samples)
+        return PrbFeatures(parts[0], parts[1], parts[2], parts[3], parts[4], samples)
 
 
 def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
