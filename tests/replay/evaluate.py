@@ -30,7 +30,7 @@ class Score:
 
 
 def detect(heard: Heard, batch: int = 1) -> Found:
-    features = prb_features(subcarrier_power(heard.samples))
+    features = prb_features(subcarrier_power(heard.samples), heard.samples)
     detector = Detector(heard.ue.shape[1])
     settled, prompt = np.zeros(heard.ue.shape, bool), np.zeros(heard.ue.shape, bool)
     answers = []

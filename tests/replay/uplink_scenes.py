@@ -39,7 +39,7 @@ class Scene:
     snr_db: tuple[float, float] = (10.0, 28.0)
     widths: tuple[float, float] = (0.04, 0.3)  # of the carrier
     max_load: float = 0.75
-    modulations: tuple[int, ...] = (2, 4, 6, 8)  # bits a symbol; 0 is Gaussian (a transform-precoded UE)
+    modulations: tuple[int, ...] = (2, 4, 6, 8)  # bits a symbol; 0 is Gaussian, less is transform-precoded
     delay_spread_ns: float = 150.0
     coherence: float = 15.0  # records over which the channel decorrelates
     flat: bool = False
@@ -63,6 +63,8 @@ def complex_normal(rng: np.random.Generator, *shape: int) -> NDArray[np.complex1
 def symbols(rng: np.random.Generator, bits: int, count: int) -> NDArray[np.complex128]:
     if bits == 0:
         return complex_normal(rng, count)
+    if bits < 0:
+        return np.asarray(np.fft.fft(symbols(rng, -bits, count)) / np.sqrt(count))
     side = np.arange(2 ** (bits // 2)) * 2 - 2 ** (bits // 2) + 1
     return np.asarray((rng.choice(side, count) + 1j * rng.choice(side, count)) / np.sqrt(2 * np.mean(side**2)))
 

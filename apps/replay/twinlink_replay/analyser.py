@@ -57,7 +57,7 @@ class Analyser(gr.decim_block):  # type: ignore[misc]
         count = len(average)
         samples = int16_of(input_items[0][: count * self._width]).reshape(count, self._width, 2)
         power = subcarrier_power(samples)
-        features = prb_features(power)
+        features = prb_features(power, samples)
         answer = self._detector.add(features)
         self._detector.settled()  # only the prompt answer is shown
         for k in range(count):

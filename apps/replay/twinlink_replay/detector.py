@@ -3,8 +3,8 @@
 Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells
 when that, and what else was found, is on, and `tracks` follows tones that move.
 
-Where UEs are as rough as noise (transform-precoded ones are; see `world`), texture and lines tell tones from them and
-no more.
+Transform-precoded UEs are as rough as noise; `precoded` tells them from it.  Where UEs are rough all the same (see
+`world`), texture and lines tell tones from them and no more.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.
@@ -25,6 +25,7 @@ from .evidence import Evidence, weigh
 from .floor import NoiseFloor
 from .lines import Lines
 from .power import PrbFeatures
+from .precoded import Kurtosis, Precoded
 from .stays import Stays
 from .texture import ALONE, FREE, Texture
 from .tracks import Tracks, put
@@ -76,9 +77,10 @@ class Detector:
         self._floor = NoiseFloor(n_prbs)
         self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
         self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
-        self._below = Below(n_prbs)
+        self._below, self._precoded = Below(n_prbs), Precoded(n_prbs)
         self._waiting = 0  # records not yet settled
-        self._recent: deque[tuple[Evidence, int]] = deque()  # not yet settled
+        # Not yet settled; with the kurtosis as long as that is not told.
+        self._recent: deque[tuple[Evidence, Kurtosis | None, int]] = deque()
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
         self._settled: deque[Settled] = deque()
@@ -98,10 +100,14 @@ class Detector:
             where = slice(start, start + STEP)
             part = features.part(where)
             evidence = weigh(part, self._floor.add(part.power))
+            here = self._precoded.here
+            kurtosis = None if part.samples is None else self._precoded.add(part.samples, evidence)
+            if here and kurtosis:
+                evidence, kurtosis = self._precoded.tell(evidence, kurtosis), None
             self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)
-                self._recent.append((evidence, k))
+                self._recent.append((evidence, kurtosis, k))
                 posterior = self._texture.posterior
                 free = posterior[FREE] > 0.5
                 self._world.add(evidence, k, free)
@@ -110,6 +116,8 @@ class Detector:
                 interfered[start + k] = self._on | (self._lines.add(part.line[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
             interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
+            if self._precoded.here and not here:
+                self._precoded_found()
             if self._world.judge():
                 self._again()
             self.records += len(part.power)
@@ -135,8 +143,20 @@ class Detector:
     def _again(self) -> None:
         """Whether UEs are rough was found to be otherwise: texture says something else of all that waits."""
         self._texture = Texture(self.n_prbs)
-        for evidence, k in self._recent:
+        for evidence, _, k in self._recent:
             self._texture.add(evidence, k, self._world.rough)
+
+    def _precoded_found(self) -> None:
+        """There are precoded UEs: what waits says something else, also of how rough UEs are."""
+        told: dict[int, Evidence] = {}
+        for evidence, kurtosis, _ in self._recent:
+            if kurtosis and id(evidence) not in told:
+                told[id(evidence)] = self._precoded.tell(evidence, kurtosis)
+        self._recent = deque((told.get(id(evidence), evidence), None, k) for evidence, _, k in self._recent)
+        self._texture, self._world = Texture(self.n_prbs), World(self.n_prbs)
+        for evidence, _, k in self._recent:
+            self._texture.add(evidence, k, self._world.rough)
+            self._world.add(evidence, k, self._texture.posterior[FREE] > 0.5)
 
     def _go_on_settling(self, steps: int) -> None:
         """A step with each record that comes alone, so that none waits for all of them; with a full batch all."""
@@ -153,7 +173,8 @@ class Detector:
         yield
         tracks, fixed, peaks = self._tracks.look_back(waiting)
         yield
-        apart = self._emitters.look(list(islice(self._recent, waiting)), self._world.rough)
+        recent = [(evidence, k) for evidence, _, k in islice(self._recent, waiting)]
+        apart = self._emitters.look(recent, self._world.rough)
         yield
         apart[fixed] = True
         for track in tracks:

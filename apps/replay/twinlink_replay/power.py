@@ -37,6 +37,7 @@ class PrbFeatures:
             0.4 in the mean for Gaussian samples, near 1 for a tone, on a subcarrier or between two.
         line: what each subcarrier, shape ``(records, n_prbs, 12)``, says for a tone on it against Gaussian samples.
         cells: power of each subcarrier in LSB^2, of the same shape.
+        samples: int16, shape ``(records, subcarriers, 2)``; None if they are not known.
     """
 
     power: NDArray[np.float32]
@@ -44,11 +45,13 @@ class PrbFeatures:
     peak: NDArray[np.float32]
     line: NDArray[np.float32]
     cells: NDArray[np.float32]
+    samples: NDArray[np.int16] | None = None
 
     def part(self, records: slice) -> "PrbFeatures":
         """Those of some records."""
-        values = (self.power, self.roughness, self.peak, self.line, self.cells)
-        return PrbFeatures(*(value[records] for value in values))
+        parts = [part[records] for part in (self.power, self.roughness, self.peak, self.line, self.cells)]
+        samples = None if self.samples is None else self.samples[records]
+        return PrbFeatures(parts[0], parts[1], parts[2], parts[3], parts[4], samples)
 
 
 def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
@@ -58,8 +61,8 @@ def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
     return values[..., 0] + values[..., 1]
 
 
-def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
-    """Features of each PRB from the subcarriers' powers, shape ``(records, n_prbs * 12)``."""
+def prb_features(power: NDArray[np.float32], samples: NDArray[np.int16] | None = None) -> PrbFeatures:
+    """Features of each PRB from the subcarriers' powers, shape ``(records, n_prbs * 12)``, and their ``samples``."""
     cells = power.reshape(len(power), -1, SUBCARRIERS_PER_PRB).copy()
     _cap_centre(cells)
     rough = _roughness(cells, 1)
@@ -71,7 +74,7 @@ def prb_features(power: NDArray[np.float32]) -> PrbFeatures:
         rough[comb] = _roughness(cells[comb], 2)
     total = even + odd
     pair = (cells[..., 1:] + cells[..., :-1]).max(axis=-1)
-    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells), cells)
+    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells), cells, samples)
 
 
 def _cap_centre(cells: NDArray[np.float32]) -> None:

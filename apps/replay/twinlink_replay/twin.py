@@ -90,7 +90,8 @@ class Twin:
         ours = self._take(records)
         if not ours:
             return
-        features = prb_features(subcarrier_power(np.stack([record.samples for record in ours])))
+        samples = np.stack([record.samples for record in ours])
+        features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
         settled = self._detector.settled()
         analysed_ns = time.time_ns()

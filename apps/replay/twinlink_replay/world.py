@@ -1,4 +1,4 @@
-"""What UEs are like here: whether some are as rough as noise (transform-precoded ones are).
+"""What UEs are like here: whether some are as rough as noise (transform-precoded ones that `precoded` does not know).
 
 They are where rough transmissions move, or where one has never left and another one comes: then the first is a UE.
 """

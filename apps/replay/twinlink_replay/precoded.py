@@ -1,0 +1,163 @@
+"""Transform-precoded UEs (DFT-s-OFDM), told from noise by an inverse DFT over the PRBs of a box.
+
+Such a UE's subcarriers are as rough as noise, since each is a sum over all its symbols.  The inverse DFT over its grant
+gives these symbols back, which have few amplitudes; multipath, or a part of the grant, mixes some of them.  Of noise it
+makes noise.  What tells them apart is the kurtosis of the result: 2 for noise, 1 for QPSK, 1.4 for 64QAM.
+
+Other single carriers show the same.  So this counts only once it was seen at two places: a UE moves.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
+from .evidence import MOST, NOISE_ROUGHNESS, ROUGHNESS_VARIANCE, STEP, Array, Evidence
+from .world import runs
+
+FADE = 2.2  # log power from one PRB to the next; a lesser step may be within a grant that fades
+WEAKEST = 1.1  # log power of a box against the floor
+ROUGH = 0.47  # roughness of a box; what is smoother is told by that
+GAPS = 3.0  # standard deviations rougher than noise: a symbol with empty subcarriers, as of SRS
+MIDDLE = 0.26  # kurtosis below that of noise, at most one standard deviation: as likely a UE's
+CHANGED = 1.4  # log power from one record to the next: somebody else
+FREE = 0.3  # log power
+PLAIN = -1.0  # nats that a UE is precoded, before its first record
+MEMORY = 10.0  # nats that are remembered of what a UE is
+SURE = 10.0  # nats that there were precoded UEs on a PRB, against noise and against others
+FAINT = 2.0  # nats, of the first, that may be the same place
+PLACES = 2  # apart where these were, or ...
+SHARE = 0.25  # ... of the carrier; an interferer that is a single carrier is on less
+
+
+@dataclass(frozen=True, slots=True)
+class Kurtosis:
+    """Of some records, each of shape ``(records, n_prbs)``.
+
+    Attributes:
+        says: for a precoded UE against noise, in nats, on each PRB of a box; 0 where it was not looked at.
+        prbs: how many PRBs that box has; 0 there.
+    """
+
+    says: Array
+    prbs: Array
+
+
+class Precoded:
+    """Finds out whether there are precoded UEs, and on which PRBs.
+
+    Args:
+        n_prbs: PRBs in a record.
+
+    Attributes:
+        here: whether there are any.
+    """
+
+    def __init__(self, n_prbs: int) -> None:
+        self.here = False
+        self._seen = np.zeros((2, n_prbs), np.float32)  # nats against noise, and against UEs that are not precoded
+        self._odds = np.full(n_prbs, PLAIN, np.float32)  # nats that a UE is precoded
+        self._before = np.zeros(n_prbs, np.float32)
+
+    def add(self, samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
+        """Take in records: int16 samples, shape ``(records, subcarriers, 2)``, and what is known of them otherwise."""
+        kurtosis = _look(samples, evidence)
+        for k in [] if self.here else np.flatnonzero(kurtosis.prbs.any(axis=1)):
+            # An interferer that is one makes a box so together with UEs that are smooth.
+            more = np.stack((kurtosis.says[k], -evidence.structure[k] * (kurtosis.prbs[k] > 0)))
+            self._seen = np.minimum(np.maximum(self._seen + more, 0), 2 * SURE)
+            self.here |= self._found()
+        return kurtosis
+
+    def _found(self) -> bool:
+        sure = (self._seen > SURE).all(axis=0)
+        if not sure.any():
+            return False
+        places = sum(bool(sure[first:end].any()) for first, end in runs(self._seen[0] > FAINT))
+        return places >= PLACES or bool(sure.mean() > SHARE)
+
+    def tell(self, evidence: Evidence, kurtosis: Kurtosis) -> Evidence:
+        """``evidence`` with what texture says for a UE of either kind; records in order."""
+        log_power = evidence.log_power
+        before = np.concatenate((self._before[None], log_power[:-1]))
+        self._before = log_power[-1]
+        new = (np.abs(log_power - before) > CHANGED) | (log_power < FREE)
+        more = kurtosis.says - evidence.structure
+        odds = np.empty_like(more)
+        for k, each in enumerate(more):
+            odds[k] = np.where(new[k], np.float32(PLAIN), self._odds) + each
+            self._odds = np.minimum(np.maximum(odds[k], -MEMORY), MEMORY)
+        share = 1 / (1 + np.exp(-odds))
+        own = evidence.own + share * (kurtosis.says / np.maximum(kurtosis.prbs, 1) - evidence.own)
+        return replace(evidence, structure=evidence.structure + share * more, own=own)
+
+
+def _look(samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
+    """Of all boxes with a PRB, the one that says most for a precoded UE."""
+    shape = evidence.log_power.shape
+    says, prbs = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    all_says, all_prbs = says.ravel(), prbs.ravel()
+    cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
+    tone = evidence.even < 0
+    cells[tone.ravel()] = 0
+    for first, width, tones in _boxes(evidence, tone):
+        end, count = first + width, SUBCARRIERS_PER_PRB * (width - tones)
+        excess = _kurtosis(cells[first:end].ravel()) - 2 * count / (count + 1)
+        root = count**0.5 / 2  # one over the standard deviation for noise
+        expected = min(MIDDLE * root, 1.0)
+        nats = min(max(-2 * expected * (excess * root + expected), -MOST), MOST)
+        better = (all_prbs[first:end] == 0) | (all_says[first:end] < nats)
+        all_says[first:end][better] = nats
+        all_prbs[first:end][better] = width
+    says[tone] = prbs[tone] = 0
+    return Kurtosis(says, prbs)
+
+
+def _boxes(evidence: Evidence, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+    """Of those that may be a precoded UE's: first PRB, counted through all records, width, and on how many a tone is.
+
+    Then of several of them side by side, which may be one whose channel fades.
+    """
+    log_power, rough = evidence.log_power, evidence.unlike
+    if tone.any():  # it may be on a UE's PRB, which is as strong as the one before
+        log_power = log_power.copy()
+        np.copyto(log_power[:, 1:], evidence.log_power[:, :-1], where=tone[:, 1:])
+        rough = np.where(tone, np.float32(NOISE_ROUGHNESS), rough)
+    step = np.full(log_power.shape, 9, np.float32)
+    np.abs(log_power[:, 1:] - log_power[:, :-1], out=step[:, 1:])
+    step = step.ravel()
+    first = np.flatnonzero(step > STEP)
+    sums = [np.add.reduceat(each.ravel(), first) for each in (log_power, rough, tone.astype(np.intp))]
+    width = np.append(first[1:], step.size) - first
+    fit = _fit(width, *sums)
+    if not fit.any():
+        return []
+    deep = np.flatnonzero(step[first] > FADE)
+    sums_deep = [np.add.reduceat(each, deep) for each in sums]
+    wide = np.add.reduceat(width, deep)
+    fit_deep = _fit(wide, *sums_deep) & (wide > width[deep])
+    of_all = ((first, width, sums[2], fit), (first[deep], wide, sums_deep[2], fit_deep))
+    return [box for *each, chosen in of_all for box in zip(*(values[chosen].tolist() for values in each), strict=True)]
+
+
+def _fit(width: NDArray[np.intp], power: Array, rough: Array, tones: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which boxes may be a precoded UE's, given sums over their PRBs."""
+    most = NOISE_ROUGHNESS * width + GAPS * np.sqrt(ROUGHNESS_VARIANCE * width)
+    alike = (rough > ROUGH * width) & (rough < most)
+    return np.asarray(alike & (power > WEAKEST * width) & (tones < width))
+
+
+def _kurtosis(cells: NDArray[np.complex64]) -> float:
+    """Of the symbols that some subcarriers are the DFT of.
+
+    A UE's delay shifts its symbols by any part of one; half way between two of them they are mixed the most.  So both
+    at none and at half of one are looked at, which have the same power.
+    """
+    count = len(cells)
+    time = np.fft.ifft(cells, 2 * count)
+    energy = time.real**2 + time.imag**2
+    total = float(energy.sum()) / 2
+    whole, half = energy[::2], energy[1::2]
+    return count * min(float(whole @ whole), float(half @ half)) / (total * total)
