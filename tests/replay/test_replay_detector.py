@@ -355,6 +355,15 @@ def test_prbs_that_are_never_free_because_ues_get_the_lowest_ones_are_not_interf
     assert score.recall >= 0.95
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_noise_on_most_of_the_carrier_does_not_make_ues_rough(seed: int) -> None:
+    jammed = (Interferer(110, 190, 0, 36, 11), Interferer(250, 350, 0, 36, 11))
+    heard = hear(Scene(51, modulations=(2, 4), n_ues=3, interferers=jammed), seed)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall_uncovered >= 0.95
+
+
 def test_a_peak_that_noise_makes_once_is_no_tone_beside_which_an_interferer_would_be_a_ue() -> None:
     heard = hear(Scene(273, 600, n_ues=0, interferers=(Interferer(0, 600, 95, 106, 10),)), 12)
     assert scores(heard, detect(heard).settled).recall >= 0.95

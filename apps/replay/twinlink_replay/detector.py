@@ -153,7 +153,7 @@ class Detector:
             if kurtosis and id(evidence) not in told:
                 told[id(evidence)] = self._precoded.tell(evidence, kurtosis)
         self._recent = deque((told.get(id(evidence), evidence), None, k) for evidence, _, k in self._recent)
-        self._texture, self._world = Texture(self.n_prbs), World(self.n_prbs)
+        self._texture, self._world = Texture(self.n_prbs), World(self.n_prbs, precoded=True)
         for evidence, _, k in self._recent:
             self._texture.add(evidence, k, self._world.rough)
             self._world.add(evidence, k, self._texture.posterior[FREE] > 0.5)

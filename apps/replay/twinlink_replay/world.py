@@ -13,7 +13,8 @@ SURE = 10.0  # ... over one that goes on
 JUMP = 1.4  # log power from one record to the next: somebody else
 PLACES = 4  # where rough transmissions were: they are hardly all interferers, which come back to their PRBs
 NEW = 0.5  # at most so much of a place was in one before; wide grants soon have been everywhere
-SHARE = 0.05  # of UEs' stays; beyond it roughness tells no interferer
+SHARE = 0.15  # of UEs' stays; beyond it roughness tells no interferer.  Noise on all the carrier makes some
+SHARE_PRECODED = 0.05  # where some UEs are precoded: what is rough there is one that was not known as such
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
 TONE = -7.5  # nats of `Evidence.even`, twice running: Gaussian samples have so much against them once in 10^6 PRBs
 AWAY = 8  # records in a row without anybody: who was there has gone
@@ -28,8 +29,10 @@ class World:
         rough: whether UEs here are as rough as noise.
     """
 
-    def __init__(self, n_prbs: int) -> None:
+    def __init__(self, n_prbs: int, precoded: bool = False) -> None:
+        """``precoded``: whether some UEs are known to be."""
         self.rough = False
+        self._most = SHARE_PRECODED if precoded else SHARE
         self._texture = np.zeros(n_prbs, np.float32)
         self._counted = np.zeros(n_prbs, bool)  # whether the stay that goes on is
         self._rough, self._smooth = np.zeros(n_prbs), np.zeros(n_prbs)
@@ -68,7 +71,7 @@ class World:
 
     def judge(self) -> bool:
         """Renew `rough`; returns whether it has changed."""
-        share = SHARE * KEPT if self.rough else SHARE
+        share = self._most * KEPT if self.rough else self._most
         everywhere = np.ones(len(self._rough), bool)
         some = self._share(everywhere) > share
         share_used = self._share(self._rough + self._smooth > 0)
