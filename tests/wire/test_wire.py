@@ -16,17 +16,21 @@ from twinlink.wire import (
     FLOW_NAME,
     HEADER_OCTETS,
     MAX_ACK_RECORDS,
+    MAX_ACK_ROW,
     MAX_HELLO,
     MAX_PAYLOAD,
     MAX_SEQUENCE,
+    REFUSED,
     Hello,
     Kind,
     Malformed,
     ack_body,
+    ack_row_body,
     check,
     frame,
     parse,
     parse_ack,
+    parse_ack_row,
     parse_ask,
     parse_bundle,
     parse_gone,
@@ -60,6 +64,20 @@ def test_an_ack_comes_back(acked_epoch: int, consumed: int, records: list[tuple[
     octets = frame(Kind.ACK, 1, 2, 3, ack_body(acked_epoch, consumed, records))
     found_epoch, found_consumed, found = parse_ack(octets)
     assert (found_epoch, found_consumed, [tuple(record) for record in found]) == (acked_epoch, consumed, records)
+
+
+@given(U64, U64, NUMBERS, st.integers(-1, MAX_ACK_ROW + 1), U64)
+@example(0, 0, MAX_SEQUENCE - 1, 1, 1)
+@example(0, 0, 0, MAX_ACK_ROW, 1)
+@example(0, 0, 0, MAX_ACK_ROW + 1, 1)
+def test_an_ack_row_comes_back_if_it_is_one(acked_epoch: int, consumed: int, first: int, count: int, t2: int) -> None:
+    end = max(first + count, 0)
+    octets = frame(Kind.ACK_ROW, 1, 2, 3, ack_row_body(acked_epoch, consumed, first, end, t2))
+    if 0 < count <= MAX_ACK_ROW and end <= MAX_SEQUENCE and t2 != REFUSED:
+        assert parse_ack_row(octets) == (acked_epoch, consumed, range(first, end), t2)
+    else:
+        with pytest.raises(Malformed):
+            parse_ack_row(octets)
 
 
 MESSAGES = st.lists(st.tuples(st.sampled_from([Kind.DATA, Kind.AGAIN]), U64, U64, st.binary(max_size=40)), max_size=20)
@@ -107,7 +125,16 @@ def test_a_hello_comes_back(hello: Hello) -> None:
 @example(b"TL\x01\x01" + bytes(28))
 @example(b"TL\x01\x02" + bytes(28))
 def test_no_octets_raise_anything_but_malformed(octets: bytes) -> None:
-    for read in (check, parse, parse_ack, parse_ask, parse_gone, lambda frame: parse_bundle(frame, 0), Hello.decode):
+    for read in (
+        check,
+        parse,
+        parse_ack,
+        parse_ack_row,
+        parse_ask,
+        parse_gone,
+        lambda frame: parse_bundle(frame, 0),
+        Hello.decode,
+    ):
         for view in (octets, memoryview(octets)):
             with contextlib.suppress(Malformed):
                 read(view)
