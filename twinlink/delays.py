@@ -11,6 +11,7 @@ from .offset import clock_offset
 MAX_PEERS = 4  # whose delays are kept, the gone among them
 SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
 RECENT = 64
+SAMPLED = 16  # of so many messages that were acknowledged in a row, the ack of one is enough
 
 
 class Delays:

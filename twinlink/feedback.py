@@ -1,14 +1,14 @@
 """What peers say about what this node has sent: acks, asks and progress reach the flow's sender, then `on_ack`."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from .calls import Calls
 from .company import Company
 from .message import Ack
 from .sender import Sender
 from .transports.base import Frame
-from .wire import ACK_ONE, Malformed, parse_ack, parse_ack_row, parse_ask, parse_progress
+from .wire import ACK_ONE, Malformed, Records, parse_ack, parse_ack_row, parse_ask, parse_progress
 
 ACK_ONE_OCTETS = ACK_ONE.size
 TELL_NS = 100_000_000  # where one message after the other is lost, an event for each would push out all others
@@ -38,7 +38,7 @@ class Feedback:
     def ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int, in_row: bool = False) -> None:
         """A peer has messages, or its application has consumed more; ``in_row``: an ack row says so."""
         t4_ns = _time_ns()
-        records: Sequence[Sequence[int]] | range
+        records: Records
         t2_ns = 0
         if in_row:
             acked_epoch, consumed, records, t2_ns = parse_ack_row(frame)

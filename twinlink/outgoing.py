@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from .backlog import Backlog
 from .budget import Budget
-from .delays import Delays
+from .delays import SAMPLED, Delays
 from .doubt import Doubt
 from .kept import Entry, Kept
 from .losses import ANYBODY, NOBODY, REASONS, TAKES_NOTHING, UNANSWERED, Losses
@@ -15,20 +15,13 @@ from .recipients import Recipients
 from .standstill import Standstill
 from .transit import Transit
 from .window import Window
-from .wire import HEADER, HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Why
+from .wire import HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REFUSED, Record, Why, sent_at
 
 Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 
-SAMPLED = 16  # of so many messages that were acknowledged in a row, the ack of one counts for the delays
 MAX_ABSENT = 64  # peers that fell silent and for whom messages are kept
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
-
-
-def _sent_ns(frame: bytes) -> int:
-    """T1."""
-    sent_ns: int = HEADER.unpack_from(frame)[4]
-    return sent_ns
 
 
 class Outgoing:
@@ -142,13 +135,7 @@ class Outgoing:
     # What comes back
 
     def acknowledge(
-        self,
-        epoch: int,
-        records: Sequence[Sequence[int]],
-        t3_ns: int,
-        t4_ns: int,
-        t4_mono_ns: int,
-        timed: bool = True,
+        self, epoch: int, records: Sequence[Record], t3_ns: int, t4_ns: int, t4_mono_ns: int, timed: bool = True
     ) -> list[Ack]:
         """Take in peer ``epoch``'s ack of these messages (sequence, T1, T2); returns acks for those it still owed.
 
@@ -201,7 +188,7 @@ class Outgoing:
         """
         entries, owed = self.kept.entries, self.kept.owed_alone(row, epoch)
         if owed is None:
-            records = [(one, _sent_ns(entries[one][2]) if one in entries else 0, t2_ns) for one in row]
+            records = [(one, sent_at(entries[one][2]) if one in entries else 0, t2_ns) for one in row]
             return self.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns)
         sent_mono_ns, frames = owed
         count, octets = 0, sum(map(len, frames))
@@ -215,7 +202,7 @@ class Outgoing:
         self._settle(row)
         acks, every = [], 1 if told else SAMPLED
         for at in range(-row.start % every, len(row), every):
-            rtt_ns, t1_ns = t4_mono_ns - sent_mono_ns[at], _sent_ns(frames[at])
+            rtt_ns, t1_ns = t4_mono_ns - sent_mono_ns[at], sent_at(frames[at])
             acks.append(_new_ack(Ack, (row[at], rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)))
         self.delays.add(epoch, acks)
         return acks
@@ -268,7 +255,7 @@ class Outgoing:
         """
         entries, absent_there = self.kept.entries, RangeSet(missing)
         there = [one for one in self.kept.between(0, known) if epoch in entries[one][1] and one not in absent_there]
-        records = [(one, _sent_ns(entries[one][2]), t3_ns) for one in there]
+        records = [(one, sent_at(entries[one][2]), t3_ns) for one in there]
         acks = self.acknowledge(epoch, records, t3_ns, t4_ns, t4_mono_ns, timed=False)
         lost, arrived = self.doubt.answer(epoch, known, missing)
         for first, end in lost:

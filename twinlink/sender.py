@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from .outgoing import Outgoing, Overflow
 from .payload import Payload, octets
 from .ranges import RangeSet
 from .transports import Transport
-from .wire import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, again, gone_body
+from .wire import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, Records, again, gone_body
 from .wire import frame as make_frame
 
 if TYPE_CHECKING:
@@ -196,14 +196,7 @@ class Sender:
     # For whoever receives
 
     def acknowledged(
-        self,
-        epoch: int,
-        consumed: int,
-        records: Sequence[Sequence[int]] | range,
-        t2_ns: int,
-        t3_ns: int,
-        t4_ns: int,
-        t4_mono_ns: int,
+        self, epoch: int, consumed: int, records: Records, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
         """Take in an ack; returns what to give to ``on_ack``.
 

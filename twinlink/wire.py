@@ -48,9 +48,11 @@ ACK_RECORD = struct.Struct("!QQQ")  # sequence, T1, T2
 ACK_ONE = struct.Struct("!IIQQQ" + "QQ" + "QQQ")  # header and body of an ack with one record, in one call
 ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 256
+Record = Sequence[int]
 # Of messages in a row that arrived together: acked epoch, consumed, first, end (not included), T2 of all.
 ACK_ROW = struct.Struct("!QQQQQ")
 MAX_ACK_ROW = 4096  # messages
+Records = Sequence[Record] | range  # of either: what an ack says has arrived
 REFUSED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
 
 # An ask: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
@@ -130,6 +132,12 @@ def check(octets: bytes | memoryview) -> Kind:
     if HEADER.unpack_from(octets)[1] != len(octets) - HEADER_OCTETS:
         raise Malformed("length")
     return Kind(octets[3])
+
+
+def sent_at(octets: bytes) -> int:
+    """The sent_ns of a whole frame."""
+    sent_ns: int = _unpack_header(octets)[4]
+    return sent_ns
 
 
 def parse(octets: bytes | memoryview) -> tuple[Kind, int, int, int]:
