@@ -7,7 +7,7 @@ import pytest
 
 from tests.core.interrupting import interrupted
 from tests.core.sending import RETENTION, WINDOW, acknowledge, send, taken
-from twinlink import backlog, kept, outgoing, transit
+from twinlink import backlog, kept, outgoing, transit, wire
 from twinlink.budget import Budget
 from twinlink.outgoing import Outgoing
 
@@ -34,7 +34,8 @@ def test_each_is_counted_once(peers: tuple[int, ...], acknowledge: Callable[[Out
         while core.backlog.take():
             pass
         core.peer_down(2, "gone")  # what it owed is lost, and still kept for the other
-        if not interrupted(moment, lambda: acknowledge(core), outgoing.__file__, kept.__file__):  # noqa: B023
+        files = outgoing.__file__, kept.__file__, wire.__file__
+        if not interrupted(moment, lambda: acknowledge(core), *files):  # noqa: B023
             break
         core.mend()
         counted = core.stats()
