@@ -28,6 +28,7 @@ from .fanout import FanOut
 from .floods import Goodput, SmallFloods
 from .offset import Offsets
 from .recovery import Recoveries
+from .repair import RepairCost
 from .round_trips import RoundTrips
 from .stall import Stall
 from .variation import Variation
@@ -39,7 +40,7 @@ ROUNDS = 6  # fewer do not allow a median an interval of 95 %
 STALL_S = 10.0
 
 MEASUREMENTS: tuple[type[Measurement], ...] = (
-    RoundTrips, SmallFloods, Goodput, Recoveries, Stall, FanOut, WireOctets, Offsets, Variation, Coverage,
+    RoundTrips, RepairCost, SmallFloods, Goodput, Recoveries, Stall, FanOut, WireOctets, Offsets, Variation, Coverage,
 )  # fmt: skip
 
 

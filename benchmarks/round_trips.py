@@ -1,4 +1,4 @@
-"""Round trips of twinlink and of what it is compared with, in turn: G1 to G4, G6, and parts of G9 and G10."""
+"""Round trips of twinlink and of what it is compared with, in turn: G1 to G4, G6, and a part of G9."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,12 @@ from twinlink.measure.measuring import Taken
 from twinlink.measure.setting import Loopback
 
 from .bench import Bench, Measurement
-from .contest import Contestant, plain
+from .contest import plain
 from .verdict import Part, ratio
 
 KB, MB = 1024, 1024 * 1024
 SMALL = (100, KB, 10 * KB)
-CONTESTANTS = [
-    *plain("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-zenoh-default", "raw-tcp", "raw-mqtt"),
-    Contestant("zeromq-detect", "zeromq", {"reliability": "detect"}),
-    Contestant("zenoh-detect", "zenoh", {"reliability": "detect"}),
-]
+CONTESTANTS = plain("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-zenoh-default", "raw-tcp", "raw-mqtt")
 BLOCKS = 10  # of each contestant and payload in a round
 
 Figure = Callable[[Sequence[Taken]], float]
@@ -86,15 +82,13 @@ COMPARISONS = (
     Comparison("G9", "zeromq", "raw-zeromq", (100,), "ping-pong, receiver", RECEIVER, most=1.35),
     Comparison("G9", "zenoh", "raw-zenoh", (100,), "ping-pong, sender", SENDER, most=1.35),
     Comparison("G9", "zenoh", "raw-zenoh", (100,), "ping-pong, receiver", RECEIVER, most=1.35),
-    Comparison("G10", "zeromq", "zeromq-detect", (100,), "p50", P50, most=1.02),
-    Comparison("G10", "zenoh", "zenoh-detect", (100,), "p50", P50, most=1.02),
 )
 
 
 class RoundTrips(Measurement):
     """Closed loops: the next message leaves when the one before was answered."""
 
-    goals = ("G1", "G2", "G3", "G4", "G6", "G9", "G10")
+    goals = ("G1", "G2", "G3", "G4", "G6", "G9")
     seconds = 210.0
 
     def __init__(self) -> None:

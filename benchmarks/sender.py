@@ -4,6 +4,7 @@ It is told by lines on stdin and answers each with a line of JSON.  What it is d
 
     stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that somebody stops meanwhile
     fan-out TRANSPORT ENDPOINT PEERS   listens, waits for its peers and sends to all of them
+    two-flows TRANSPORT ENDPOINT       connects, and sends on a flow with repair and on one that only detects
 """
 
 import json
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str]) -> None:
     role, transport, endpoint, *rest = arguments
     if role == "stalled":
         stalled(transport, endpoint)
+    elif role == "two-flows":
+        two_flows(transport, endpoint)
     else:
         fan_out(transport, endpoint, int(rest[0]))
 
@@ -64,6 +67,25 @@ def stalled(transport: str, endpoint: str) -> None:
         after = sender.stats()
         say(**{name: after[name] - before[name] for name in ("acknowledged", "lost")})
         sys.stdin.readline()
+
+
+def two_flows(transport: str, endpoint: str) -> None:
+    """Lines in: ``send FLOW COUNT OCTETS``, where a flow's name is its reliability."""
+    rtt_ns: list[int] = []
+    with twinlink.open(transport, connect=endpoint, node="sender") as link:
+        senders = {
+            "repair": link.sender("repair", reliability="repair", on_ack=lambda ack: rtt_ns.append(ack.rtt_ns)),
+            "detect": link.sender("detect", reliability="detect", on_ack=lambda ack: rtt_ns.append(ack.rtt_ns)),
+        }
+        link.wait_ready(READY_S)
+        for line in sys.stdin:
+            _, flow, count, octets = line.split()
+            sender, payload = senders[flow], bytes(int(octets))
+            rtt_ns.clear()
+            for _ in range(int(count)):
+                sender.send(payload)
+                sender.flush(READY_S)
+            say(rtt_ns=rtt_ns)
 
 
 def fan_out(transport: str, endpoint: str, peers: int) -> None:

@@ -1,0 +1,74 @@
+"""Round trips of a flow with repair and of one without, on one link: a part of G10.
+
+Between two pairs of processes a round trip differs by more than this goal allows: by where they are put, and by whether
+they look or sleep while they wait.  So both flows share processes, sockets and threads here, and blocks that follow
+each other are compared.
+"""
+
+import random
+import statistics
+
+import twinlink
+from twinlink.measure.setting import free_ports
+from twinlink.measure.stations import Interrupted
+
+from .bench import TRANSPORTS, Bench, Measurement
+from .contest import FAILURES, WARM_UP
+from .sender import READY_S, SenderProcess
+from .verdict import Part, over_rounds
+
+RELIABILITIES = ("repair", "detect")  # each a flow of this name
+OCTETS = 100
+BLOCKS = 20  # of each flow in a round
+COUNT = 200  # messages of a block
+
+
+class RepairCost(Measurement):
+    """A sender in a process of its own, connected to this one."""
+
+    goals = ("G10",)
+    seconds = 20.0
+
+    def __init__(self) -> None:
+        self._rounds: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
+
+    def run(self, bench: Bench) -> None:
+        """A fresh pair of processes and a fresh link in each round."""
+        for number in range(bench.rounds):
+            for transport in TRANSPORTS:
+                bench.step(f"round trips with and without repair, round {number + 1}", number / bench.rounds)
+                try:
+                    self._rounds[transport].append(self._round(transport, number, bench))
+                except FAILURES as error:
+                    bench.missing("G10", f"{transport}: {error}")
+
+    @staticmethod
+    def _round(transport: str, seed: int, bench: Bench) -> float:
+        """The median of the ratios of two blocks that follow each other."""
+        endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
+        order = random.Random(seed)
+        ratios: list[float] = []
+        with twinlink.open(transport, listen=endpoint, node="receiver") as link:
+            for name in RELIABILITIES:
+                link.receiver(name, handler=lambda message: None)
+            sender = SenderProcess("two-flows", transport, endpoint)
+            try:
+                link.wait_ready(READY_S)
+                for _ in range(bench.scaled(BLOCKS, 2)):
+                    p50_ns: dict[str, float] = {}
+                    for name in order.sample(RELIABILITIES, len(RELIABILITIES)):
+                        if bench.stopped():
+                            raise Interrupted
+                        sender.tell(f"send {name} {bench.scaled(COUNT, 20) + WARM_UP} {OCTETS}")
+                        p50_ns[name] = statistics.median(sender.answer()["rtt_ns"][WARM_UP:])
+                    ratios.append(p50_ns["repair"] / p50_ns["detect"])
+            finally:
+                sender.end()
+        return statistics.median(ratios)
+
+    def parts(self, bench: Bench) -> list[Part | None]:
+        """Of both transports."""
+        return [
+            over_rounds("G10", f"{name} repair / detect 100 B p50", ratios, most=1.02)
+            for name, ratios in self._rounds.items()
+        ]
