@@ -85,6 +85,32 @@ def test_a_ue_that_never_leaves_is_not_interference(seed: int) -> None:
     assert found.prompt.mean() < 0.005
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_ue_that_never_leaves_and_changes_its_modulation_is_not_interference(seed: int) -> None:
+    ues = Scene(static=True, n_ues=3, widths=(0.15, 0.3), modulations=(2, 4, 6), adapting=True, coherence=60)
+    assert detect(hear(ues, seed)).settled.mean() < 0.002
+    heard = hear(replace(ues, interferers=NARROW), seed)
+    assert scores(heard, detect(heard).settled).precision >= 0.9
+
+
+def test_what_an_interferer_has_beside_its_prbs_is_not_reported() -> None:
+    levels = {30: 4, 31: 12, 32: 12, 33: 4, 60: 3.5, 75: 6.5}
+    interferers = tuple(Interferer(100, 400, k, k + 1, db) for k, db in levels.items())
+    heard = hear(Scene(n_ues=2, interferers=interferers), 5)
+    share = {k: detect(heard).settled[100:400, k].mean() for k in levels}
+    assert min(share[k] for k, db in levels.items() if db > 6) > 0.9
+    assert max(share[k] for k, db in levels.items() if db < 6) < 0.3
+
+
+def test_an_interferer_whose_power_falls_off_slowly_is_not_put_on_the_rest_of_the_carrier() -> None:
+    slope = [(k, 22 - 2 * abs(k - 35)) for k in range(22, 49)]  # dB; no step from one PRB to the next
+    pulses = tuple(Interferer(n, n + 60, k, k + 1, db) for n in (100, 250, 400) for k, db in slope)
+    heard = hear(Scene(51, n_ues=0, interferers=pulses), 6)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall >= 0.95
+
+
 @pytest.mark.parametrize("kind", ["qpsk", "qam16", "constant"])
 @pytest.mark.parametrize("seed", [3, 4])
 def test_an_interferer_that_looks_like_a_ue_is_known_by_its_level(kind: str, seed: int) -> None:

@@ -35,6 +35,27 @@ def on(places: list[tuple[int, int]], bits: int, delay: float = 0.3) -> NDArray[
     return cells
 
 
+def single_carrier(records: int, prbs: int, kind: str) -> NDArray[np.complex128]:
+    """What an FFT gets of a carrier that knows nothing of this one: in each record a piece of it, 13 dB on some PRBs.
+
+    ``QPSK`` has root raised cosine pulses, roll-off 0.25, and no whole number of symbols in a piece; ``FM`` is noise on
+    a carrier of constant amplitude.
+    """
+    rng, fft, count = np.random.default_rng(12), 512, 12 * prbs
+    place = np.rint(np.fft.fftfreq(fft * records) * fft * records).astype(int)
+    subcarrier = np.abs(place) / records
+    if kind == "QPSK":
+        sent = symbols(rng, 2, int((count / 1.25 + 1 / 3) * records))
+        beyond = np.clip((subcarrier * records / len(sent) - 0.375) / 0.25, 0, 1)
+        carrier = np.fft.ifft(np.fft.fft(sent)[place % len(sent)] * np.cos(np.pi / 2 * beyond))
+    else:
+        sound = np.fft.ifft(np.fft.fft(rng.normal(size=fft * records)) * (subcarrier < count / 8)).real
+        carrier = np.exp(2j * np.pi * np.cumsum(sound / sound.std() * count / 8 / fft))
+    carrier *= 4.5 / np.sqrt(np.mean(np.abs(carrier) ** 2))
+    cells = np.fft.fft(carrier.reshape(records, fft)) * np.sqrt(count) / fft
+    return np.asarray(np.roll(cells, count // 2, axis=1)[:, :count])
+
+
 def says(cells: NDArray[np.complex128], where: slice) -> float:
     """Nats for a UE against noise, over all records, of a PRB."""
     precoded, (samples, evidence) = Precoded(N_PRBS), heard_as(cells)
@@ -56,17 +77,24 @@ def test_noise_is_still_noise_and_ofdm_is_still_ofdm() -> None:
 @pytest.mark.parametrize(
     ("places", "bits", "here"),
     [
-        pytest.param([(2, 6), (12, 18)], -2, True, id="precoded at two places"),
-        pytest.param([(0, 6), (5, 9), (9, 12)], -2, True, id="precoded, side by side, on more than a quarter"),
-        pytest.param([(3, 6), (3, 6), (3, 7)], -2, False, id="a single carrier at one place"),
-        pytest.param([(2, 6), (12, 18), (6, 9)], 0, False, id="noise"),
-        pytest.param([(2, 6), (12, 18), (6, 9)], 4, False, id="others"),
+        pytest.param([(2, 8), (12, 18)], -2, True, id="precoded at two places"),
+        pytest.param([(3, 8), (3, 8), (3, 8), (3, 8)], -2, True, id="precoded at one place"),
+        pytest.param([(2, 8), (12, 18), (6, 14)], 0, False, id="noise"),
+        pytest.param([(2, 8), (12, 18), (6, 14)], 4, False, id="others"),
     ],
 )
-def test_precoded_ues_are_here_where_single_carriers_move(places: list[tuple[int, int]], bits: int, here: bool) -> None:
+def test_precoded_ues_are_known_by_their_symbols(places: list[tuple[int, int]], bits: int, here: bool) -> None:
     precoded = Precoded(N_PRBS)
     precoded.add(*heard_as(on(places, bits)))
     assert precoded.here is here
+
+
+@pytest.mark.parametrize("kind", ["QPSK", "FM"])
+def test_another_single_carrier_is_no_precoded_ue(kind: str) -> None:
+    precoded, cells = Precoded(N_PRBS), np.zeros((400, 12 * N_PRBS), complex)
+    cells[:, 60:156] = single_carrier(400, 8, kind)
+    assert precoded.add(*heard_as(cells)).says[:, 8:10].mean() > 0.5  # by its kurtosis it is one
+    assert not precoded.here
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
@@ -84,10 +112,9 @@ def test_noise_is_found_beside_a_few_precoded_ues(seed: int) -> None:
 
 def test_a_single_carrier_among_ofdm_is_interference() -> None:
     heard = hear(Scene(51, modulations=(2, 4), n_ues=3), 5)
-    rng, where = np.random.default_rng(6), slice(150, 400)
-    carrier = np.stack([symbols(rng, -2, 60) for _ in range(250)])  # noise has 4 LSB
+    where, carrier = slice(150, 400), single_carrier(250, 5, "QPSK")  # noise has 4 LSB
     samples, truth = heard.samples.astype(float), np.zeros_like(heard.ue)
-    samples[where, 360:420] += 20 * np.stack([carrier.real, carrier.imag], axis=-1)
+    samples[where, 360:420] += 4.5 * np.stack([carrier.real, carrier.imag], axis=-1)
     truth[where, 30:35] = True
     mixed = Heard(np.rint(samples).astype(np.int16), truth, truth, heard.ue)
     score = scores(mixed, detect(mixed).settled)

@@ -40,6 +40,7 @@ class Scene:
     widths: tuple[float, float] = (0.04, 0.3)  # of the carrier
     max_load: float = 0.75
     modulations: tuple[int, ...] = (2, 4, 6, 8)  # bits a symbol; 0 is Gaussian, less is transform-precoded
+    adapting: bool = False  # a UE has another of these with every record
     delay_spread_ns: float = 150.0
     coherence: float = 15.0  # records over which the channel decorrelates
     flat: bool = False
@@ -125,6 +126,8 @@ def hear(scene: Scene, seed: int) -> Heard:
             grant = grants[u]
             if grant:
                 first, end, bits = grant
+                if scene.adapting:
+                    bits = int(rng.choice(scene.modulations))
                 part = slice(first * 12, end * 12)
                 ue[k, first:end] = True
                 air[k, part] += symbols(rng, bits, (end - first) * 12) * response[part] * 10 ** (snr[u] / 20)

@@ -4,10 +4,13 @@ A UE's *smoothness* is one minus the variance of its subcarriers' powers relativ
 noise floor takes of it put back.  However the UE fades, that is its modulation's: 1 for QPSK, 0.6 for 64QAM, 0 for
 Gaussian samples.  An interferer below makes it less.  One record says little, hundreds say much: a box of PRBs and
 records is looked for in which a UE is less smooth than usual, then that box's level, PRBs and times, each in turn.
+
+A UE whose modulation changes is more or less smooth on all of its PRBs at once; that is taken out first.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,9 @@ STILL = 0.5  # of all such steps are at such places, or UEs that never leave som
 LEAST = 0.3  # smoothness, and ...
 WEAKEST = 1.5  # ... log power against the floor of a UE that can tell
 ENOUGH = 60  # records of it
+COMMON = 0.08  # correlation of a PRB's smoothness with that of its UE's others, where the modulation changes, ...
+APART = 0.2  # ... on all but so many of them
+FEW = 4  # PRBs of a UE that do not tell
 SCATTER = 0.03  # of the smoothness from record to record, at the least
 BEST = 4.0  # standard deviations by which a UE's best time may be so by chance
 SURE = 7.0  # standard deviations by which a box is less smooth
@@ -82,9 +88,10 @@ class Below:
         if len(prbs) == 0 or border[border > EDGE].sum() < STILL * border.sum():
             return answer
         use = (log_power[:, prbs] > WEAKEST) & ~known[:, prbs]
-        seen = _look(prbs, log_power[:, prbs], rough[:, prbs], use)
-        weight = np.where(use, 1 / np.square(seen.scatter), np.float32(0))
         apart = (np.diff(prbs) > 1) | (border[prbs[1:] - 1] > EDGE)
+        seen, changing = _look(prbs, log_power[:, prbs], rough[:, prbs], use, apart)
+        self._sum[prbs[changing]] = self._weight[prbs[changing]] = 0
+        weight = np.where(use, 1 / np.square(seen.scatter), np.float32(0))
         best = _best(seen.value, weight, apart)
         for _ in range(MOST):
             total = self._sum[prbs] + (weight * seen.value).sum(axis=0)
@@ -109,16 +116,45 @@ class Below:
         return answer
 
 
-def _look(prbs: NDArray[np.intp], log_power: Array, rough: Array, use: Mask) -> _Seen:
+def _look(prbs: NDArray[np.intp], log_power: Array, rough: Array, use: Mask, apart: Mask) -> tuple[_Seen, Mask]:
+    """Also where a UE's modulation changes, shape ``(prbs,)``, which is taken out."""
     power = np.exp(log_power)
     square = np.square(np.minimum(rough, np.float32(0.9)))
     # The powers' variance against their squared mean is ``2 r^2 / (1 - r^2)``; see `emitters`.
     value = np.maximum((1 - 3 * square) / (1 - square) / np.square(1 - 1 / np.maximum(power, 2)), -1)
+    modulation = _modulation(value, use, apart)
+    value = value - modulation
     noise = 1 / np.square(power) + SCATTER**2
     # From one record to the next, which an interferer that stays does not make more.
     weight = (use[1:] & use[:-1]) / noise[1:]
     own = (np.square(np.diff(value, axis=0)) * weight).sum(axis=0) / np.maximum(2 * weight.sum(axis=0), 1e-9)
-    return _Seen(prbs, np.maximum(power - 1, 1), value, np.sqrt(noise + own))
+    return _Seen(prbs, np.maximum(power - 1, 1), value, np.sqrt(noise + own)), modulation.any(axis=0)
+
+
+def _modulation(value: Array, use: Mask, apart: Mask) -> Array:
+    """By how much each UE is smoother than usual on all of its PRBs; 0 for one whose modulation does not change.
+
+    Args:
+        value: smoothness, shape ``(records, prbs)``.
+        use: where it tells.
+        apart: whether a PRB's UE is another one than the next one's.
+    """
+    off = np.where(use, value - (value * use).sum(axis=0) / np.maximum(use.sum(axis=0), 1), np.float32(0))
+    common, few = np.zeros_like(off), np.zeros(off.shape[1], bool)
+    for first, end in pairwise((0, *(np.flatnonzero(apart) + 1).tolist(), off.shape[1])):
+        if end - first < FEW:
+            few[first:end] = True
+            continue
+        mine, there = off[:, first:end], use[:, first:end]
+        others = (mine.sum(axis=1, keepdims=True) - mine) * there
+        norm = np.sqrt(np.square(mine).sum(axis=0) * np.square(others).sum(axis=0))
+        if np.quantile((mine * others).sum(axis=0) / np.maximum(norm, 1e-9), APART) > COMMON:
+            known = there.any(axis=1)
+            middle = np.nanmedian(np.where(there[known], mine[known], np.nan), axis=1)
+            common[known, first:end] = middle[:, None]
+    if common.any():
+        common[:, few] = off[:, few]  # nothing is left to tell
+    return common
 
 
 def _sums(values: Array) -> Array:

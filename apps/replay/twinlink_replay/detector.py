@@ -22,6 +22,7 @@ from .align import align
 from .below import Below
 from .emitters import Emitters
 from .evidence import Evidence, weigh
+from .faint import faint
 from .floor import NoiseFloor
 from .lines import Lines
 from .power import PrbFeatures
@@ -195,6 +196,7 @@ class Detector:
         yield
         seen, put_ues = self._emitters.seen, self._world.put()
         interfered |= yield from self._below.look_back(seen.log_power, seen.unlike, put_ues, tones, count)
+        interfered &= ~faint(interfered, seen.log_power)
         self._texture.let_go(count)
         for _ in range(count):
             self._recent.popleft()

@@ -12,9 +12,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .boxes import Box, interferers
+from .boxes import WEAKEST, Box, interferers
 from .evidence import STEP, Array, Evidence
-from .world import runs
+from .world import of_stays
 
 Mask = NDArray[np.bool_]
 
@@ -138,7 +138,7 @@ class Emitters:
             there = seen.log_power[:, where] > each.level - BAND
             if each.rough and not each.tone:
                 gone = there & (odds[:, k, None] < SURELY_OFF) & interfered[:, where] & ~sure[:, where]
-                answer[:, where] &= ~gone | _noise(gone, seen.structure[:, where])
+                answer[:, where] &= ~gone | of_stays(gone, [seen.structure[:, where]], lambda says: says < NOISE)
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
             there = seen.log_power[:, where] > each.level - BAND
@@ -175,14 +175,17 @@ def _find(interfered: Mask, seen: _Seen) -> list[Emitter]:
 
 def _of_box(box: Box, seen: _Seen) -> Emitter:
     power = seen.log_power[box.records]
-    first, end = box.first, box.end
+    level = np.median(power, axis=0).astype(np.float32)
+    # Where its power falls off slowly no step ends the box.
+    strong = box.first + np.flatnonzero(level[box.first : box.end] > WEAKEST)
+    first, end = (int(strong[0]), int(strong[-1]) + 1) if len(strong) else (box.first, box.end)
     # A signal may end within a PRB, which has less of it.
     if box.look < 0:
         part = (np.quantile(power, 0.15, axis=0) > PART) & (seen.own[box.records].mean(axis=0) < 0)
         first -= bool(first > 0 and part[first - 1])
         end += bool(end < len(part) and part[end])
     where = slice(first, end)
-    level = np.median(power[:, where], axis=0).astype(np.float32)
+    level = level[where]
     rough = bool(seen.own[box.records, where].mean() < 0)
     tone = bool(np.median(seen.even[box.records, where]) < TONE)
     scatter = max(float(np.std((power[:, where] - level).mean(axis=1))), LEAST_SCATTER)
@@ -254,17 +257,6 @@ def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
     variance = VARIANCE * (1 / np.maximum(count, 1) + 1 / np.maximum(weight, 1)) + UNEVEN**2
     says = (rough_inside - rough_beside - rise / 2) * rise / variance
     return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32), known
-
-
-def _noise(there: Mask, structure: Array) -> Mask:
-    """Those of ``there`` that are noise, by the texture of each PRB's records that follow each other."""
-    gap = (0, 0), (0, 1)  # between one PRB's records and the next one's
-    flat = np.pad(there.T, gap).ravel()
-    first, end = runs(flat).T
-    total = np.concatenate(([0.0], np.cumsum(np.pad(structure.T, gap).ravel(), dtype=np.float64)))
-    noise = np.zeros_like(flat)
-    noise[flat] = np.repeat(total[end] - total[first] < NOISE, end - first)
-    return noise.reshape(there.shape[1], -1)[:, :-1].T
 
 
 def smooth(says: Array) -> Array:

@@ -4,9 +4,12 @@ Such a UE's subcarriers are as rough as noise, since each is a sum over all its 
 gives these symbols back, which have few amplitudes; multipath, or a part of the grant, mixes some of them.  Of noise it
 makes noise.  What tells them apart is the kurtosis of the result: 2 for noise, 1 for QPSK, 1.4 for 64QAM.
 
-Other single carriers show the same.  So this counts only once it was seen at two places: a UE moves.
+Other single carriers show the same.  But their symbols do not come as many to an OFDM symbol as the grant has
+subcarriers, exactly: only a precoded UE's fourth power of magnitude has a spectral line there.  So kurtosis counts once
+such a line was seen.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +18,6 @@ from numpy.typing import NDArray
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .evidence import MOST, NOISE_ROUGHNESS, ROUGHNESS_VARIANCE, STEP, Array, Evidence
-from .world import runs
 
 FADE = 2.2  # log power from one PRB to the next; a lesser step may be within a grant that fades
 WEAKEST = 1.1  # log power of a box against the floor
@@ -26,10 +28,11 @@ CHANGED = 1.4  # log power from one record to the next: somebody else
 FREE = 0.3  # log power
 PLAIN = -1.0  # nats that a UE is precoded, before its first record
 MEMORY = 10.0  # nats that are remembered of what a UE is
-SURE = 10.0  # nats that there were precoded UEs on a PRB, against noise and against others
-FAINT = 2.0  # nats, of the first, that may be the same place
-PLACES = 2  # apart where these were, or ...
-SHARE = 0.25  # ... of the carrier; an interferer that is a single carrier is on less
+SURE = 20.0  # nats of lines that there are precoded UEs on a PRB; by chance once in 5 * 10^8 boxes
+STRENGTH = 0.2  # of such a line against the spectrum beside it, times symbols and the fourth power of the excess
+BESIDE = 4  # places of the spectrum on either side
+SEVERAL = 60  # subcarriers; with fewer what is beside a line is not like it
+OTHER = math.exp(-2)  # chance that what is not a UE is another single carrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +60,17 @@ class Precoded:
 
     def __init__(self, n_prbs: int) -> None:
         self.here = False
-        self._seen = np.zeros((2, n_prbs), np.float32)  # nats against noise, and against UEs that are not precoded
+        self._seen = np.zeros(n_prbs, np.float32)  # nats of lines
         self._odds = np.full(n_prbs, PLAIN, np.float32)  # nats that a UE is precoded
         self._before = np.zeros(n_prbs, np.float32)
 
     def add(self, samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
         """Take in records: int16 samples, shape ``(records, subcarriers, 2)``, and what is known of them otherwise."""
-        kurtosis = _look(samples, evidence)
-        for k in [] if self.here else np.flatnonzero(kurtosis.prbs.any(axis=1)):
-            # An interferer that is one makes a box so together with UEs that are smooth.
-            more = np.stack((kurtosis.says[k], -evidence.structure[k] * (kurtosis.prbs[k] > 0)))
-            self._seen = np.minimum(np.maximum(self._seen + more, 0), 2 * SURE)
-            self.here |= self._found()
+        kurtosis, lines = _look(samples, evidence)
+        for line in [] if self.here else lines:
+            self._seen = np.maximum(self._seen + line, 0)
+        self.here |= bool(self._seen.max() > SURE)
         return kurtosis
-
-    def _found(self) -> bool:
-        sure = (self._seen > SURE).all(axis=0)
-        if not sure.any():
-            return False
-        places = sum(bool(sure[first:end].any()) for first, end in runs(self._seen[0] > FAINT))
-        return places >= PLACES or bool(sure.mean() > SHARE)
 
     def tell(self, evidence: Evidence, kurtosis: Kurtosis) -> Evidence:
         """``evidence`` with what texture says for a UE of either kind; records in order."""
@@ -94,11 +88,11 @@ class Precoded:
         return replace(evidence, structure=evidence.structure + share * more, own=own)
 
 
-def _look(samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
-    """Of all boxes with a PRB, the one that says most for a precoded UE."""
+def _look(samples: NDArray[np.int16], evidence: Evidence) -> tuple[Kurtosis, Array]:
+    """Of all boxes with a PRB, the one that says most for a precoded UE; and what its line says, in nats."""
     shape = evidence.log_power.shape
-    says, prbs = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    all_says, all_prbs = says.ravel(), prbs.ravel()
+    says, prbs, line = (np.zeros(shape, np.float32) for _ in range(3))
+    all_says, all_prbs, all_line = says.ravel(), prbs.ravel(), line.ravel()
     cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
     tone = evidence.even < 0
     cells[tone.ravel()] = 0
@@ -108,11 +102,16 @@ def _look(samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
         root = count**0.5 / 2  # one over the standard deviation for noise
         expected = min(MIDDLE * root, 1.0)
         nats = min(max(-2 * expected * (excess * root + expected), -MOST), MOST)
+        nats_line = 0.0
+        if nats > 0 and count >= SEVERAL:
+            nats_line = _line(cells[first:end].ravel(), excess)
+            nats = min(max(nats_line - math.log(math.exp(-nats) + OTHER), -MOST), MOST)
         better = (all_prbs[first:end] == 0) | (all_says[first:end] < nats)
         all_says[first:end][better] = nats
         all_prbs[first:end][better] = width
+        all_line[first:end][better] = nats_line
     says[tone] = prbs[tone] = 0
-    return Kurtosis(says, prbs)
+    return Kurtosis(says, prbs), line
 
 
 def _boxes(evidence: Evidence, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
@@ -161,3 +160,20 @@ def _kurtosis(cells: NDArray[np.complex64]) -> float:
     total = float(energy.sum()) / 2
     whole, half = energy[::2], energy[1::2]
     return count * min(float(whole @ whole), float(half @ half)) / (total * total)
+
+
+def _line(cells: NDArray[np.complex64], excess: float) -> float:
+    """Nats for as many symbols as subcarriers, against another single carrier, by the spectral line that they have.
+
+    Without it the spectrum's power at that place, relative to the mean of ``n`` places beside it, exceeds ``x`` with a
+    chance of ``(1 + x / n) ** -n``: ``n log(1 + x / n)`` is exponentially distributed.  So it is taken to be with the
+    line, with a greater mean, told by the ``excess`` of the kurtosis.
+    """
+    count, beside = len(cells), 2 * BESIDE
+    time = np.fft.ifft(cells, 4 * count)
+    energy = time.real**2 + time.imag**2
+    spectrum = np.abs(np.fft.rfft(energy * energy)[count - BESIDE : count + BESIDE + 1]) ** 2
+    line, total = float(spectrum[BESIDE]), float(spectrum.sum())
+    strength = beside * math.log1p(line / max(total - line, 1e-9))
+    mean = 1 + beside * math.log1p(STRENGTH * count * excess**4 / beside)
+    return strength * (1 - 1 / mean) - math.log(mean)

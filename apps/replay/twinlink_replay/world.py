@@ -3,6 +3,9 @@
 They are where rough transmissions move, or where one has never left and another one comes: then the first is a UE.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,3 +111,20 @@ class World:
 def runs(mask: NDArray[np.bool_]) -> NDArray[np.intp]:
     """First and end of each run of adjacent true values, shape ``(runs, 2)``."""
     return np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2)
+
+
+def of_stays(
+    there: NDArray[np.bool_], values: Sequence[NDArray[Any]], verdict: Callable[..., NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Those of ``there`` in whose stay, records in a row on one PRB, the sums of the values get the verdict.
+
+    All are of shape ``(records, n_prbs)``; ``verdict`` is given the sums of each of ``values``, an item a stay.
+    """
+    gap = (0, 0), (0, 1)  # between one PRB's records and the next one's
+    flat = np.pad(there.T, gap).ravel()
+    first, end = runs(flat).T
+    sums = (np.cumsum(np.pad(each.T, gap).ravel(), dtype=np.float64) for each in values)
+    before = (np.concatenate(([0.0], each)) for each in sums)
+    answer = np.zeros_like(flat)
+    answer[flat] = np.repeat(verdict(*(each[end] - each[first] for each in before)), end - first)
+    return answer.reshape(there.shape[1], -1)[:, :-1].T
