@@ -10,7 +10,7 @@ from twinlink_replay.power import prb_features, subcarrier_power
 from twinlink_replay.precoded import Precoded
 
 from tests.replay.evaluate import detect, scores
-from tests.replay.uplink_scenes import Heard, Interferer, Scene, complex_normal, hear, symbols
+from tests.replay.uplink_scenes import Interferer, Scene, complex_normal, hear, symbols, with_interferer
 
 FEW = Scene(51, dwell=20, modulations=(2, 4, 4, 2, 4, 4, 4, -2), widths=(0.1, 0.3), delay_spread_ns=30)
 N_PRBS, NOISE = 20, 40.0  # LSB^2
@@ -112,11 +112,10 @@ def test_noise_is_found_beside_a_few_precoded_ues(seed: int) -> None:
 
 def test_a_single_carrier_among_ofdm_is_interference() -> None:
     heard = hear(Scene(51, modulations=(2, 4), n_ues=3), 5)
-    where, carrier = slice(150, 400), single_carrier(250, 5, "QPSK")  # noise has 4 LSB
-    samples, truth = heard.samples.astype(float), np.zeros_like(heard.ue)
-    samples[where, 360:420] += 4.5 * np.stack([carrier.real, carrier.imag], axis=-1)
-    truth[where, 30:35] = True
-    mixed = Heard(np.rint(samples).astype(np.int16), truth, truth, heard.ue)
+    cells, truth = np.zeros((len(heard.ue), 12 * 51), complex), np.zeros_like(heard.ue)
+    cells[150:400, 360:420] = 4.5 * single_carrier(250, 5, "QPSK")  # noise has 4 LSB
+    truth[150:400, 30:35] = True
+    mixed = with_interferer(heard, cells, truth)
     score = scores(mixed, detect(mixed).settled)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95

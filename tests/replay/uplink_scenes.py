@@ -143,6 +143,12 @@ def hear(scene: Scene, seed: int) -> Heard:
     return Heard(np.clip(np.rint(both), -32768, 32767).astype(np.int16), interfered, strong, ue)
 
 
+def with_interferer(heard: Heard, cells: NDArray[np.complex128], interfered: NDArray[np.bool_]) -> Heard:
+    """What is heard with ``cells`` on top, in LSB, shape ``(n, bins)``; nothing else interferes."""
+    samples = np.rint(heard.samples + np.stack([cells.real, cells.imag], axis=-1)).astype(np.int16)
+    return Heard(samples, interfered, interfered, heard.ue)
+
+
 def interference(rng: np.random.Generator, one: Interferer) -> NDArray[np.complex128]:
     """Mean power 1 in each PRB."""
     n, prbs = one.stop - one.start, one.end - one.first

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHARE = 0.25  # of an interferer's PRBs that have to show the interferer for the others to have it too
+FEWEST = 3  # records in a row; what comes for fewer may well have gone when a UE comes
 TOGETHER = 0.3  # of the records that show it in either of two PRBs show it in both, or it moves from one to the other
 
 Mask = NDArray[np.bool_]
@@ -23,8 +24,9 @@ def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
     Returns:
         ``interfered`` with that added, and ``carried`` as it stands after each record.
     """
-    since = _since(interfered, occupied, carried)
-    possible = since | _until(interfered, occupied) | interfered
+    stays = _stays(interfered)
+    since = _since(stays, occupied, carried)
+    possible = since | _until(stays, occupied) | interfered
     pair, both = interfered[:, 1:] & interfered[:, :-1], occupied[:, 1:] & occupied[:, :-1]
     together = _since(pair, both, carried[1:] & carried[:-1]) | _until(pair, both) | pair
     either = (interfered[:, 1:] | interfered[:, :-1]).sum(axis=0)
@@ -36,6 +38,13 @@ def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
     answer = interfered.copy()
     answer[possible] |= shown[run]
     return answer, since
+
+
+def _stays(interfered: Mask) -> Mask:
+    """Those of records in a row, at least `FEWEST`."""
+    padded = np.pad(interfered, ((FEWEST - 1, FEWEST - 1), (0, 0)), mode="edge")
+    whole = np.logical_and.reduce([padded[k : len(padded) - FEWEST + 1 + k] for k in range(FEWEST)])
+    return np.asarray(np.logical_or.reduce([whole[k : k + len(interfered)] for k in range(FEWEST)]))
 
 
 def _since(seen: Mask, occupied: Mask, state: Mask) -> Mask:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from .align import align
 from .below import Below
 from .emitters import Emitters
+from .envelope import envelope
 from .evidence import Evidence, weigh
 from .faint import faint
 from .floor import NoiseFloor
@@ -105,6 +106,8 @@ class Detector:
             kurtosis = None if part.samples is None else self._precoded.add(part.samples, evidence)
             if here and kurtosis:
                 evidence, kurtosis = self._precoded.tell(evidence, kurtosis), None
+            if part.samples is not None:
+                evidence = envelope(part.samples, evidence)
             self._tracks.add(part.line, evidence.log_power)
             for k in range(len(part.power)):
                 self._texture.add(evidence, k, self._world.rough)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .boxes import WEAKEST, Box, interferers
 from .evidence import STEP, Array, Evidence
+from .rates import OFTEN, SHORT
 from .world import of_stays
 
 Mask = NDArray[np.bool_]
@@ -131,7 +132,8 @@ class Emitters:
                 self._known = [*others[1 - KEPT :], new]
         if not self._known:
             return interfered
-        odds = smooth(np.stack([_says(each, seen) for each in self._known], axis=1))
+        says = np.stack([_says(each, seen) for each in self._known], axis=1)
+        odds = smooth(says, *_rates(smooth(says)))
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
@@ -259,18 +261,31 @@ def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
     return np.asarray(np.where(known, np.clip(says, -MOST_CONTRAST, MOST_CONTRAST), 0), np.float32), known
 
 
-def smooth(says: Array) -> Array:
+def smooth(says: Array, comes: Array | float = COMES, goes: Array | float = GOES) -> Array:
     """Log-odds of on against off, given all records, from those of each; shape ``(records, emitters)``."""
-    prior, emitters = np.float32(np.log(COMES / GOES)), says.shape[1]
-    before = _before(np.concatenate((says, says[::-1]), axis=1), prior)  # and after, in one go
+    emitters = says.shape[1]
+    comes, goes = (np.broadcast_to(np.asarray(each, np.float32), emitters) for each in (comes, goes))
+    prior = np.log(comes / goes)
+    both_ways = np.concatenate((says, says[::-1]), axis=1)  # and after, in one go
+    before = _before(both_ways, *(np.tile(each, 2) for each in (prior, comes, goes)))
     return np.asarray(before[:, :emitters] + says + before[::-1, emitters:] - prior, np.float32)
 
 
-def _before(says: Array, odds: Array | np.float32) -> Array:
+def _rates(odds: Array) -> tuple[Array, Array]:
+    """Chances per record that each emitter comes, and that it goes, from when it was on."""
+    on = odds > 0
+    comings, goings = (on[1:] & ~on[:-1]).sum(axis=0), (on[:-1] & ~on[1:]).sum(axis=0)
+    there = on.sum(axis=0)
+    blinks = (comings > OFTEN) & (goings * SHORT > there)
+    comes, goes = (1 + comings) / (1 / COMES + len(on) - there), (1 + goings) / (1 / GOES + there)
+    return np.where(blinks, comes, COMES), np.where(blinks, goes, GOES)
+
+
+def _before(says: Array, odds: Array, comes: Array, goes: Array) -> Array:
     """Log-odds of on in each record, given those before it."""
     before = np.empty_like(says)
     for k in range(len(says)):
         before[k] = odds
         on = np.exp(np.minimum(np.maximum(odds + says[k], -30), 30))  # to 1 for off
-        odds = np.log((on * (1 - GOES) + COMES) / (on * GOES + (1 - COMES)))
+        odds = np.log((on * (1 - goes) + comes) / (on * goes + (1 - comes)))
     return before

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .evidence import MOST, NOISE_ROUGHNESS, Array, Evidence, expected_drop
+from .rates import Rates
 
 FREE, UE, ALONE, BOTH = range(4)  # ALONE: an interferer and no UE
 
 START = (0.6, 0.38, 0.01, 0.01)  # before the first record
-# Chances per record (10 ms in the recordings that we know): the mean stay is the inverse.
-UE_COMES, UE_GOES = 1 / 40, 1 / 30
-INTERFERER_COMES, INTERFERER_GOES = 1 / 800, 1 / 200
+RENEWED = 16  # records between two looks at how often UEs and interferers come
 
 COVERED_COST = 0.08  # nats a record for an unseen interferer below a UE
 LEVEL_GAIN = 0.4  # nats for staying on the learned level, and ...
@@ -56,6 +55,8 @@ class Texture:
     def __init__(self, n_prbs: int) -> None:
         self.posterior = np.repeat(np.array([START], np.float32).T, n_prbs, axis=1)
         self._level = _Level(n_prbs)
+        self._rates = Rates(n_prbs)
+        self._transition = self._rates.transition()
         self._waiting: deque[_Judged] = deque()
 
     def add(self, evidence: Evidence, k: int, rough: bool) -> None:
@@ -72,9 +73,12 @@ class Texture:
         both = present - off * (above < 0) + self._below_ue(evidence, k, above, sure, structure, rough)
         logs = np.stack([evidence.free[k], ue + structure, alone, both])
         likelihood = np.exp(logs - logs.max(axis=0))
-        posterior = (TRANSITION.T @ self.posterior) * likelihood
+        posterior = (self._transition * self.posterior[:, None]).sum(axis=0) * likelihood
         posterior /= posterior.sum(axis=0)
         self.posterior = posterior
+        self._rates.learn(posterior[UE] + posterior[BOTH], posterior[ALONE] + posterior[BOTH])
+        if len(self._waiting) % RENEWED == 0:
+            self._transition = self._rates.transition()
         self._level.learn(log_power, posterior)
         self._waiting.append(_Judged(likelihood, posterior, log_power, *self._level.known()))
 
@@ -94,7 +98,7 @@ class Texture:
             interfered[k] = joint[ALONE] + joint[BOTH]
             later.forget(interfered[k] < GONE)
             after *= judged.likelihood
-            after = TRANSITION @ after
+            after = (self._transition * after).sum(axis=1)
             after /= after.sum(axis=0)
             if k % STEP == STEP - 1:
                 yield
@@ -116,16 +120,6 @@ class Texture:
         if rough:
             fit = structure - COVERED_COST
         return np.asarray(np.minimum(fit, np.maximum(structure, 0)), np.float32)
-
-
-def _transition() -> Array:
-    """Chances of going from one state (row) to another within one record."""
-    interferer = np.array([[1 - INTERFERER_COMES, INTERFERER_COMES], [INTERFERER_GOES, 1 - INTERFERER_GOES]])
-    ue = np.array([[1 - UE_COMES, UE_COMES], [UE_GOES, 1 - UE_GOES]])
-    return np.kron(interferer, ue).astype(np.float32)
-
-
-TRANSITION = _transition()
 
 
 class _Level:

@@ -1,0 +1,74 @@
+"""How often UEs and interferers come and go, as chances per record, learned from when that is beyond doubt.
+
+UEs' are those of all PRBs together, since one scheduler fills them.  An interferer's are each PRB's own, once it has
+come often for a few records: as packets, pulses and sweeps do.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .evidence import Array
+
+# Before anything is learned (of coming, of going); and for how many records, of being away and of being there, that
+# counts.  Records come 10 ms apart in the recordings that we know.
+UE = (1 / 40, 1 / 30)
+INTERFERER = (1 / 800, 1 / 200)
+COUNTS_FOR = (100.0, 10.0)
+MOST = (0.3, 0.9)
+ON, OFF = 0.9, 0.1  # posterior beyond which somebody has come, or gone
+OFTEN = 5  # times that an interferer came, and ...
+SHORT = 10.0  # ... records that it stayed in the mean; what one learns from others may be a UE's
+
+
+class Rates:
+    """Feed it what is known of records in order.
+
+    Args:
+        n_prbs: PRBs in a record.
+    """
+
+    def __init__(self, n_prbs: int) -> None:
+        self._ue, self._interferer = _Count(UE, n_prbs), _Count(INTERFERER, n_prbs)
+
+    def learn(self, ue: Array, interferer: Array) -> None:
+        """Take in the chances that a UE, and that an interferer, is on each PRB in the next record."""
+        self._ue.learn(ue)
+        self._interferer.learn(interferer)
+
+    def transition(self) -> Array:
+        """Chances of going from one state to another within one record, shape ``(4, 4, n_prbs)``.
+
+        The states are those of `texture`: neither, a UE, an interferer, both.
+        """
+        ue, interferer = self._ue, self._interferer
+        blinks = (interferer.changes[0] > OFTEN) & (interferer.changes[1] * SHORT > interferer.records[1])
+        own = np.where(blinks, _rates(interferer.changes, interferer.records), np.array([INTERFERER]).T)
+        shared = _rates(*(each.mean(axis=1, keepdims=True) for each in (ue.changes, ue.records)))
+        shared = np.maximum(shared, np.array([UE]).T)
+        both = _steps(own)[:, None, :, None] * _steps(shared)[None, :, None, :]
+        return np.asarray(both.reshape(4, 4, -1), np.float32)
+
+
+class _Count:
+    """Of being away and being there: ``records``; and of coming and going: ``changes``; both ``(2, n_prbs)``."""
+
+    def __init__(self, usual: tuple[float, float], n_prbs: int) -> None:
+        self.records = np.repeat(np.array([COUNTS_FOR]).T, n_prbs, axis=1)
+        self.changes = self.records * np.array([usual]).T
+        self._on = np.zeros(n_prbs, bool)
+
+    def learn(self, chance: Array) -> None:
+        on = chance > np.where(self._on, OFF, ON)
+        self.records += (~self._on, self._on)
+        self.changes += (on & ~self._on, self._on & ~on)
+        self._on = on
+
+
+def _rates(changes: NDArray[np.float64], records: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.minimum(changes / records, np.array([MOST]).T)
+
+
+def _steps(rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Chances of being there (second axis) after being away, or there (first axis)."""
+    comes, goes = rates
+    return np.array([[1 - comes, comes], [goes, 1 - goes]])

@@ -1,0 +1,97 @@
+"""Chirps, which are as smooth over frequency as UEs are; and what comes again and again for a record."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+from twinlink_replay.envelope import envelope
+from twinlink_replay.evidence import weigh
+from twinlink_replay.power import prb_features, subcarrier_power
+from twinlink_replay.rates import Rates
+
+from tests.replay.evaluate import detect, scores
+from tests.replay.uplink_scenes import Heard, Scene, complex_normal, hear, symbols, with_interferer
+
+NOISE = 40.0  # LSB^2
+PRBS = 8
+
+
+def chirp(count: int) -> NDArray[np.complex128]:
+    """Subcarriers of one that sweeps over them once within a symbol; mean power 1."""
+    return np.asarray(np.fft.fft(np.exp(1j * np.pi * np.arange(count) ** 2 / count)) / np.sqrt(count))
+
+
+def says(cells: NDArray[np.complex128]) -> NDArray[np.float32]:
+    """Nats for a UE of each record, by each of the PRBs on which ``cells`` are, 13 dB above noise."""
+    rng, count = np.random.default_rng(5), cells.shape[1]
+    air = complex_normal(rng, len(cells), 3 * count)
+    air[:, count : 2 * count] += 4.5 * cells
+    samples = np.rint(np.stack([air.real, air.imag], axis=-1) * np.sqrt(NOISE)).astype(np.int16)
+    before = weigh(prb_features(subcarrier_power(samples), samples), NOISE)
+    evidence = envelope(samples, before)
+    told = evidence.structure + np.where(evidence.even < before.even, evidence.even, 0)
+    return np.asarray(told[:, PRBS : 2 * PRBS].mean(axis=1))
+
+
+def test_a_constant_envelope_is_no_ues() -> None:
+    assert (says(np.tile(chirp(12 * PRBS), (100, 1))) < -2).mean() >= 0.99
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_ofdm_stays_a_ues(bits: int) -> None:
+    rng = np.random.default_rng(8)
+    assert (says(np.stack([symbols(rng, bits, 12 * PRBS) for _ in range(1000)])) > 0).mean() >= 0.99
+
+
+def test_reference_signals_on_every_other_subcarrier_are_a_ues() -> None:
+    cells = np.zeros((20, 12 * PRBS), complex)
+    cells[:, ::2] = np.sqrt(2) * chirp(6 * PRBS)
+    assert says(cells).min() > 0
+
+
+def swept(heard: Heard, inr_db: float, width: int) -> Heard:
+    """With a chirp that is on some other ``width`` PRBs of 40 to 63 with every record."""
+    rng = np.random.default_rng(3)
+    n_records, n_prbs = heard.ue.shape
+    cells, truth = np.zeros((n_records, 12 * n_prbs), complex), np.zeros_like(heard.ue)
+    for k in range(150, 450):
+        first = int(rng.integers(40, 64 - width + 1))
+        truth[k, first : first + width] = True
+        turn = np.exp(2j * np.pi * rng.random()) * 10 ** (inr_db / 20) * 4 * np.sqrt(2)  # noise has 4 LSB in I and in Q
+        cells[k, 12 * first : 12 * (first + width)] = turn * chirp(12 * width)
+    return with_interferer(heard, cells, truth)
+
+
+@pytest.mark.parametrize("width", [3, PRBS])
+def test_a_chirp_that_is_elsewhere_with_every_record_is_found(width: int) -> None:
+    heard = swept(hear(Scene(modulations=(2,), n_ues=3), 6), 15, width)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.9
+    assert score.recall_uncovered >= 0.85
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_packets_of_one_record_are_found(seed: int) -> None:
+    heard = hear(Scene(modulations=(4, 6), n_ues=3), seed)
+    rng = np.random.default_rng(2)
+    truth = np.zeros_like(heard.ue)
+    truth[:, 70:78] = (rng.random(len(truth)) < 0.2)[:, None]
+    noise = complex_normal(rng, len(truth), 12 * 106) * 4 * np.sqrt(2) * 10 ** (15 / 20)
+    heard = with_interferer(heard, noise * np.repeat(truth, 12, axis=1), truth)
+    score = scores(heard, detect(heard).settled)
+    assert score.precision >= 0.95
+    assert score.recall_uncovered >= 0.85  # 0.75 with chances of coming and going that were not learned
+
+
+@given(st.data())
+def test_chances_are_chances_whatever_was_learned(data: st.DataObject) -> None:
+    rates = Rates(3)
+    shape = (data.draw(st.integers(0, 40)), 2, 3)
+    for ue, interferer in data.draw(arrays.arrays(np.float32, shape, elements=st.floats(0, 1, width=32))):
+        rates.learn(ue, interferer)
+    transition = rates.transition()
+    assert transition.shape == (4, 4, 3)
+    assert (transition > 0).all()
+    np.testing.assert_allclose(transition.sum(axis=1), 1, rtol=1e-5)
