@@ -1,4 +1,6 @@
-"""Chirps, which are as smooth over frequency as UEs are; and what comes again and again for a record."""
+"""Chirps and pulses, which are as smooth over frequency as UEs; and what comes again and again for a record."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from twinlink_replay.rates import Rates
 from tests.replay.evaluate import detect, scores
 from tests.replay.uplink_scenes import Heard, Scene, complex_normal, hear, symbols, with_interferer
 
+Kind = Callable[[int], NDArray[np.complex128]]
+
 NOISE = 40.0  # LSB^2
 PRBS = 8
 
@@ -23,26 +27,46 @@ def chirp(count: int) -> NDArray[np.complex128]:
     return np.asarray(np.fft.fft(np.exp(1j * np.pi * np.arange(count) ** 2 / count)) / np.sqrt(count))
 
 
+def pulse(count: int) -> NDArray[np.complex128]:
+    """The same of one that sweeps over them within a quarter of a symbol."""
+    time = np.zeros(count, complex)
+    part = np.arange(count // 4)
+    time[count // 3 :][: len(part)] = np.exp(4j * np.pi * (part - len(part) / 2) ** 2 / count)
+    cells = np.fft.fft(time)
+    return np.asarray(cells / np.sqrt(np.mean(np.abs(cells) ** 2)))
+
+
 def says(cells: NDArray[np.complex128]) -> NDArray[np.float32]:
-    """Nats for a UE of each record, by each of the PRBs on which ``cells`` are, 13 dB above noise."""
+    """Nats for a UE of each record and each of the PRBs on which ``cells`` are, 13 dB above noise."""
     rng, count = np.random.default_rng(5), cells.shape[1]
-    air = complex_normal(rng, len(cells), 3 * count)
-    air[:, count : 2 * count] += 4.5 * cells
+    air = complex_normal(rng, len(cells), count + 24 * PRBS)
+    air[:, 12 * PRBS : -12 * PRBS] += 4.5 * cells
     samples = np.rint(np.stack([air.real, air.imag], axis=-1) * np.sqrt(NOISE)).astype(np.int16)
     before = weigh(prb_features(subcarrier_power(samples), samples), NOISE)
     evidence = envelope(samples, before)
     told = evidence.structure + np.where(evidence.even < before.even, evidence.even, 0)
-    return np.asarray(told[:, PRBS : 2 * PRBS].mean(axis=1))
+    return np.asarray(told[:, PRBS:-PRBS])
 
 
-def test_a_constant_envelope_is_no_ues() -> None:
-    assert (says(np.tile(chirp(12 * PRBS), (100, 1))) < -2).mean() >= 0.99
+@pytest.mark.parametrize("kind", [chirp, pulse])
+def test_the_envelope_tells_that_it_is_no_ues(kind: Kind) -> None:
+    assert (says(np.tile(kind(12 * PRBS), (100, 1))).mean(axis=1) < -2).mean() >= 0.9
+
+
+@pytest.mark.parametrize("kind", [chirp, pulse])
+def test_a_ue_of_the_same_level_beside_it_is_left_out(kind: Kind) -> None:
+    rng = np.random.default_rng(6)
+    cells = np.stack([np.concatenate((kind(12 * PRBS), symbols(rng, 2, 24))) for _ in range(100)])
+    told = says(cells)
+    assert (told[:, :PRBS].mean(axis=1) < -2).mean() >= 0.7
+    assert (told[:, PRBS + 1 :] > 0).mean() >= 0.9
 
 
 @pytest.mark.parametrize("bits", [2, 4])
 def test_ofdm_stays_a_ues(bits: int) -> None:
     rng = np.random.default_rng(8)
-    assert (says(np.stack([symbols(rng, bits, 12 * PRBS) for _ in range(1000)])) > 0).mean() >= 0.99
+    told = says(np.stack([symbols(rng, bits, 12 * PRBS) for _ in range(1000)]))
+    assert (told.mean(axis=1) > 0).mean() >= 0.99
 
 
 def test_reference_signals_on_every_other_subcarrier_are_a_ues() -> None:

@@ -44,7 +44,7 @@ BESIDE = 6  # PRBs on either side that show what the UE on top looks like
 ALIKE = 0.7  # log power from one PRB to the next of the same UE
 VARIANCE = 0.12**2  # of a PRB's roughness
 UNEVEN = 0.05  # how much a UE's roughness differs over its PRBs, by its channel
-SURELY_OFF = -1.0  # log-odds
+SURELY_OFF = -8.0  # log-odds
 NOISE = -3.0  # nats of texture over records in a row that are surely no UE's
 COMES, GOES = 1 / 100, 1 / 50  # chances per record
 

@@ -1,9 +1,11 @@
-"""Chirps and FM that are as smooth over frequency as CP-OFDM UEs, told from these by their constant envelope.
+"""Chirps, FM and pulses that are as smooth over frequency as CP-OFDM UEs, told from these by their envelope.
 
 The inverse DFT of a UE's subcarriers, which are many independent symbols, is as good as Gaussian whatever channel they
-passed: the kurtosis of its magnitude is 2.  That of a constant envelope is 1.
+passed: the kurtosis of its magnitude is 2.  That of a constant envelope is 1, that of a pulse which lasts for a third
+of the symbol 3.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +19,11 @@ from .power import COMB_RATIO
 FEWEST = 2  # PRBs
 SMOOTH = 0.5  # roughness of a box, with two standard deviations; what is rougher is told by that
 LEAST = 0.5  # kurtosis below that of Gaussian samples; with less of it, most of the power is another's
-SELDOM = 3.0  # nats by which constant envelopes are more seldom than such a kurtosis is likely of them
+SELDOM = 3.0  # nats by which such envelopes are more seldom than such a kurtosis is likely of them
+TAIL = 0.9  # nats for each standard deviation by which the kurtosis of Gaussian samples is greater
+PULSE = 1.5  # times the mean energy: moments of a pulse
+
+Cells = NDArray[np.complex64]
 
 
 def envelope(samples: NDArray[np.int16], evidence: Evidence) -> Evidence:
@@ -35,39 +41,71 @@ def envelope(samples: NDArray[np.int16], evidence: Evidence) -> Evidence:
     fit = (width >= FEWEST) & (power > WEAKEST_INTERFERER) & smooth
     even, structure = evidence.even.ravel().copy(), np.maximum(evidence.structure, 0).ravel()
     for start, prbs in zip(first[fit].tolist(), width[fit].tolist(), strict=True):
-        nats = _says(cells[start : start + prbs])
+        nats, part = _look(cells[start : start + prbs])
         if nats > 0:
-            where, nats = _part(cells, start, start + prbs, nats)
+            where = start + part
             # These are smooth like UEs: that says nothing for one.
-            np.minimum(even[where], -min(nats, 2 * MOST) - structure[where], out=even[where])
+            even[where] = np.minimum(even[where], -min(nats, 2 * MOST) - structure[where])
     return replace(evidence, even=even.reshape(step.shape))
 
 
-def _part(cells: NDArray[np.complex64], first: int, end: int, most: float) -> tuple[slice, float]:
-    """That of a box which says most, since a UE of the same level may be beside it."""
-    step = (end - first) // 2
+def _look(box: Cells) -> tuple[float, NDArray[np.intp]]:
+    """Nats against a UE's, and on which PRBs of a box: a UE of the same level may be beside it."""
+    time, lack = _time(box)
+    constant, pulse = _constant(box, lack), _pulse(box, lack)
+    if constant > 0:
+        return _part(box, constant)
+    if pulse > 0:
+        return pulse, _in_pulse(box, time)
+    return 0.0, np.arange(0)
+
+
+def _time(box: Cells) -> tuple[Cells, float]:
+    """The inverse DFT with two values a subcarrier, and what its kurtosis lacks of that of Gaussian samples."""
+    count = box.size
+    time = np.fft.ifft(box.ravel(), 2 * count).astype(np.complex64)
+    energy = time.real**2 + time.imag**2
+    total = float(energy.sum())
+    return time, 2 * count / (count + 1) - 2 * count * float(energy @ energy) / (total * total)
+
+
+def _constant(box: Cells, lack: float) -> float:
+    """Nats for a constant envelope; Gaussian samples lack as much with a chance of ``exp(-lack^2 count / 2)``."""
+    return 0.0 if lack < LEAST or _comb(box) else lack**2 * box.size / 2 - SELDOM
+
+
+def _pulse(box: Cells, lack: float) -> float:
+    """Nats for a pulse: Gaussian samples have its kurtosis by one that is large, or by some that are rather large."""
+    one = math.sqrt(max(-lack, 0) * box.size) - math.log(box.size)
+    nats = min(one, TAIL * -lack * math.sqrt(box.size) / 2) - SELDOM
+    return 0.0 if nats < 0 or _comb(box) else nats
+
+
+def _comb(box: Cells) -> bool:
+    """Whether every other subcarrier is empty: reference signals have such envelopes, too."""
+    power = box.real**2 + box.imag**2
+    even, odd = float(power[:, 0::2].sum()), float(power[:, 1::2].sum())
+    return max(even, odd) > COMB_RATIO * min(even, odd)
+
+
+def _part(box: Cells, most: float) -> tuple[float, NDArray[np.intp]]:
+    """What says most for a constant envelope."""
+    first, end = 0, len(box)
+    step = end // 2
     while step:
         parts = [(a, b) for a, b in ((first + step, end), (first, end - step)) if b - a >= FEWEST]
-        nats, part = max(((_says(cells[a:b]), (a, b)) for a, b in parts), default=(0.0, (first, end)))
+        nats, part = max(((_constant(box[a:b], _time(box[a:b])[1]), (a, b)) for a, b in parts), default=(0.0, (0, 0)))
         if nats > most:
             (first, end), most = part, nats
         else:
             step //= 2
-    return slice(first, end), most
+    return most, np.arange(first, end)
 
 
-def _says(prbs: NDArray[np.complex64]) -> float:
-    """Nats for a constant envelope against Gaussian samples; 0 if it is not constant."""
-    cells = prbs.ravel()
-    count = len(cells)
-    time = np.fft.ifft(cells, 2 * count)
+def _in_pulse(box: Cells, time: Cells) -> NDArray[np.intp]:
+    """PRBs that have most of their energy while the pulse lasts."""
     energy = time.real**2 + time.imag**2
-    total = float(energy.sum())
-    lack = 2 * count / (count + 1) - 2 * count * float(energy @ energy) / (total * total)
-    if lack < LEAST:
-        return 0.0
-    power = cells.real**2 + cells.imag**2
-    even, odd = float(power[0::2].sum()), float(power[1::2].sum())
-    if max(even, odd) > COMB_RATIO * min(even, odd):  # reference signals have constant envelopes, too
-        return 0.0
-    return lack**2 * count / 2 - SELDOM  # Gaussian samples lack as much with a chance of exp(-lack^2 count / 2) or less
+    lasts = energy > PULSE * energy.mean()
+    inside = np.fft.fft(time * lasts)[: box.size].reshape(box.shape)
+    share = np.sum(np.abs(inside) ** 2, axis=1) / np.sum(np.abs(box) ** 2, axis=1)
+    return np.flatnonzero(share > (1 + lasts.mean()) / 2)
