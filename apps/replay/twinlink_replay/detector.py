@@ -1,4 +1,4 @@
-"""Which PRBs carry interference, from three signs: `texture`, `lines` and `stays`.
+"""Which PRBs carry interference, from four signs: `texture`, `envelope`, `lines` and `stays`.
 
 Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells
 when that, and what else was found, is on, and `tracks` follows tones that move.

@@ -68,7 +68,7 @@ class Emitter:
         first, end: its PRBs are ``first`` to ``end - 1``.
         level: log power against the floor of each.
         scatter: standard deviation of that level over the records.
-        rough, tone: whether the roughness or the peak tell it from a UE.
+        rough, tone: whether the roughness, or the peak or envelope, tell it from a UE.
     """
 
     first: int

@@ -56,7 +56,7 @@ class Evidence:
         structure: what roughness says for a UE against noise.
         own: the same of the PRB's own roughness, without its neighbours'.
         unlike: that roughness itself.
-        even: what the peak says for anything against a tone.
+        even: what the peak says for anything against a tone, and the `envelope` against a chirp or a pulse.
     """
 
     power: Array
