@@ -109,6 +109,19 @@ def test_packets_of_one_record_are_found(seed: int) -> None:
     assert score.recall_uncovered >= 0.85  # 0.75 with chances of coming and going that were not learned
 
 
+def test_what_was_learned_of_an_interferer_is_forgotten() -> None:
+    rates = Rates(2)
+    usual = rates.transition()
+    for k in range(400):
+        rates.learn(np.zeros(2, np.float32), np.array([k % 4 == 0, 0], np.float32))
+    learned = rates.transition()
+    assert learned[0, 2, 0] > 50 * usual[0, 2, 0]  # it comes on the first PRB
+    assert learned[0, 2, 1] == pytest.approx(usual[0, 2, 1], rel=0.01)
+    for _ in range(20_000):
+        rates.learn(np.zeros(2, np.float32), np.zeros(2, np.float32))
+    np.testing.assert_allclose(rates.transition(), usual, rtol=0.01)
+
+
 @given(st.data())
 def test_chances_are_chances_whatever_was_learned(data: st.DataObject) -> None:
     rates = Rates(3)

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from .evidence import Array
 
-# Before anything is learned (of coming, of going); and for how many records, of being away and of being there, that
-# counts.  Records come 10 ms apart in the recordings that we know.
+# Of coming, and of going; never less, and for how many records, of being away and of being there, that counts.  Records
+# come 10 ms apart in the recordings that we know.
 UE = (1 / 40, 1 / 30)
 INTERFERER = (1 / 800, 1 / 200)
 COUNTS_FOR = (100.0, 10.0)
 MOST = (0.3, 0.9)
+KEPT = 1 - 1 / 2000  # of what was learned, with each record
 ON, OFF = 0.9, 0.1  # posterior beyond which somebody has come, or gone
 OFTEN = 5  # times that an interferer came, and ...
 SHORT = 10.0  # ... records that it stayed in the mean; what one learns from others may be a UE's
@@ -40,11 +41,10 @@ class Rates:
 
         The states are those of `texture`: neither, a UE, an interferer, both.
         """
-        ue, interferer = self._ue, self._interferer
+        interferer = self._interferer
         blinks = (interferer.changes[0] > OFTEN) & (interferer.changes[1] * SHORT > interferer.records[1])
-        own = np.where(blinks, _rates(interferer.changes, interferer.records), np.array([INTERFERER]).T)
-        shared = _rates(*(each.mean(axis=1, keepdims=True) for each in (ue.changes, ue.records)))
-        shared = np.maximum(shared, np.array([UE]).T)
+        own = np.where(blinks, interferer.rates(), np.array([INTERFERER]).T)
+        shared = self._ue.mean_rates()
         both = _steps(own)[:, None, :, None] * _steps(shared)[None, :, None, :]
         return np.asarray(both.reshape(4, 4, -1), np.float32)
 
@@ -53,19 +53,28 @@ class _Count:
     """Of being away and being there: ``records``; and of coming and going: ``changes``; both ``(2, n_prbs)``."""
 
     def __init__(self, usual: tuple[float, float], n_prbs: int) -> None:
-        self.records = np.repeat(np.array([COUNTS_FOR]).T, n_prbs, axis=1)
-        self.changes = self.records * np.array([usual]).T
+        self._usual = np.array([usual]).T
+        self.records, self.changes = np.zeros((2, 2, n_prbs))
         self._on = np.zeros(n_prbs, bool)
 
     def learn(self, chance: Array) -> None:
         on = chance > np.where(self._on, OFF, ON)
-        self.records += (~self._on, self._on)
-        self.changes += (on & ~self._on, self._on & ~on)
+        self.records = KEPT * self.records + (~self._on, self._on)
+        self.changes = KEPT * self.changes + (on & ~self._on, self._on & ~on)
         self._on = on
 
+    def rates(self) -> NDArray[np.float64]:
+        """Of each PRB."""
+        return self._of(self.changes, self.records)
 
-def _rates(changes: NDArray[np.float64], records: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.minimum(changes / records, np.array([MOST]).T)
+    def mean_rates(self) -> NDArray[np.float64]:
+        """Of all PRBs together."""
+        return self._of(*(each.mean(axis=1, keepdims=True) for each in (self.changes, self.records)))
+
+    def _of(self, changes: NDArray[np.float64], records: NDArray[np.float64]) -> NDArray[np.float64]:
+        counts_for = np.array([COUNTS_FOR]).T
+        rates = (changes + counts_for * self._usual) / (records + counts_for)
+        return np.asarray(np.clip(rates, self._usual, np.array([MOST]).T))
 
 
 def _steps(rates: NDArray[np.float64]) -> NDArray[np.float64]:

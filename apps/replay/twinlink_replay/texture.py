@@ -88,7 +88,7 @@ class Texture:
         after = np.ones((4, n_prbs), np.float32)
         free = np.empty((count, n_prbs), np.float32)
         interfered = np.empty_like(free)
-        later = _Later(n_prbs)
+        later, transition = _Later(n_prbs), self._transition
         for k in range(count - 1, -1, -1):
             judged = self._waiting[k]
             after[ALONE:] *= later.doubt(judged)
@@ -98,7 +98,7 @@ class Texture:
             interfered[k] = joint[ALONE] + joint[BOTH]
             later.forget(interfered[k] < GONE)
             after *= judged.likelihood
-            after = (self._transition * after).sum(axis=1)
+            after = (transition * after).sum(axis=1)
             after /= after.sum(axis=0)
             if k % STEP == STEP - 1:
                 yield
