@@ -2,7 +2,8 @@
 
 It sums up what `evidence` says of each record.  An interferer is remembered below a UE that covers it: nothing speaks
 against it there.  While it is seen alone its level is learned; power below that level says that it has ended, power
-well above it with the roughness of a UE says that it goes on below.
+well above it with the roughness of a UE says that it goes on below.  How often UEs and interferers come is learned
+(`rates`).
 """
 
 import math
