@@ -68,14 +68,16 @@ def test_noise_is_told_from_gaussian_ues_that_hold_their_grants(seed: int, inter
 
 @pytest.mark.parametrize("n_prbs", [51, 106])
 def test_what_an_oscillator_leaks_at_the_carriers_centre_is_no_tone(n_prbs: int) -> None:
-    heard = hear(Scene(n_prbs=n_prbs, n_records=400, interferers=(Interferer(100, 300, 10, 14, 10),)), 5)
-    centre = heard.samples[:, 6 * n_prbs]
-    centre += np.int16(8 * centre.std())
-    found = detect(heard).settled
-    assert not found[:, n_prbs // 2].any()
-    score = scores(heard, found)
-    assert score.precision >= 0.9  # it ends below a UE
-    assert score.recall_uncovered >= 0.95
+    tally = Tally()
+    for seed in (5, 6, 7, 8):
+        heard = hear(Scene(n_prbs=n_prbs, n_records=400, interferers=(Interferer(100, 300, 10, 14, 10),)), seed)
+        centre = heard.samples[:, 6 * n_prbs]
+        centre += np.int16(8 * centre.std())
+        found = detect(heard, batch=16).settled
+        assert not found[:, n_prbs // 2].any()
+        assert scores(heard, found).recall_uncovered >= 0.95
+        tally.add(heard, found)
+    assert tally.precision >= 0.95
 
 
 @pytest.mark.parametrize("seed", [1, 2])

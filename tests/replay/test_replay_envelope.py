@@ -106,7 +106,7 @@ def test_packets_of_one_record_are_found(seed: int) -> None:
     heard = with_interferer(heard, noise * np.repeat(truth, 12, axis=1), truth)
     score = scores(heard, detect(heard).settled)
     assert score.precision >= 0.95
-    assert score.recall_uncovered >= 0.85  # 0.75 with chances of coming and going that were not learned
+    assert score.recall_uncovered >= 0.9  # below 0.8 with chances of coming and going that were not learned
 
 
 def test_what_was_learned_of_an_interferer_is_forgotten() -> None:

@@ -4,7 +4,7 @@ Then all records that wait are looked at together: `boxes` finds what keeps its 
 when that, and what else was found, is on, and `tracks` follows tones that move.
 
 Transform-precoded UEs are as rough as noise; `precoded` tells them from it.  Where UEs are rough all the same (see
-`world`), texture and lines tell tones from them and no more.
+`world`), texture, envelope and lines tell tones, chirps and pulses from them and no more.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.

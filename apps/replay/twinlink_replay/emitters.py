@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .boxes import WEAKEST, Box, interferers
 from .evidence import STEP, Array, Evidence
-from .rates import OFTEN, SHORT
+from .rates import blinks
 from .world import of_stays
 
 Mask = NDArray[np.bool_]
@@ -133,7 +133,9 @@ class Emitters:
         if not self._known:
             return interfered
         says = np.stack([_says(each, seen) for each in self._known], axis=1)
-        odds = smooth(says, *_rates(smooth(says)))
+        odds = smooth(says)
+        if learned := _rates(odds):
+            odds = smooth(says, *learned)
         answer = interfered.copy()
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
@@ -271,14 +273,16 @@ def smooth(says: Array, comes: Array | float = COMES, goes: Array | float = GOES
     return np.asarray(before[:, :emitters] + says + before[::-1, emitters:] - prior, np.float32)
 
 
-def _rates(odds: Array) -> tuple[Array, Array]:
-    """Chances per record that each emitter comes, and that it goes, from when it was on."""
+def _rates(odds: Array) -> tuple[Array, Array] | None:
+    """Chances per record that each emitter comes, and that it goes, from when it was on; None if none blinks."""
     on = odds > 0
     comings, goings = (on[1:] & ~on[:-1]).sum(axis=0), (on[:-1] & ~on[1:]).sum(axis=0)
     there = on.sum(axis=0)
-    blinks = (comings > OFTEN) & (goings * SHORT > there)
+    blinking = blinks(comings, goings, there)
+    if not blinking.any():
+        return None
     comes, goes = (1 + comings) / (1 / COMES + len(on) - there), (1 + goings) / (1 / GOES + there)
-    return np.where(blinks, comes, COMES), np.where(blinks, goes, GOES)
+    return np.where(blinking, comes, COMES), np.where(blinking, goes, GOES)
 
 
 def _before(says: Array, odds: Array, comes: Array, goes: Array) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from .evidence import MOST, ROUGHNESS_VARIANCE, STEP, WEAKEST_INTERFERER, Evidence
+from .evidence import MOST, ROUGHNESS_VARIANCE, WEAKEST_INTERFERER, Evidence, borders
 from .power import COMB_RATIO
 
 FEWEST = 2  # PRBs
@@ -32,10 +32,9 @@ def envelope(samples: NDArray[np.int16], evidence: Evidence) -> Evidence:
     ``samples``: the records', shape ``(records, subcarriers, 2)``.
     """
     cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
-    step = np.full(evidence.log_power.shape, 9, np.float32)
-    np.abs(np.diff(evidence.log_power, axis=1), out=step[:, 1:])
-    first = np.flatnonzero(step.ravel() > STEP)
-    width = np.append(first[1:], step.size) - first
+    shape = evidence.log_power.shape
+    first = np.flatnonzero(borders(evidence.log_power)[:, :-1])
+    width = np.append(first[1:], len(cells)) - first
     power, rough = (np.add.reduceat(each.ravel(), first) / width for each in (evidence.log_power, evidence.unlike))
     smooth = rough + 2 * np.sqrt(ROUGHNESS_VARIANCE / width) < SMOOTH
     fit = (width >= FEWEST) & (power > WEAKEST_INTERFERER) & smooth
@@ -46,7 +45,7 @@ def envelope(samples: NDArray[np.int16], evidence: Evidence) -> Evidence:
             where = start + part
             # These are smooth like UEs: that says nothing for one.
             even[where] = np.minimum(even[where], -min(nats, 2 * MOST) - structure[where])
-    return replace(evidence, even=even.reshape(step.shape))
+    return replace(evidence, even=even.reshape(shape))
 
 
 def _look(box: Cells) -> tuple[float, NDArray[np.intp]]:

@@ -4,6 +4,8 @@ UEs' are those of all PRBs together, since one scheduler fills them.  An interfe
 come often for a few records: as packets, pulses and sweeps do.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,11 +44,16 @@ class Rates:
         The states are those of `texture`: neither, a UE, an interferer, both.
         """
         interferer = self._interferer
-        blinks = (interferer.changes[0] > OFTEN) & (interferer.changes[1] * SHORT > interferer.records[1])
-        own = np.where(blinks, interferer.rates(), np.array([INTERFERER]).T)
+        blinking = blinks(interferer.changes[0], interferer.changes[1], interferer.records[1])
+        own = np.where(blinking, interferer.rates(), np.array([INTERFERER]).T)
         shared = self._ue.mean_rates()
         both = _steps(own)[:, None, :, None] * _steps(shared)[None, :, None, :]
         return np.asarray(both.reshape(4, 4, -1), np.float32)
+
+
+def blinks(comings: NDArray[Any], goings: NDArray[Any], there: NDArray[Any]) -> NDArray[np.bool_]:
+    """What has come often, and for a few records."""
+    return np.asarray((comings > OFTEN) & (goings * SHORT > there))
 
 
 class _Count:
