@@ -42,8 +42,7 @@ from .link import Link
 from .message import Ack, Message
 from .sender import Sender
 from .sync import Sync
-from .transports import Endpoint
-from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
+from .wire import MAX_PAYLOAD
 
 __version__ = "0.1.0"
 
@@ -89,8 +88,8 @@ def open(
     listen: str | None = None,
     connect: str | None = None,
     node: str | None = None,
-    window: int = 128 * 1024 * 1024,
-    retention: int = 64 * 1024 * 1024,
+    window: int = link_options.WINDOW,
+    retention: int = link_options.RETENTION,
     send_timeout: float = 0.05,
     max_payload: int = MAX_PAYLOAD,
     **options: Any,
@@ -115,17 +114,12 @@ def open(
         TransportMissing: the transport's driver is not installed.
         TransportError: the transport refused, for example a port in use.
     """
-    if (listen is None) == (connect is None):
-        raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
-    endpoint = Endpoint.parse(listen if listen is not None else str(connect))
-    if node is not None and not is_node_name(node):
-        raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
     own = {"window": window, "retention": retention, "send_timeout": send_timeout, "max_payload": max_payload}
-    backend, of_transport = link_options.check(transport, {**own, **options})
-    if endpoint.port + backend.ports - 1 > 65535:
-        raise ConfigurationError(f"{transport} needs {backend.ports} ports from {endpoint.port} up")
+    prepared = link_options.make_transport(
+        transport, listen=listen, connect=connect, node=node, options={**own, **options}
+    )
     return Link(
-        backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport),
+        prepared,
         name=transport,
         node=node,
         window=window,

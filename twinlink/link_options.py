@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import ConfigurationError
-from .transports import Transport, transport_class
+from .transports import Endpoint, Transport, transport_class
 from .transports.base import Options, make_options
-from .wire import MAX_PAYLOAD
+from .wire import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
 
 MIN_WINDOW = 1024 * 1024
+WINDOW = 128 * 1024 * 1024  # the default, as is what follows
+RETENTION = 64 * 1024 * 1024
 RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where these are
     "max_payload": (0, MAX_PAYLOAD),
     "window": (MIN_WINDOW, 2**40),
@@ -30,6 +32,31 @@ def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Op
     backend = transport_class(transport)
     rest = {name: value for name, value in given.items() if name not in RANGES}
     return backend, make_options(transport, backend.options_class, rest, RANGES)
+
+
+def make_transport(
+    name: str, *, listen: str | None, connect: str | None, node: str | None, options: Mapping[str, Any]
+) -> Transport:
+    """The transport of a link, not yet open: everything that can be checked without opening it has been.
+
+    Args:
+        name: of the transport.
+        listen, connect, node: as `twinlink.open` takes them.
+        options: the link's own (of which ``max_payload`` counts here) and the transport's.
+
+    Raises:
+        ConfigurationError, TransportMissing: as `twinlink.open` does.
+    """
+    if (listen is None) == (connect is None):
+        raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
+    endpoint = Endpoint.parse(listen if listen is not None else str(connect))
+    if node is not None and not is_node_name(node):
+        raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
+    backend, of_transport = check(name, options)
+    if endpoint.port + backend.ports - 1 > 65535:
+        raise ConfigurationError(f"{name} needs {backend.ports} ports from {endpoint.port} up")
+    max_payload = options.get("max_payload", MAX_PAYLOAD)
+    return backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
