@@ -7,6 +7,7 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
     spectrum.flush(timeout=1)
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from . import events, link_options
@@ -86,7 +87,7 @@ def open(
     transport: str,
     *,
     listen: str | None = None,
-    connect: str | None = None,
+    connect: str | Sequence[str] | None = None,
     node: str | None = None,
     window: int = link_options.WINDOW,
     retention: int = link_options.RETENTION,
@@ -99,7 +100,8 @@ def open(
     Args:
         transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"memory"``, or that of an installed third-party transport.
         listen: endpoint ``tcp/host:port`` to listen on, or
-        connect: endpoint to connect to; exactly one of the two.
+        connect: endpoint to connect to; exactly one of the two.  ``zenoh`` in ``mode="client"`` takes a list of routers
+            and connects to the first that answers.
         node: name of this node as its peers see it; made of host name, process id and the session when not given.
         window: octets of each flow that may be with the peer and not yet consumed by its application.  Bounds the
             memory of the receiving side; the default holds a burst of 1000 x 100 KB that nobody consumes yet.

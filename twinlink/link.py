@@ -71,7 +71,7 @@ class Link:
         max_payload: int,
     ) -> None:
         self.transport_name = name
-        self.endpoint = str(transport.endpoint)
+        self.endpoint = ",".join(map(str, transport.endpoints))
         self.listening = transport.listening
         self.epoch = secrets.randbits(64)
         # In containers everybody is process 1, and those that share the host's network share its name.
@@ -270,8 +270,8 @@ class Link:
         heard = ", ".join([peer.node for peer in self._company.peers.all()][:4])
         if heard:
             hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
-        elif unresolved := self._unresolved():
-            hint = unresolved
+        elif known := self._unresolved() or self._transport.why_alone():
+            hint = known
         else:
             hint = (
                 f"check that the other side {other} and has the transport {self.transport_name!r}, "

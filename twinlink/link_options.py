@@ -1,6 +1,6 @@
 """What `twinlink.open` takes besides its endpoint: the link's own options with their ranges, and its transport's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import ConfigurationError
@@ -35,7 +35,7 @@ def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Op
 
 
 def make_transport(
-    name: str, *, listen: str | None, connect: str | None, node: str | None, options: Mapping[str, Any]
+    name: str, *, listen: str | None, connect: str | Sequence[str] | None, node: str | None, options: Mapping[str, Any]
 ) -> Transport:
     """The transport of a link, not yet open: everything that can be checked without opening it has been.
 
@@ -49,14 +49,18 @@ def make_transport(
     """
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
-    endpoint = Endpoint.parse(listen if listen is not None else str(connect))
+    texts = listen if listen is not None else connect
+    endpoint, *others = map(Endpoint.parse, texts if isinstance(texts, list | tuple) and texts else [texts])
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
     backend, of_transport = check(name, options)
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{name} needs {backend.ports} ports from {endpoint.port} up")
     max_payload = options.get("max_payload", MAX_PAYLOAD)
-    return backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
+    transport = backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
+    if others:
+        transport.alternatives(others)
+    return transport
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -13,7 +13,8 @@ import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import in_thread
 from twinlink.transports import Endpoint
-from twinlink.transports.zenoh import LINGER, TICK_S, ZENOHS_LINGER, ZenohOptions, ZenohTransport
+from twinlink.transports.zenoh import LINGER, TICK_S, ZENOHS_LINGER, ZenohTransport
+from twinlink.transports.zenoh_config import ZenohOptions
 from twinlink.wire import Kind, frame
 
 

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Look at everything; 1 when something required fails."""
-    for endpoint in filter(None, (given.listen, given.connect)):
+    for endpoint in filter(None, (given.listen, *(given.connect or "").split(","))):
         Endpoint.parse(endpoint)  # a typing mistake is no finding
     output = Output(given.json)
     rows = []
@@ -58,8 +58,8 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
     for transport in ("zeromq", "zenoh"):
         yield from checks.transport(transport)
     yield from checks.ports(given.listen or linking.LISTEN, given=given.listen is not None)
-    if given.connect:
-        yield from checks.peer(given.connect)
+    for endpoint in filter(None, (given.connect or "").split(",")):
+        yield from checks.peer(endpoint)
     yield from checks.e3(required=given.role == "gnb")
     yield from checks.mgen()
     yield from checks.socket_buffers()

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 import twinlink
+from twinlink import link_options
 from twinlink.errors import ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
 from twinlink.resolver import addresses
-from twinlink.transports import Endpoint
+from twinlink.transports import Endpoint, Transport
 
 from . import convert
 from .console import Stop, log
@@ -57,8 +58,8 @@ def add_link_options(
     side.add_argument(
         "--connect",
         default=CONNECT if listens is False else None,
-        metavar="tcp/HOST:PORT",
-        help=f"where {other} listens",
+        metavar="tcp/HOST:PORT[,...]",
+        help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
     )
     parser.add_argument("--node", default=node, metavar="NAME", help=f"name of this side, as {other} sees it")
     parser.add_argument(
@@ -73,8 +74,28 @@ def add_link_options(
 def open_link(given: argparse.Namespace) -> twinlink.Link:
     """Open the link that the options describe."""
     return twinlink.open(
-        given.transport, listen=given.listen, connect=given.connect, node=given.node, **dict(given.option or [])
+        given.transport,
+        listen=given.listen,
+        connect=routers(given.connect),
+        node=given.node,
+        **dict(given.option or []),
     )
+
+
+def check_link(given: argparse.Namespace) -> Transport:
+    """The link's transport, not open: whatever `open_link` refuses without opening it has been refused."""
+    return link_options.make_transport(
+        given.transport,
+        listen=given.listen,
+        connect=routers(given.connect),
+        node=given.node,
+        options=dict(given.option or []),
+    )
+
+
+def routers(connect: str | None) -> str | list[str] | None:
+    """What `twinlink.open` takes as ``connect``: a list where ``--connect`` names several endpoints."""
+    return connect.split(",") if connect and "," in connect else connect
 
 
 def tell_if_nobody(link: twinlink.Link, tell: Callable[[str], object]) -> None:
@@ -114,9 +135,17 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
         link.wait(lambda: bool(link.peers()), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
-        seen = given.connect and connection_problem(given.connect)
+        seen = given.connect and connection_problems(given.connect)
         tcp = f"; TCP says: {seen}" if seen else ""
         raise PeerTimeout(f"{link.no_peer(timeout)} (does `{other}` run there?){tcp}")
+
+
+def connection_problems(connect: str) -> str | None:
+    """As `connection_problem`, of each endpoint that ``--connect`` names; None when one of them can be connected to."""
+    problems = {one: connection_problem(one) for one in connect.split(",")}
+    if not all(problems.values()):
+        return None
+    return problems.get(connect) or "; ".join(f"{one}: {problem}" for one, problem in problems.items())
 
 
 def connection_problem(connect: str) -> str | None:

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -73,14 +73,22 @@ class Transport(ABC):
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
     gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
-    scouts: ClassVar[bool] = False  # it has the link find out when a listener's port answers again, see `reached`
+    scouts: bool = False  # it has the link find out when a listener's port answers again, see `reached`
     epoch: int | None = None  # of the link that opens it, set before
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint
+        self.endpoints: tuple[Endpoint, ...] = (endpoint,)
         self.listening = listening
         self.max_frame = max_frame  # octets; the longest frame the link will send or accept
         self.options = options
+
+    def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:
+        """Further endpoints to connect to, where one is enough and the transport can use several: add to `endpoints`.
+
+        Raises ConfigurationError; called before `open`.
+        """
+        raise ConfigurationError("this transport connects to one endpoint; give connect= one")
 
     @property
     def threads(self) -> int:
@@ -111,6 +119,10 @@ class Transport(ABC):
         Asked at each of its hellos until it is up; ``hears_us``: of which this is one that has got ours.
         """
         return False
+
+    def why_alone(self) -> str | None:
+        """What to check while no peer is heard, if the transport knows better than the link."""
+        return None
 
     def greeted(self) -> None:  # noqa: B027  (most transports get everything as soon as they are connected)
         """Somebody has said hello.  Called by the thread that receives, while it is not in `receive`."""

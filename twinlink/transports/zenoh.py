@@ -1,11 +1,13 @@
-"""Zenoh in peer mode with static endpoints: no router, no scouting, no gossip.
+"""Zenoh with static endpoints, no scouting, no gossip: between peers, or as a client of routers.
+
+In mode ``peer`` the connectors connect to the listener.  In mode ``client`` every node connects to one of the routers
+it was given, and the namespace says which nodes belong together.
 
 A frame is the payload of a put on the key expression ``traffic/<flow>`` or ``ack/<flow>``.  Acks and hellos have a
 priority of their own above the data.
 """
 
 import contextlib
-import json
 import math
 import os
 import re
@@ -14,16 +16,18 @@ import struct
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 import zenoh
 
-from ..errors import TransportError
+from ..errors import ConfigurationError, TransportError
 from ..heap import trim
 from ..wire import HEADER_OCTETS, HELLO_TOPIC
-from .base import Frame, Options, Transport, advice, check_descriptors
+from .base import Endpoint, Frame, Transport, advice, check_descriptors
+from .zenoh_absent import AbsentSession, AbsentSubscriber
+from .zenoh_config import ZenohOptions, check, configuration
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's own choice on two cores.  More
 # to connect and accept, because they may wait (see LINGER).  A ZENOH_RUNTIME in the environment wins.
@@ -46,7 +50,6 @@ POLL_S = 0.0005
 SEAL = slice(24, 32)
 SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
-ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
 FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
 DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
@@ -59,24 +62,6 @@ FORKED = (
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
-@dataclass(frozen=True)
-class ZenohOptions(Options):
-    """Options of transport ``zenoh``."""
-
-    shared_memory: bool = False  # payloads of 3072 octets and more bypass TCP between peers on one host
-    # Batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB.
-    data_queue: int = field(default=16, metadata={"most": 16})
-    lease_ms: int = 2000  # silence after which Zenoh gives a connection up
-    block_before_close_ms: int = 700  # a peer that does not take a message, or part, for this long is disconnected
-    drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
-    reconnect_ms: int = 30
-    reconnect_max_ms: int = 30  # always the same
-    open_timeout_ms: int = 120  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
-    accept_timeout_ms: int = 4000  # two round trips
-    os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
-    os_receive_buffer: int = 0
-
-
 class ZenohTransport(Transport):
     """eclipse-zenoh >= 1.9."""
 
@@ -84,12 +69,24 @@ class ZenohTransport(Transport):
     options: ZenohOptions
     _process: ClassVar[int | None] = None  # which first used Zenoh: a fork of it would connect to nobody
     _patience = 1  # see renew
-    scouts = True
     added_octets = SEAL_OCTETS
     # What its data queue holds while a batch, of 48 or 64 KiB, is being written.  A message that waits in it for
     # ``block_before_close_ms`` ends the connection, though it moves.
     direct_octets = 15 * 48 * 1024
     whole_octets = 17 * 64 * 1024
+
+    def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: ZenohOptions) -> None:
+        super().__init__(endpoint, listening, max_frame, options)
+        check(options, listening)
+        self._client = options.mode == "client"
+        self.scouts = not self._client  # that a router answers says nothing of a peer
+
+    def alternatives(self, endpoints: Sequence[Endpoint]) -> None:
+        if not self._client:
+            raise ConfigurationError(
+                "zenoh connects to one listener; to give several routers, add the options mode=client and namespace"
+            )
+        self.endpoints = (self.endpoint, *endpoints)
 
     @property
     def threads(self) -> int:
@@ -111,7 +108,10 @@ class ZenohTransport(Transport):
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
-            self._open_session()
+            if self._client:
+                self._be_without_session()  # the ticker connects, since that may take its time
+            else:
+                self._open_session()
         except zenoh.ZError as error:
             what = "listen on" if self.listening else "connect to"
             reason = _reason(error)
@@ -132,7 +132,7 @@ class ZenohTransport(Transport):
             raise
 
     def _declare(self, session: zenoh.Session) -> None:
-        connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(1), history=True)
+        connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(8), history=True)
         # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
         subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
         waker = session.declare_publisher(f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL)
@@ -146,6 +146,9 @@ class ZenohTransport(Transport):
     def renew(self, patience: int) -> None:
         # When a connection ends and the next one with the same peer is there at once, Zenoh 1.10 may take the new one's
         # routes away with the old: connected, alive, and nothing gets through.  A session has its own identity.
+        if self._client:
+            self._patience = patience  # of the next attempt, see _keep_router
+            return
         if self.listening:
             return
         connected, self._connected = self._connected, bool(self._session.info.peers_zid())
@@ -165,6 +168,10 @@ class ZenohTransport(Transport):
         except zenoh.ZError:
             self._patience = before
             return  # asked again soon
+        self._close_aside(old)
+
+    def _close_aside(self, old: zenoh.Session) -> None:
+        """On a thread of its own, because it may take long."""
         closer = threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True)
         try:
             closer.start()
@@ -178,11 +185,15 @@ class ZenohTransport(Transport):
         Zenoh's recv has no time limit.  What is looked at may be of a session that is being closed, see renew.
         """
         trim_at = math.inf
+        if self._client:
+            self._keep_router([])
         while not self._closing.wait(TICK_S):
-            with contextlib.suppress(zenoh.ZError):
-                if self._connections.try_recv() is not None:
-                    clear_linger()
-                    trim_at = min(trim_at, time.monotonic() + CALM_S)
+            changes = self._connection_changes()
+            if changes:
+                clear_linger()
+                trim_at = min(trim_at, time.monotonic() + CALM_S)
+            if self._client:
+                self._keep_router(changes)
             if time.monotonic() > trim_at:
                 trim_at = math.inf
                 trim()
@@ -199,6 +210,48 @@ class ZenohTransport(Transport):
                     self._reading.release()
         self._leave()
 
+    def _connection_changes(self) -> list[zenoh.SampleKind]:
+        """PUT for a connection that was made, DELETE for one that has ended, since the last call."""
+        changes: list[zenoh.SampleKind] = []
+        with contextlib.suppress(zenoh.ZError):
+            while (event := self._connections.try_recv()) is not None:
+                changes.append(event.kind)
+        return changes
+
+    def _keep_router(self, changes: list[zenoh.SampleKind]) -> None:
+        """In mode client: connect to a router that answers; anew when the connection has ended.
+
+        A session of Zenoh would connect again by itself, but may then lack its routes, see renew.
+        """
+        if zenoh.SampleKind.DELETE in changes:
+            old, waker = self._session, self._waker
+            self._be_without_session()
+            with contextlib.suppress(zenoh.ZError):
+                waker.put(b"")  # ends a recv on what is closed next
+            self._close_aside(old)
+        if isinstance(self._session, AbsentSession):
+            waker = self._waker
+            with contextlib.suppress(zenoh.ZError):  # no router answers: the next tick tries again
+                self._open_session()
+                waker.put(b"")
+
+    def _be_without_session(self) -> None:
+        absent: Any = AbsentSubscriber(TICK_S)
+        self._connections, self._subscriber, self._waker = absent, absent, absent
+        with self._publishers_lock:
+            self._session = cast(zenoh.Session, AbsentSession())
+            self._publishers = {}
+
+    def why_alone(self) -> str | None:
+        if not self._client:
+            return None
+        if isinstance(self._session, AbsentSession):
+            return "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
+        return (
+            "the router answers, but no peer does: check that the other side is connected to the same router network "
+            f"with the same namespace, {self.options.namespace!r} here"
+        )
+
     def _stow(self) -> None:
         for _ in range(STOWED_IN_A_TICK):
             sample = self._subscriber.try_recv()
@@ -209,52 +262,7 @@ class ZenohTransport(Transport):
 
     def config(self) -> zenoh.Config:
         """The session's configuration, every choice explicit."""
-        options = self.options
-        endpoints = [str(self.endpoint)]
-        retry = {
-            "period_init_ms": options.reconnect_ms,
-            "period_max_ms": options.reconnect_max_ms,
-            "period_increase_factor": 1.5,
-        }
-        queues = {
-            name: options.data_queue if name in {"data", "interactive_high"} else 2
-            for name in (
-                "control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low",
-                "background",
-            )
-        }  # fmt: skip
-        settings = {
-            "mode": "peer",
-            "listen/endpoints": endpoints if self.listening else [],
-            "connect/endpoints": [] if self.listening else endpoints,
-            "connect/timeout_ms": -1,
-            "connect/exit_on_failure": False,
-            "connect/retry": retry,
-            # Else open, and with it renew, would last half a second while nobody is there.
-            "open/return_conditions/connect_scouted": False,
-            "open/return_conditions/declares": False,
-            "listen/timeout_ms": 0,
-            "listen/exit_on_failure": True,
-            "scouting/multicast/enabled": False,
-            "scouting/gossip/enabled": False,
-            "transport/unicast/open_timeout": options.open_timeout_ms * self._patience,
-            "transport/unicast/accept_timeout": options.accept_timeout_ms,
-            "transport/unicast/accept_pending": ACCEPT_PENDING,
-            "transport/shared_memory/enabled": options.shared_memory,
-            "transport/link/tx/lease": options.lease_ms,
-            "transport/link/tx/queue/size": queues,
-            "transport/link/tx/queue/congestion_control/block/wait_before_close": options.block_before_close_ms * 1000,
-            "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
-            "transport/link/rx/max_message_size": self.max_frame + 4096,
-        }
-        if options.os_send_buffer:
-            settings["transport/link/tcp/so_sndbuf"] = options.os_send_buffer
-        if options.os_receive_buffer:
-            settings["transport/link/tcp/so_rcvbuf"] = options.os_receive_buffer
-        config = zenoh.Config()
-        for key, value in settings.items():
-            config.insert_json5(key, json.dumps(value))
-        return config
+        return configuration(self.options, self.endpoints, self.listening, self.max_frame, self._patience)
 
     def _publisher(self, topic: bytes) -> zenoh.Publisher:
         with self._publishers_lock:

@@ -8,7 +8,8 @@ from typing import Any
 import zenoh
 
 from ...transports import Endpoint
-from ...transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohOptions, ZenohTransport
+from ...transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohTransport
+from ...transports.zenoh_config import ZenohOptions
 from ...wire import HEADER_OCTETS, MAX_PAYLOAD
 from .base import TICK_S, TRAFFIC, RawChannel
 

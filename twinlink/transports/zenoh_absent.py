@@ -1,0 +1,44 @@
+"""What stands in for a Zenoh session, and for what is declared on it, until a router answers.
+
+In mode client, `zenoh.open` succeeds only when it has connected.
+"""
+
+import threading
+from typing import Any
+
+
+class AbsentSession:
+    """A session without a connection, and a publisher of it: what is put goes nowhere, as it would for a peer."""
+
+    def declare_publisher(self, *_: object, **__: object) -> "AbsentSession":
+        """As `zenoh.Session.declare_publisher`."""
+        return self
+
+    def put(self, *_: object, **__: object) -> None:
+        """As `zenoh.Session.put` and `zenoh.Publisher.put`."""
+
+    def close(self) -> None:
+        """As `zenoh.Session.close`."""
+
+
+class AbsentSubscriber:
+    """A subscriber that gets nothing but wake-ups; it is its own publisher of them."""
+
+    def __init__(self, longest_s: float) -> None:
+        """``longest_s``: for so long `recv` waits at most, because the thread that ends it may be connecting."""
+        self._longest_s = longest_s
+        self._woken = threading.Event()
+
+    def put(self, _: bytes) -> None:
+        """Wake whoever is in `recv`."""
+        self._woken.set()
+
+    def try_recv(self) -> Any:
+        """As `zenoh.Subscriber.try_recv`."""
+        return None
+
+    def recv(self) -> Any:
+        """As `zenoh.Subscriber.recv`; None at a wake-up."""
+        if self._woken.wait(self._longest_s):
+            self._woken.clear()
+        return None

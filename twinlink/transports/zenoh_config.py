@@ -1,0 +1,118 @@
+"""Options of transport ``zenoh``, and the configuration of a Zenoh session that they make."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import zenoh
+
+from ..errors import ConfigurationError
+from .base import Endpoint, Options
+
+MODES = ("peer", "client")
+NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,63}(/[A-Za-z0-9._-]{1,63}){0,7}")
+ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
+FRAMING_OCTETS = 4096  # more than Zenoh and the seal add to a frame
+
+
+@dataclass(frozen=True)
+class ZenohOptions(Options):
+    """Options of transport ``zenoh``."""
+
+    mode: str = "peer"  # or "client": this node connects to a Zenoh router, as its peers do
+    namespace: str = ""  # such as "twinlink/cell-7", before every key: nodes with another one do not hear this one
+    shared_memory: bool = False  # payloads of 3072 octets and more bypass TCP between peers on one host
+    # Batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB.
+    data_queue: int = field(default=16, metadata={"most": 16})
+    lease_ms: int = 2000  # silence after which Zenoh gives a connection up
+    block_before_close_ms: int = 700  # a peer that does not take a message, or part, for this long is disconnected
+    drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
+    reconnect_ms: int = 30
+    reconnect_max_ms: int = 30  # always the same
+    open_timeout_ms: int = 120  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
+    accept_timeout_ms: int = 4000  # two round trips
+    os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
+    os_receive_buffer: int = 0
+
+
+def check(options: ZenohOptions, listening: bool) -> None:
+    """Raise ConfigurationError where mode, namespace and side do not go together."""
+    if options.mode not in MODES:
+        raise ConfigurationError(f"option mode of transport zenoh is one of {', '.join(MODES)}, not {options.mode!r}")
+    if options.namespace and not NAMESPACE.fullmatch(options.namespace):
+        raise ConfigurationError(
+            f"option namespace of transport zenoh: {options.namespace!r} is not 1 to 8 names joined by slashes, "
+            "such as twinlink/cell-7; a name has 1 to 63 letters, digits, dots, dashes or underscores"
+        )
+    if options.mode == "client" and listening:
+        raise ConfigurationError(
+            "zenoh in mode client connects to a router and cannot listen: give connect=, not listen="
+        )
+    if options.mode == "client" and not options.namespace:
+        raise ConfigurationError(
+            "zenoh in mode client needs the option namespace, such as twinlink/cell-7, the same on both sides: all "
+            "nodes of a router network that have the same namespace hear each other"
+        )
+
+
+def configuration(
+    options: ZenohOptions, endpoints: Sequence[Endpoint], listening: bool, max_frame: int, patience: int
+) -> zenoh.Config:
+    """The configuration of one session, every choice explicit.
+
+    Args:
+        options: of the transport.
+        endpoints: to listen on, or to connect to: in mode client the first of them that answers.
+        listening: which of the two.
+        max_frame: octets of the longest frame.
+        patience: a connection may take so many times longer than by default to be made.
+    """
+    client, places = options.mode == "client", [str(endpoint) for endpoint in endpoints]
+    retry = {
+        "period_init_ms": options.reconnect_ms,
+        "period_max_ms": options.reconnect_max_ms,
+        "period_increase_factor": 1.5,
+    }
+    queues = {
+        name: options.data_queue if name in {"data", "interactive_high"} else 2
+        for name in (
+            "control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low",
+            "background",
+        )
+    }  # fmt: skip
+    settings = {
+        "mode": options.mode,
+        "listen/endpoints": places if listening else [],
+        "connect/endpoints": [] if listening else places,
+        # A client tries each router once: opening the session fails then, and the transport tries again.
+        "connect/timeout_ms": 0 if client else -1,
+        "connect/exit_on_failure": client,
+        "connect/retry": retry,
+        # Else open, and with it renew, would last half a second while nobody is there.
+        "open/return_conditions/connect_scouted": False,
+        "open/return_conditions/declares": False,
+        "listen/timeout_ms": 0,
+        "listen/exit_on_failure": True,
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "transport/unicast/open_timeout": options.open_timeout_ms * patience,
+        "transport/unicast/accept_timeout": options.accept_timeout_ms,
+        "transport/unicast/accept_pending": ACCEPT_PENDING,
+        "transport/shared_memory/enabled": options.shared_memory,
+        "transport/link/tx/lease": options.lease_ms,
+        "transport/link/tx/queue/size": queues,
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": options.block_before_close_ms * 1000,
+        "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
+        "transport/link/rx/max_message_size": max_frame + FRAMING_OCTETS,
+    }
+    if options.namespace:
+        settings["namespace"] = options.namespace
+    if options.os_send_buffer:
+        settings["transport/link/tcp/so_sndbuf"] = options.os_send_buffer
+    if options.os_receive_buffer:
+        settings["transport/link/tcp/so_rcvbuf"] = options.os_receive_buffer
+    config = zenoh.Config()
+    for key, value in settings.items():
+        config.insert_json5(key, json.dumps(value))
+    return config
