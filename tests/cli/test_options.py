@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -5,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Start
-from twinlink.cli import linking, options
+from twinlink.cli import all_keys, convert, linking, options
 
 Parse = Callable[..., Any]
 
@@ -19,6 +21,7 @@ def parse(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Parse:
         linking.add_options(parser, listens=False, flow="ping")
         parser.add_argument("--count", type=int)
         parser.add_argument("--mode", choices=("slow", "fast"), default="slow")
+        parser.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50")
         for name, value in environment.items():
             monkeypatch.setenv(f"TWINLINK_{name}", value)
         if file is not None:
@@ -56,6 +59,26 @@ def test_file_alone(parse: Parse) -> None:
     assert (given.count, given.json, given.option) == (7, True, [("receive_hwm", 5), ("a", "x")])
 
 
+def test_a_list_stands_for_what_has_commas(parse: Parse) -> None:
+    given = parse(file="protect-prbs = ['0-2', 50]\nconnect = ['tcp/a:1', 'tcp/b:1']\n")
+    assert (given.protect_prbs, given.connect) == ({0, 1, 2, 50}, "tcp/a:1,tcp/b:1")
+    assert parse(file="protect-prbs = []").protect_prbs == frozenset()
+
+
+def test_one_file_serves_every_command_and_program() -> None:
+    """Each program says which keys it has, and nobody has to know them beforehand."""
+    known = all_keys()
+    assert {"ping", "exporter", "replay", "ran-emulator"} <= known.keys()
+    assert "protect-prbs" in known["exporter"] & known["replay"]
+    assert "recording" in known["ran-emulator"]
+
+
+def test_the_library_imports_no_program() -> None:
+    code = "import sys, twinlink.cli; print([name for name in sys.modules if name.startswith('twinlink_')])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "[]\n"
+
+
 def test_environment_alone(parse: Parse) -> None:
     given = parse(JSON="yes", OPTION="shared_memory=true,lease_ms=10", SERVICE_HOST="10.0.0.1")
     assert (given.json, given.option) == (True, [("shared_memory", True), ("lease_ms", 10)])
@@ -86,6 +109,10 @@ def test_one_side_of_the_link(parse: Parse) -> None:
         ("json = 'yes'", {}, "json"),
         ("mode = 'medium'", {}, "medium"),
         ("option = 'a=1'", {}, "option"),
+        ("count = [1, 2]", {}, "count"),
+        ("node = ['a', 'b']", {}, "node"),
+        ("protect-prbs = ['0-3', true]", {}, "True is neither"),
+        ("protect-prbs = ['3-0']", {}, "3-0"),
         ("count = ", {}, "not TOML"),
         ("listen = 'tcp/a:1'\nconnect = 'tcp/b:1'", {}, "--connect and --listen"),
         (None, {"COUNT": "many"}, "TWINLINK_COUNT"),

@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Protocol, cast
 
 from twinlink import __version__
@@ -27,6 +28,7 @@ COMMANDS = {
     "mgen": "carry MGEN's UDP datagrams and TCP messages over a link",
     "doctor": "check this machine: what is there, what is wrong, what to do",
 }
+PROGRAMS = "twinlink.programs"  # entry points: the table of a program in the file -> what makes its parser
 
 
 class Command(Protocol):
@@ -69,7 +71,7 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         top.error(f"no command is called {name!r}{options.near(name, COMMANDS)}")
     command = _load(name)
-    given = options.parse(_parser(name, command), name, arguments[1:], _all_keys)
+    given = options.parse(_parser(name, command), name, arguments[1:], all_keys)
     logging.basicConfig(format=f"twinlink {name}: %(message)s")  # what the library has to say
     return command.run(given)
 
@@ -84,10 +86,13 @@ def _parser(name: str, command: Command) -> options.Parser:
     return parser
 
 
-def _all_keys() -> Mapping[str, frozenset[str]]:
-    """What may stand in a file: the options of every command that can be loaded here."""
+def all_keys() -> Mapping[str, frozenset[str]]:
+    """What may stand in a file, by table: the options of every command and program that can be loaded here."""
     found = {}
     for name in COMMANDS:
         with contextlib.suppress(ImportError):
             found[name] = options.keys(_parser(name, _load(name)))
+    for point in entry_points(group=PROGRAMS):
+        with contextlib.suppress(ImportError):
+            found[point.name] = options.keys(point.load()())
     return found

@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable
-from typing import Any
+from ipaddress import IPv6Address
+from typing import Any, NamedTuple
 
 from twinlink.prbs import parse_prbs
 
@@ -85,6 +87,33 @@ def ntp_server(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+class HttpAddress(NamedTuple):
+    """Where to serve; ``host`` without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def http_address(text: str) -> HttpAddress:
+    """``HOST:PORT``, with IPv6 in brackets; port 0 is any that is free."""
+    match = re.fullmatch(r"(?:\[(?P<six>.+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", text)
+    if match is None or int(match["port"]) > 65535 or (match["six"] and not _is_ipv6(match["six"])):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:9464, 0.0.0.0:9464 or [::]:9464"
+        )
+    return HttpAddress(match["six"] or match["host"], int(match["port"]))
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return bool(IPv6Address(text))
+    except ValueError:
+        return False
 
 
 def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:

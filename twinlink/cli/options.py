@@ -3,12 +3,15 @@
 The command line comes before the environment, the environment before the file, the file before the default.  Every
 long option ``--some-name`` has its variable ``TWINLINK_SOME_NAME`` and its key ``some-name`` in the TOML file that
 ``--config`` (or ``TWINLINK_CONFIG``) names.  In the file a key may stand at the top, where it holds for every command
-that has the option, or in the command's own table, which comes before the top::
+and program that has the option, or in its own table, which comes before the top::
 
     transport = "zenoh"
     [ping]
     count = 100
+    [exporter]
+    protect-prbs = ["0-12", 50]
 
+One file serves all: a command passes over the tables and keys of the others, but not over what none of them knows.
 Variables that start with ``TWINLINK_`` and are no option are ignored: Kubernetes sets some for a Service of that name.
 """
 
@@ -91,9 +94,14 @@ class _Option:
             if not isinstance(value, list):
                 raise ValueError("a list is expected")
             return [self._convert(str(part)) for part in value]
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError(f"{value!r} is neither a string nor a number")
-        return self._convert(str(value))
+        if isinstance(value, list) and self._takes_commas:
+            return self._convert(",".join(map(_text, value)))
+        return self._convert(_text(value))
+
+    @property
+    def _takes_commas(self) -> bool:
+        """Whether it takes several values, as its help shows; then a list may stand for them in the file."""
+        return "," in str(self.action.metavar)
 
     def _flag(self, given: bool) -> bool:
         """``--no-something`` stores false."""
@@ -112,8 +120,15 @@ class _Option:
         return value
 
 
+def _text(value: object) -> str:
+    """What would stand on the command line.  Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r} is neither a string nor a number")
+    return str(value)
+
+
 def keys(parser: argparse.ArgumentParser) -> frozenset[str]:
-    """The keys that a command knows in the file."""
+    """The keys that a command or program knows in the file."""
     return frozenset(_options(parser))
 
 
@@ -195,9 +210,9 @@ def _from_file(
     for name, value in content.items():
         if not isinstance(value, dict):
             if name not in anywhere:
-                parser.error(f"{path}: no command has an option {name!r}{near(name, anywhere)}")
+                parser.error(f"{path}: no command or program has an option {name!r}{near(name, anywhere)}")
         elif name not in known:
-            parser.error(f"{path}: [{name}] is no command{near(name, known)}")
+            parser.error(f"{path}: [{name}] is no command or program{near(name, known)}")
         elif unknown := sorted(value.keys() - known[name] | value.keys() & _NOT_IN_FILE):
             parser.error(f"{path}: [{name}] has no option {unknown[0]!r}{near(unknown[0], known[name])}")
     own = content.get(table, {})

@@ -12,6 +12,8 @@ import argparse
 import re
 from dataclasses import dataclass, replace
 
+PATH_OCTETS = 107  # of the name of a Unix socket
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
@@ -20,6 +22,9 @@ class Endpoints:
     setup: str
     to_dapp: str
     from_dapp: str
+
+    def __str__(self) -> str:
+        return f"setup {self.setup}, RAN to dApp {self.to_dapp}, dApp to RAN {self.from_dapp}"
 
 
 # As hard-coded in dapps 0.0.6 and by default in libe3.
@@ -53,4 +58,6 @@ def _endpoint(text: str) -> str:
     way = re.fullmatch(r"ipc://.+|tcp://.+:(\d{1,5})", text)
     if not way or int(way[1] or 1) not in range(1, 65536):
         raise argparse.ArgumentTypeError(f"{text!r}: an endpoint reads ipc:///path or tcp://address:port")
+    if text.startswith("ipc://") and len(text.removeprefix("ipc://").encode()) > PATH_OCTETS:
+        raise argparse.ArgumentTypeError(f"{text!r}: the path of a socket has at most {PATH_OCTETS} octets")
     return text

@@ -13,7 +13,8 @@ from pathlib import Path
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
-from twinlink.cli import convert, linking, options
+from twinlink.appkit import service
+from twinlink.cli import all_keys, convert, linking, options
 from twinlink.cli.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError
@@ -26,6 +27,7 @@ from .observation import Carrier
 from .sockets import E3Sockets
 
 PROGRAM = "twinlink-exporter"
+UNPROTECTED = "none (SSB, CORESET0, PRACH: see --protect-prbs)"
 SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
 
 
@@ -36,19 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     _on_signal(lambda: sys.exit(DONE))
-    given = options.parse(_make_parser(), "exporter", argv)
-    try:
-        carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size)
-        if carrier.fft_size is not None:
-            first_bin(carrier.n_prbs, carrier.fft_size)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
-    protected = given.protect_prbs or frozenset()
-    if protected and max(protected) >= carrier.n_prbs:
-        raise ConfigurationError(f"--protect-prbs: the carrier has PRBs 0-{carrier.n_prbs - 1}")
-    limits = Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms)
-    grammar.e3ap()
-    grammar.spectrum()
+    given = options.parse(make_parser(), "exporter", argv, all_keys)
+    if given.check:
+        return service.check(lambda: _plan(given))
+    carrier, limits = _settings(given)
     with Journal(PROGRAM, given.log) as journal:
         try:
             return _run(given, carrier, limits, journal)
@@ -58,6 +51,37 @@ def _main(argv: Sequence[str]) -> int:
             text = f"a defect of the exporter: {error!r}; please report it with the file that --log writes"
             journal.event("failed", text, traceback=traceback.format_exc())
             return FAILED
+
+
+def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits]:
+    """Raises ConfigurationError, and GrammarMissing where E3 cannot be spoken here."""
+    try:
+        carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size)
+        if carrier.fft_size is not None:
+            first_bin(carrier.n_prbs, carrier.fft_size)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    protected = given.protect_prbs or frozenset()
+    if protected and max(protected) >= carrier.n_prbs:
+        raise ConfigurationError(f"--protect-prbs: the carrier has PRBs 0-{carrier.n_prbs - 1}")
+    grammar.e3ap()
+    grammar.spectrum()
+    return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms)
+
+
+def _plan(given: argparse.Namespace) -> list[str]:
+    """For ``--check``."""
+    carrier, limits = _settings(given)
+    return [
+        *service.plan_of_link(given, SENDS, RECEIVES, "twin"),
+        f"E3: {endpoints_of(given)}",
+        f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
+        f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
+        f"decisions: at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
+        f"at the start: {'a block of before is cleared' if given.clear_at_start else 'nothing is cleared'}",
+        *service.plan_of_http(given),
+        *service.plan_of_files(("log", given.log), ("summary", given.summary), ("records/", given.records)),
+    ]
 
 
 def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: Journal) -> int:
@@ -75,7 +99,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
         journal.event(
             "started",
             f"{given.transport} {what} {link.endpoint} as {link.node}; "
-            f"protected PRBs: {format_prbs(limits.protected) or 'none (SSB, CORESET0, PRACH: see --protect-prbs)'}",
+            f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
             transport=given.transport,
             endpoint=link.endpoint,
             node=link.node,
@@ -96,7 +120,8 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
     return DONE
 
 
-def _make_parser() -> options.Parser:
+def make_parser() -> options.Parser:
+    """The command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Export a gNB's uplink spectrum from E3 to its digital twin, and the twin's PRB blocks to the gNB.",
@@ -123,6 +148,7 @@ def _make_parser() -> options.Parser:
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
+    service.add_options(parser)
     return parser
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import twinlink_e3 as e3
 
-from twinlink.cli import convert
+from twinlink.appkit import service
+from twinlink.cli import all_keys, convert
 from twinlink.cli import options as command_line
 from twinlink.cli.console import DONE, ending_signals, guarded
 from twinlink.cli.journal import Journal
 
 from .emulator import Emulator, Options, choose_fft_size
 from .heard import Heard
-from .recording import EXAMPLE, example, read
+from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
 from .sockets import Sockets
 
@@ -30,12 +31,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = command_line.parse(_make_parser(), "ran-emulator", argv)
+    given = command_line.parse(make_parser(), "ran-emulator", argv, all_keys)
+    if given.check:
+        return service.check(lambda: _plan(given))
     stop = threading.Event()
     for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     _run(given, stop)
     return DONE
+
+
+def _plan(given: argparse.Namespace) -> list[str]:
+    """For ``--check``."""
+    recording, fft_size = _recording(given)
+    grid = recording.grid
+    times = f"{given.loop} time(s)" if given.loop else "until stopped"
+    return [
+        f"recording: {recording.path}, {grid.n_records} records of {grid.n_prbs} PRBs, FFT of {fft_size} bins",
+        f"plays: {times}, at pace {given.pace}, from when {given.wait_subscribers} dApp(s) have subscribed",
+        f"E3: {e3.endpoints_of(given)}",
+        *service.plan_of_http(given),
+        *service.plan_of_files(("heard/", given.heard), ("log", given.log)),
+    ]
+
+
+def _recording(given: argparse.Namespace) -> tuple[Recording, int]:
+    """What is played, and the bins of an indication.  Raises TwinlinkError, also where E3 cannot be spoken here."""
+    recording = read(given.recording or example())
+    fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
+    e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
+    return recording, fft_size
 
 
 def _run(given: argparse.Namespace, stop: threading.Event) -> None:
@@ -46,9 +71,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         wait_subscribers=given.wait_subscribers,
         hold_s=given.hold,
     )
-    recording = read(given.recording or example())
-    fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
-    e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
+    recording, fft_size = _recording(given)
     endpoints = e3.endpoints_of(given)
     if given.heard:
         given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
@@ -83,7 +106,8 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         emulator.run(stop)
 
 
-def _make_parser() -> command_line.Parser:
+def make_parser() -> command_line.Parser:
+    """The command's options."""
     parser = command_line.Parser(
         prog=PROGRAM,
         description="The E3 side of a gNB without a gNB: plays recorded uplink spectrum to dApps that subscribe, and "
@@ -118,6 +142,7 @@ def _make_parser() -> command_line.Parser:
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="write events as JSON Lines")
     e3.add_endpoint_arguments(parser)
+    service.add_options(parser)
     return parser
 
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.cli import convert, linking, options
+from twinlink.appkit import service
+from twinlink.cli import all_keys, convert, linking, options
 from twinlink.cli.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.measure.ledger import Ledger
+from twinlink.prbs import format_prbs
 
 from . import grc
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
+SENDS, RECEIVES = ("control",), ("spectrum", "control-result")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,17 +37,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = options.parse(_make_parser(), "replay", argv)
+    given = options.parse(make_parser(), "replay", argv, all_keys)
     if given.grc_path:
         print(grc.PATH)
         return DONE
     if given.companion is not None:
         return _companion(given.companion)
+    if given.check:
+        return service.check(lambda: _plan(given))
     stop = threading.Event()
     for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     with Journal(PROGRAM, given.log) as journal:
         return _run(given, stop, journal)
+
+
+def _plan(given: argparse.Namespace) -> list[str]:
+    """For ``--check``."""
+    from . import radio  # noqa: F401  (raises where GNU Radio is missing)
+
+    decides = f"blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
+    ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
+    return [
+        *service.plan_of_link(given, SENDS, RECEIVES, "exporter"),
+        f"memory of the flowgraph: at most {given.buffer_mb} MiB of records that wait for it",
+        f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
+        f"end: {' or '.join([*ends, 'a signal'])}",
+        *service.plan_of_http(given),
+        *service.plan_of_files(("out/", given.out), ("log", given.log), ("records/", given.records)),
+    ]
 
 
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
@@ -58,7 +79,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     recording = Recording(given.out) if given.out else None
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder
-    ledger = Ledger(("control",), ("spectrum", "control-result")) if given.records else None
+    ledger = Ledger(SENDS, RECEIVES) if given.records else None
     with linking.open_link(given) as link:
         sync = link.sync("spectrum")
         # It never waits; "latest" would leave some unanswered.
@@ -153,7 +174,8 @@ def _companion(graph: str) -> int:
     os.execv(sys.executable, [sys.executable, command, *([str(path)] if graph else [])])
 
 
-def _make_parser() -> options.Parser:
+def make_parser() -> options.Parser:
+    """The command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Rebuild the uplink spectrum in a GNU Radio flowgraph, find interference, propose PRB blocks.",
@@ -186,6 +208,7 @@ def _make_parser() -> options.Parser:
         metavar="FILE.grc",
         help="start gnuradio-companion with these blocks, and the desktop flowgraph unless another is named",
     )
+    service.add_options(parser)
     return parser
 
 
