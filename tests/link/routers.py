@@ -1,0 +1,64 @@
+"""A Zenoh router in a process of its own, which tests start, kill and start again."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from twinlink.testing import free_endpoint
+from twinlink.testing.base import patience
+
+ROUTER = """
+import json, sys, zenoh
+config = zenoh.Config()
+for key, value in {
+    "mode": "router",
+    "listen/endpoints": [sys.argv[1]],
+    "connect/endpoints": sys.argv[2:],
+    "scouting/multicast/enabled": False,
+    "scouting/gossip/enabled": False,
+}.items():
+    config.insert_json5(key, json.dumps(value))
+with zenoh.open(config):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Router:
+    """One router at an endpoint of its own; runs until `kill`.
+
+    Attributes:
+        endpoint: where it listens.
+    """
+
+    def __init__(self, *upstream: "Router") -> None:
+        """``upstream``: routers that it connects to."""
+        self.endpoint = free_endpoint(1)
+        self._upstream = [router.endpoint for router in upstream]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again if need be; returns when it listens."""
+        command = [sys.executable, "-c", ROUTER, self.endpoint, *self._upstream]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", "the router did not start"
+
+    def kill(self) -> None:
+        """End it as a crash would, without a word to the nodes."""
+        self._process.kill()
+        self._process.communicate(timeout=patience())
+
+
+@contextlib.contextmanager
+def routers(count: int) -> Iterator[list[Router]]:
+    """So many routers in a row, each connected to the one before."""
+    row: list[Router] = []
+    try:
+        for _ in range(count):
+            row.append(Router(*row[-1:]))
+        yield row
+    finally:
+        for router in row:
+            router.kill()
