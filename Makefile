@@ -6,7 +6,7 @@ SOURCES := twinlink apps tests examples benchmarks
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench faults lint clean
+.PHONY: help setup demo test bench faults lint image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -31,6 +31,21 @@ lint: setup ## style and types: ruff and mypy, changing nothing
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy $(SOURCES)
+
+# containers/README.md
+BUILDER ?= $(firstword $(foreach tool,podman buildah docker,$(if $(shell command -v $(tool)),$(tool))))
+BASE ?= docker.io/library/debian:12-slim
+IMAGES ?= exporter replay
+VERSION ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' twinlink/__init__.py)
+TAG ?= $(VERSION)
+REVISION ?= $(shell git describe --always --exclude '*' --dirty --abbrev=40)
+
+image: ## the container images twinlink-exporter and twinlink-replay, with podman, buildah or docker
+	@test -n "$(BUILDER)" || { echo "make image: install podman, buildah or docker, or name one: BUILDER=..." >&2; exit 2; }
+	@for image in $(IMAGES); do \
+	  $(BUILDER) build --file containers/$$image.Containerfile --tag twinlink-$$image:$(TAG) --build-arg BASE=$(BASE) \
+	    --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) $(ARGS) . || exit 2; \
+	done
 
 clean: ## remove .venv/, caches and what demo, bench and MGEN sweeps left
 	@rm -rf .venv demo-out bench-out mgen-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
