@@ -14,7 +14,7 @@ API=/root/radio_api # Colosseum's, for scripts and for what it pushes into the c
 CONFIG=$API/radio.conf
 RUN=/run/twinlink
 LOGS=/logs # Colosseum keeps what is here
-BIN=/opt/twinlink/venv/bin
+BIN=/opt/twinlink/bin
 DRAIN_S=3 # a twin stops so long after the others: both are told to at the same time
 
 declare -A HTTP=([exporter]=9464 [replay]=9465 [ran-emulator]=9466) # ports on loopback

@@ -7,6 +7,7 @@ A node has its own network (can0, col0 and tr0 as veth pairs), processes, and ro
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -27,11 +28,11 @@ for each in bin sbin lib lib32 lib64 libx32 usr etc dev sys; do
   if [ -L "/$each" ]; then cp -P "/$each" "$new/$each"
   elif [ -d "/$each" ]; then mkdir "$new/$each"; mount --rbind "/$each" "$new/$each"; fi
 done
-mkdir -p "$new"/{proc,root/radio_api,run,logs,tmp,opt/twinlink/venv,opt/twinlink/recordings} "$new/$1"
+mkdir -p "$new"/{proc,root/radio_api,run,logs,tmp,opt/twinlink,opt/recordings} "$new/$1"
 mount -t proc proc "$new/proc"
 mount --rbind "$1" "$new/$1"
-mount --bind "$1/.venv" "$new/opt/twinlink/venv"
-mount --bind "$1/examples/recordings" "$new/opt/twinlink/recordings"
+mount --bind "$1/.venv" "$new/opt/twinlink"
+mount --bind "$1/examples/recordings" "$new/opt/recordings"
 cp -r "$1/colosseum/radio_api/." "$new/root/radio_api"
 echo "127.0.0.1 localhost" >"$new/run/etc-hosts"
 mount --bind "$new/run/etc-hosts" "$new/etc/hosts"
@@ -121,6 +122,14 @@ class Srn:
     def start(self, *command: str, **kwargs: Any) -> subprocess.Popen[str]:
         """Start a command on the node, with the environment that the container's root has."""
         return subprocess.Popen(self.command(*command), text=True, env={"PATH": PATH, "HOME": "/root"}, **kwargs)
+
+
+def end(process: subprocess.Popen[str], within_s: float) -> None:
+    """End a command on a node, which is a child of nsenter, with SIGTERM."""
+    pid = process.pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGTERM)
+    process.wait(within_s)
 
 
 def cable(nodes: list[Srn]) -> None:

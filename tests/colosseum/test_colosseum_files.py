@@ -63,7 +63,7 @@ def test_the_schema_refuses_what_colosseum_would_not_take(key: str, value: objec
 @pytest.mark.parametrize("path", CONFIGS, ids=ids)
 def test_every_program_takes_its_configuration(path: Path, tmp_path: Path) -> None:
     text = path.read_text().replace("/logs", str(tmp_path))
-    text = text.replace("/opt/twinlink/recordings", str(ROOT / "examples/recordings"))
+    text = text.replace("/opt/recordings", str(ROOT / "examples/recordings"))
     programs = {"replay", "exporter", "ran-emulator"} & tomllib.loads(text).keys()
     assert programs
     here = tmp_path / "radio.conf"

@@ -139,11 +139,11 @@ def test_of_two_nodes_that_listen_none_is_chosen(nodes: list[Srn]) -> None:
     gnb, twin = nodes
     for command in (
         ["ip", "address", "add", f"172.30.{RESERVATION}.150/24", "dev", "col0"],
-        ["/opt/twinlink/venv/bin/python", "-m", "http.server", "7447"],
+        ["/opt/twinlink/bin/python", "-m", "http.server", "7447"],
     ):
         twin.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(0.1)
-    find = gnb.start("/opt/twinlink/venv/bin/python", "/root/radio_api/find_peer.py", "7447", stderr=subprocess.PIPE)
+    find = gnb.start("/opt/twinlink/bin/python", "/root/radio_api/find_peer.py", "7447", stderr=subprocess.PIPE)
     _, complaint = find.communicate(timeout=patience(30))
     assert find.returncode == 1
     assert f"172.30.{RESERVATION}.121" in complaint
