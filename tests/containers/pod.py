@@ -33,14 +33,19 @@ class Pod:
 
     def __enter__(self) -> Self:
         hold = ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec cat"]
-        self._network = subprocess.Popen([*DIE_WITH_US, *hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._network.stdout
-        assert self._network.stdout.readline() == b"up\n"
+        self._holder = subprocess.Popen([*DIE_WITH_US, *hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._holder.stdout
+        assert self._holder.stdout.readline() == b"up\n"
         return self
+
+    @property
+    def network(self) -> str:
+        """Path of the network namespace."""
+        return f"/proc/{self._holder.pid}/ns/net"
 
     def start(self, command: Sequence[str]) -> Program:
         """Run a command, which makes a container, in the pod's network."""
-        self._programs.append(Program(["nsenter", f"--net=/proc/{self._network.pid}/ns/net", *command]))
+        self._programs.append(Program(["nsenter", f"--net={self.network}", *command]))
         return self._programs[-1]
 
     def folder_for_next(self) -> Path:
@@ -54,4 +59,4 @@ class Pod:
     ) -> None:
         for program in self._programs:
             program.kill()
-        self._network.communicate()
+        self._holder.communicate()
