@@ -106,15 +106,16 @@ install_python_packages() {
   say "Python packages are in place ($((SECONDS - start)) s)"
 }
 
-unpack_chronyd() { # a time server for the tests; installed as a package it would replace the system's own
-  PATH=$PATH:/usr/sbin command -v chronyd >/dev/null && return 0
-  [ -x "$venv/chrony/usr/sbin/chronyd" ] && return 0
-  mkdir -p "$venv/chrony"
-  if (cd "$venv/chrony" && apt-get download -qq chrony && dpkg-deb -x chrony_*.deb . && rm chrony_*.deb) >>"$log" 2>&1; then
-    "$venv/chrony/usr/sbin/chronyd" --version >>"$log" 2>&1 && return 0
+unpack() { # PACKAGE PROGRAM TEST...: for the tests, into .venv/PACKAGE; installed, the package would start a service
+  local package=$1 program=$2 tests=$3 folder=$venv/$1
+  PATH=$PATH:/usr/sbin command -v "$program" >/dev/null && return 0
+  [ -n "$(find "$folder" -name "$program" -type f -perm -u+x 2>/dev/null)" ] && return 0
+  mkdir -p "$folder"
+  if (cd "$folder" && apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb . && rm "$package"_*.deb) >>"$log" 2>&1; then
+    "$(find "$folder" -name "$program" -type f)" --version >>"$log" 2>&1 && return 0
   fi
-  say "going on without chronyd: the test of NTP will be skipped (see $log)"
-  rm -rf "$venv/chrony"
+  say "going on without $program: $tests will be skipped (see $log)"
+  rm -rf "$folder"
 }
 
 [ -x "$system_python" ] || stop "$system_python is missing: install the system's python3"
@@ -137,6 +138,7 @@ fi
 mkdir -p "$venv"
 install_system_packages
 install_python_packages
-unpack_chronyd
+unpack chrony chronyd "the test of NTP"
+unpack prometheus promtool "the tests of metrics and alerts"
 printf '%s\n' "$ready" >"$stamp"
 say "ready; the command is $venv/bin/twinlink"
