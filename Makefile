@@ -6,10 +6,10 @@ SOURCES := twinlink apps tests examples benchmarks
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench faults lint image clean
+.PHONY: help setup demo test bench faults k8s-check lint image clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 setup: ## install what is missing and make .venv/ (the other targets do it themselves)
 	@tools/setup.sh
@@ -26,6 +26,10 @@ bench: setup ## the goals table: this library against raw transports and peers, 
 
 faults: setup ## schedules of faults against both transports, judged from ledgers (root)
 	@$(BIN)/python -m tests.faults.lab $(ARGS)
+
+# Keeps what it builds in $TWINLINK_K8S_CACHE, by default ~/.cache/twinlink/k8s; needs Go 1.24 the first time.
+k8s-check: setup ## k8s/ against a private kube-apiserver (built once, 5 to 30 minutes)
+	@$(BIN)/python -m tests.k8s.cluster_check $(ARGS)
 
 lint: setup ## style and types: ruff and mypy, changing nothing
 	@$(BIN)/ruff check $(SOURCES)
