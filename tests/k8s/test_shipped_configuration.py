@@ -1,0 +1,120 @@
+"""What the ConfigMaps hold is what the programs take, and what the containers promise is what the programs do."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import zenoh
+
+import twinlink
+from tests.k8s.conftest import Built
+from tests.k8s.manifests import K8S, OVERLAYS, Document, containers, documents
+from twinlink.testing import free_endpoint, patience
+
+TOML = K8S / "base" / "twinlink.toml"
+ROUTER = K8S / "overlays" / "router" / "router.json5"
+CONTAINERS = {
+    (path.parent.name, container["name"]): container
+    for path in (
+        K8S / "overlays" / "emulator" / "deployment.yaml",
+        K8S / "overlays" / "twin" / "deployment.yaml",
+        K8S / "components" / "exporter-sidecar" / "sidecar.yaml",
+    )
+    for container in containers(documents(path.read_text())[0]["spec"]["template"]["spec"])
+}
+EXPORTER_LIMIT = 256 * 2**20
+EXPORTER_AT_REST = 80 * 2**20  # over ZeroMQ or Zenoh, all libraries loaded
+
+
+def check(container: Document, config: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the container's program with --check, with the container's arguments and environment."""
+    command: list[str] = container.get("command", [container["image"]]) + container.get("args", [])
+    given = {variable["name"]: variable["value"] for variable in container.get("env", [])}
+    assert given.pop("TWINLINK_CONFIG") == "/etc/twinlink/twinlink.toml"
+    assert {"name": "twinlink-config", "mountPath": "/etc/twinlink", "readOnly": True} in container["volumeMounts"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TWINLINK_")}
+    return subprocess.run(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:], "--check"],
+        env=clean | given | {"TWINLINK_CONFIG": str(config)},
+        capture_output=True, text=True, check=False, timeout=patience(60),
+    )  # fmt: skip
+
+
+def port(container: Document, name: str) -> int:
+    return next(int(each["containerPort"]) for each in container["ports"] if each["name"] == name)
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=["/".join(name) for name in CONTAINERS])
+def test_a_container_starts_its_program_with_the_shipped_file(container: Document) -> None:
+    done = check(container, TOML)
+    assert done.returncode == 0, done.stderr
+    served = re.search(r"^http: 0\.0\.0\.0:(\d+)", done.stdout, re.MULTILINE)
+    assert served, done.stdout
+    assert int(served[1]) == container["ports"][0]["containerPort"]
+
+
+def test_the_twin_listens_where_the_service_points() -> None:
+    container = CONTAINERS["twin", "twinlink-replay"]
+    assert f"listening at tcp/0.0.0.0:{port(container, 'link')} " in check(container, TOML).stdout
+    assert port(container, "link-2") == port(container, "link") + 1
+
+
+def test_the_exporter_dials_out_and_clears_at_the_start() -> None:
+    for place in ("exporter-sidecar", "emulator"):
+        said = check(CONTAINERS[place, "twinlink-exporter"], TOML).stdout
+        assert "connecting to tcp/twinlink-replay:7447" in said
+        assert "a block of before is cleared" in said
+
+
+def test_every_table_and_key_is_looked_at(tmp_path: Path) -> None:
+    """A misspelt key anywhere in the file is refused: the file above passes because its keys are right."""
+    config = tomllib.loads(TOML.read_text())
+    tables = ("exporter", "replay", "ran-emulator")
+    assert config.keys() == {"transport", "protect-prbs", "option", *tables}
+    for table in ("", *tables):
+        spoilt = tmp_path / "spoilt.toml"
+        line = f"[{table}]" if table else "transport"
+        text = TOML.read_text().replace(line, f"{line}\nhtpp = 1" if table else "htpp = 1\ntransport", 1)
+        spoilt.write_text(text)
+        done = check(CONTAINERS["emulator", "twinlink-exporter"], spoilt)
+        assert done.returncode == 3, (table, done.stdout)
+        assert "htpp" in done.stderr
+
+
+def test_what_the_link_keeps_fits_the_limit_of_the_exporter() -> None:
+    """Two flows that it sends on, one that it reads; how it holds under load is measured elsewhere."""
+    options = dict(option.split("=") for option in tomllib.loads(TOML.read_text())["option"])
+    kept = 2 * int(options["retention"]) + int(options["window"])
+    assert CONTAINERS["exporter-sidecar", "twinlink-exporter"]["resources"]["limits"]["memory"] == "256Mi"
+    assert EXPORTER_AT_REST + kept <= EXPORTER_LIMIT * 3 / 4
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_built_config_map_is_the_file(built: Built, overlay: str) -> None:
+    file = ROUTER if overlay == "router" else TOML
+    maps = [document for document in built(overlay) if document["kind"] == "ConfigMap"]
+    assert maps
+    assert all(each["data"] == {file.name: file.read_text()} for each in maps)
+
+
+def test_a_gnb_and_its_twin_meet_through_the_shipped_router() -> None:
+    config = zenoh.Config.from_file(str(ROUTER))  # an unknown key is an error here, as it is for the router itself
+    endpoint = free_endpoint(1)
+    config.insert_json5("listen/endpoints", f'["{endpoint}"]')
+    with (
+        zenoh.open(config),
+        twinlink.open("zenoh", connect=endpoint, node="twin-1", mode="client", namespace="twinlink/cell-7") as twin,
+        twinlink.open("zenoh", connect=endpoint, node="gnb-1", mode="client", namespace="twinlink/cell-7") as gnb,
+    ):
+        receiver = twin.receiver("spectrum")
+        gnb.wait_ready(timeout=patience())
+        sender = gnb.sender("spectrum")
+        for number in range(100):
+            sender.send(bytes([number]))
+        sender.flush(timeout=patience())
+        received = [receiver.receive(timeout=patience()) for _ in range(100)]
+        assert [message and message.payload[0] for message in received] == list(range(100))
