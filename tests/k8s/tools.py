@@ -47,11 +47,22 @@ class Tools:
 def find_or_build() -> Tools:
     """Every program, from the cache where it has been here before; says what takes long."""
     cache = cache_folder()
-    (cache / "bin").mkdir(parents=True, exist_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
     with _alone(cache):
+        _drop_other_versions(cache)
         etcd = _on_path("etcd") or _etcd(cache)
         apiserver, kubectl = (_kubernetes(cache, name) for name in ("kube-apiserver", "kubectl"))
         return Tools(etcd, apiserver, kubectl, _decoder(cache), _crds(cache))
+
+
+def _drop_other_versions(cache: Path) -> None:
+    stamp = cache / "versions"
+    versions = f"{KUBERNETES} {STAGING} {OPENSHIFT_API} {PROMETHEUS_OPERATOR}\n"
+    if not stamp.exists() or stamp.read_text() != versions:
+        for name in ("bin", "crds"):
+            shutil.rmtree(cache / name, ignore_errors=True)
+        stamp.write_text(versions)
+    (cache / "bin").mkdir(exist_ok=True)
 
 
 @contextmanager
@@ -133,7 +144,8 @@ def _go_build(folder: Path, package: str, to: Path, flags: str = "") -> None:
 def _kubernetes(cache: Path, name: str) -> Path:
     program = cache / "bin" / name
     if not program.exists():
-        _say(f"building {name} {KUBERNETES} into {cache}, once; kube-apiserver takes 5 to 30 minutes")
+        patience = "; it takes 5 to 30 minutes" if name == "kube-apiserver" else ""
+        _say(f"building {name} {KUBERNETES} into {cache}, once{patience}")
         folder = cache / "kubernetes"
         folder.mkdir(exist_ok=True)
         # Kubernetes' own go.mod points at folders of its repository that the module does not have; their releases do.
