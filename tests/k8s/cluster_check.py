@@ -85,11 +85,11 @@ def checks(cluster: Cluster, tools: Tools) -> Iterator[str]:
     yield refusals(cluster)
     yield decoding(tools)
     for overlay in STAND_ALONE:
-        yield f"{overlay}: {accepted(cluster, tools, RESTRICTED, build(kubectl, K8S / 'overlays' / overlay))}"
-    yield f"monitoring: {accepted(cluster, tools, RESTRICTED, build(kubectl, K8S / 'components' / 'monitoring'))}"
+        yield accepted(overlay, cluster, tools, RESTRICTED, build(kubectl, K8S / "overlays" / overlay))
+    yield accepted("monitoring", cluster, tools, RESTRICTED, build(kubectl, K8S / "components" / "monitoring"))
     for overlay, added, namespace in VARIANTS:
         with changed(overlay, added) as folder:
-            yield f"{overlay} with {added.split()[-1]}: {accepted(cluster, tools, namespace, build(kubectl, folder))}"
+            yield accepted(f"{overlay} with {added.split()[-1]}", cluster, tools, namespace, build(kubectl, folder))
     yield from beside_a_gnb(cluster, build(kubectl, K8S / "overlays" / "oai-gnb"))
 
 
@@ -176,24 +176,24 @@ def _decode(tools: Tools, objects: list[Document]) -> "subprocess.CompletedProce
     return subprocess.run([str(tools.decoder)], input=text, capture_output=True, text=True, check=False, timeout=60)
 
 
-def accepted(cluster: Cluster, tools: Tools, namespace: str, built: list[Document]) -> str:
+def accepted(what: str, cluster: Cluster, tools: Tools, namespace: str, built: list[Document]) -> str:
     """Every object of an overlay, and a pod from each of its templates."""
     openshift = [document for document in built if OPENSHIFT_KINDS.search(document["apiVersion"])]
     others = [document for document in built if document not in openshift]
     done = cluster.create(namespace, others)
     if done.returncode:
-        raise Finding(f"refused in namespace {namespace}: {done.stderr.strip()}")
+        raise Finding(f"{what}: refused in namespace {namespace}: {done.stderr.strip()}")
     classes = []
     for name, template in pod_templates(built):
         done = cluster.create(namespace, [pod_from(name, template)])
         if done.returncode:
-            raise Finding(f"the pod of {name} is refused in namespace {namespace}: {done.stderr.strip()}")
+            raise Finding(f"{what}: pod {name} is refused in namespace {namespace}: {done.stderr.strip()}")
         classes.append(f"pod {name} {qos_class(done.stdout)}")
-    line = f"{len(others)} objects accepted" + (f" ({', '.join(classes)})" if classes else "")
+    line = f"{what}: {len(others)} objects accepted" + (f" ({', '.join(classes)})" if classes else "")
     if openshift:
         done = _decode(tools, openshift)
         if done.returncode:
-            raise Finding(f"not of OpenShift's types: {done.stderr.strip()}")
+            raise Finding(f"{what}: not of OpenShift's types: {done.stderr.strip()}")
         line += f", {len(openshift)} of OpenShift's kinds decoded"
     return line
 
@@ -232,7 +232,7 @@ def beside_a_gnb(cluster: Cluster, built: list[Document]) -> Iterator[str]:
 
     done = cluster.create(PRIVILEGED, built)
     if done.returncode:
-        raise Finding(f"refused in namespace {PRIVILEGED}: {done.stderr.strip()}")
+        raise Finding(f"oai-gnb: refused in namespace {PRIVILEGED}: {done.stderr.strip()}")
     done = cluster.create(PRIVILEGED, [pod])
     if done.returncode or (quality := qos_class(done.stdout)) != "Guaranteed":
         raise Finding(f"the gNB's pod in namespace {PRIVILEGED}: {done.stderr.strip() or quality}")
