@@ -189,9 +189,13 @@ class Sender:
 
         Of messages that shared a frame one in 16 counts, unless there is an ``on_ack``.
         """
-        with self._state:
-            counters, acks = self._core.stats(), self._core.delays.acks()
+        counters, acks = self.snapshot()
         return {**counters, "peers": delays.stats(acks)}  # to put them in order takes ms, for which nobody has to wait
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[int, list[Ack]]]:
+        """The counters, and by peer the acks that `stats` sums up, in the order in which they came."""
+        with self._state:
+            return self._core.stats(), self._core.delays.acks()
 
     # For whoever receives
 

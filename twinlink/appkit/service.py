@@ -3,14 +3,23 @@
 import argparse
 import errno
 import os
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twinlink import link_options
 from twinlink.cli import convert, linking
 from twinlink.cli.console import DONE, Output, explain
+from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError, TwinlinkError
+
+from .pulse import Pulse
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
+    from twinlink.cli.convert import HttpAddress
 
 MIB = 1024 * 1024
 
@@ -118,9 +127,46 @@ def _check_writable(path: Path, folder: bool) -> None:
 
 
 def plan_of_http(given: argparse.Namespace) -> list[str]:
-    """The line about ``--http``.  Raises ConfigurationError where prometheus_client is missing."""
+    """The line about ``--http``.  Raises MetricsMissing where prometheus_client is not installed."""
     if given.http is None:
         return ["http: not served (--http HOST:PORT)"]
-    if find_spec("prometheus_client") is None:
-        raise ConfigurationError("--http needs prometheus_client: pip install 'twinlink[metrics]'")
+    import twinlink.metrics  # noqa: F401  (as in `serving`)
+
     return [f"http: {given.http} with /healthz, /readyz and /metrics"]
+
+
+def told_by(journal: Journal) -> "Callable[[str, HttpAddress], object]":
+    """What `serving` tells becomes an event of the journal."""
+    return lambda text, address: journal.event("http", text, http=str(address))
+
+
+@contextmanager
+def serving(
+    address: "HttpAddress | None",
+    pulse: Pulse,
+    reasons: Callable[[], list[str]],
+    collectors: "Callable[[], Iterable[Collector]]",
+    tell: "Callable[[str, HttpAddress], object]",
+) -> Iterator[None]:
+    """Serves what ``--http`` asks for inside a ``with`` statement; without an address it does, and imports, nothing.
+
+    Args:
+        address: of ``--http``.
+        pulse, reasons: of `twinlink.appkit.http.Server`.
+        collectors: makes the collectors of metrics.
+        tell: told once what is served, and the address with the port that was taken.
+
+    Raises:
+        MetricsMissing: prometheus_client is not installed.
+        TransportError: nothing can be served there.
+    """
+    if address is None:
+        yield
+        return
+    import twinlink.metrics  # noqa: F401  (says what to install where that is missing)
+
+    from .http import Server
+
+    with Server(address, pulse, reasons, collectors()) as server:
+        tell(f"serves /healthz, /readyz and /metrics at http://{server.address}", server.address)
+        yield

@@ -5,11 +5,17 @@ the ports from 10 above its own while they are measured.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
+from twinlink.appkit import service
+from twinlink.appkit.pulse import Pulse
 from twinlink.message import Message
 
 from . import convert, linking
 from .console import DONE, NOT_MET, Output, Stop, log
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 NAME = "twinlink pong"
 
@@ -17,6 +23,7 @@ NAME = "twinlink pong"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
+    service.add_http_option(parser)
     parser.add_argument("--count", type=convert.count, metavar="N", help="end after so many messages; else at Ctrl-C")
 
 
@@ -35,14 +42,23 @@ def run(given: argparse.Namespace) -> int:
 
     output = Output(given.json)
     counter = _Counter()
+    pulse = Pulse()
     with Stop() as stop, linking.open_link(given) as link:
         watch = linking.Watch(NAME, link)
         link.receiver(given.flow, handler=counter.add)
         stations = StationHost(link) if link.listening else None
+
+        def collectors() -> "list[Collector]":
+            from twinlink.metrics import collector
+
+            return [collector(link)]
+
         try:
             log(NAME, f"{linking.endpoint(given)}, answers flow {given.flow} and sweeps; Ctrl-C ends it")
-            while not stop.wait(linking.LOOK_S) and (given.count is None or counter.messages < given.count):
-                watch.tell()
+            with service.serving(given.http, pulse, lambda: [], collectors, lambda text, _: log(NAME, text)):
+                while not stop.wait(linking.LOOK_S) and (given.count is None or counter.messages < given.count):
+                    pulse.turn()
+                    watch.tell()
         finally:
             if stations is not None:
                 stations.close()

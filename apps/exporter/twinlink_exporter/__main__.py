@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
@@ -25,6 +26,9 @@ from .exporter import RECEIVES, SENDS, Exporter
 from .guard import Limits
 from .observation import Carrier
 from .sockets import E3Sockets
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 PROGRAM = "twinlink-exporter"
 UNPROTECTED = "none (SSB, CORESET0, PRACH: see --protect-prbs)"
@@ -106,7 +110,16 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
             protected=sorted(limits.protected),
         )
         linking.tell_if_nobody(link, partial(journal.event, "no-peer"))
-        exporter.run()
+
+        def collectors() -> "list[Collector]":
+            from twinlink.metrics import collector
+
+            from .metrics import ExporterCollector
+
+            return [collector(link), ExporterCollector(exporter)]
+
+        with service.serving(given.http, exporter.pulse, exporter.not_ready, collectors, service.told_by(journal)):
+            exporter.run()
     if ledger:  # now: closing the link waits for acks
         with writing(given.records):
             ledger.write(given.records)

@@ -7,7 +7,7 @@ E3 indication -> stamp -> `observe` -> flow spectrum ==> twin ==> flow control -
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import asdict
 from typing import Any
 
@@ -28,6 +28,7 @@ from twinlink_e3 import (
 )
 
 import twinlink
+from twinlink.appkit.pulse import Pulse
 from twinlink.cli.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.measure.ledger import Ledger
@@ -62,6 +63,11 @@ class Exporter:
         journal: where to report.
         clear_at_start: begin with an empty block list, in case an earlier exporter left one.
         ledger: notes every message; of `SENDS` and `RECEIVES`.
+
+    Attributes:
+        counters: what it counts.
+        outcomes: the same of PRB blocks, by status and reason: a cause of `block`, or the guard's rule.
+        pulse: of `run`.
     """
 
     def __init__(
@@ -76,6 +82,8 @@ class Exporter:
         ledger: Ledger | None = None,
     ) -> None:
         self.counters = Counters()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.pulse = Pulse()
         self._sockets = sockets
         self._carrier = carrier
         self._limits = limits
@@ -123,6 +131,7 @@ class Exporter:
                     else:
                         self._take_from_agent()
                 self._keep_time()
+                self.pulse.turn()
         finally:
             self._do(self._blocks.clear("exporter-ends", Instant.now()))
             if release := self._session.release():
@@ -131,6 +140,30 @@ class Exporter:
             with self._wake_lock:
                 self._wake_open = False
                 os.close(self._wake)
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the E3 agent sends indications."""
+        return self._session.state is State.SUBSCRIBED
+
+    @property
+    def blocked_prbs(self) -> int:
+        """How many PRBs stand blocked."""
+        return len(self._blocks.prbs)
+
+    def not_ready(self) -> list[str]:
+        """Why it does not do its work; nothing when it does.  May be called from any thread."""
+        reasons = []
+        if not self.subscribed:
+            step = "setup" if self._session.state is State.SETUP else "subscription"
+            reasons.append(f"no E3 session: the agent has not answered the {step} yet")
+        if not self._twins:
+            reasons.append("no twin is up")
+        elif not self._uptake.begun:
+            reasons.append("the twin has not acknowledged an observation yet")
+        elif self._out_of_sync:
+            reasons.append("the twin is out of sync: it does not take in what is sent to it")
+        return reasons
 
     def summary(self) -> dict[str, Any]:
         """The counters, and the link's statistics of flow ``spectrum``; ``lost`` there counts what was dropped."""
@@ -343,6 +376,7 @@ class Exporter:
             self._do(self._blocks.propose(verdict, message.received_ns, now))
             return
         self.counters.blocks_rejected += 1
+        self.outcomes["rejected", verdict.reason.partition(":")[0]] += 1
         self._journal.event(
             "block-rejected",
             f"a PRB block of {message.node} was refused: {verdict.reason}",
@@ -385,6 +419,7 @@ class Exporter:
     def _report(self, outcome: Outcome) -> None:
         result = outcome.result
         prbs = format_prbs(result.prbs) or "none"
+        self.outcomes[result.status, outcome.cause] += 1
         if result.status == "installed":
             self.counters.blocks_installed += 1
             self._journal.event(

@@ -28,6 +28,11 @@ class Uptake:
         if sequence > self._acknowledged[0]:
             self._acknowledged = (sequence, sent_ns)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a twin has acknowledged anything."""
+        return self._acknowledged[0] >= 0
+
     def behind_ns(self, now_ns: int) -> int:
         """Age of the newest observation that a twin has, while newer ones are on their way; else 0."""
         sequence, sent_ns = self._acknowledged

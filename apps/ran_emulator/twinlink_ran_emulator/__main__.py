@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import twinlink_e3 as e3
 
@@ -21,6 +22,9 @@ from .heard import Heard
 from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
 from .sockets import Sockets
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 PROGRAM = "twinlink-ran-emulator"
 
@@ -103,7 +107,14 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
             n_prbs=recording.grid.n_prbs,
             fft_size=fft_size,
         )
-        emulator.run(stop)
+
+        def collectors() -> "list[Collector]":
+            from .metrics import EmulatorCollector
+
+            return [EmulatorCollector(emulator)]
+
+        with service.serving(given.http, emulator.pulse, emulator.not_ready, collectors, service.told_by(journal)):
+            emulator.run(stop)
 
 
 def make_parser() -> command_line.Parser:

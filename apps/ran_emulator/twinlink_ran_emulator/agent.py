@@ -186,7 +186,7 @@ class Agent:
         """How many dApps would get an indication now."""
         return sum(
             subscription is not None and subscription.telemetry and now_ns >= subscription.starts_ns
-            for subscription in self._dapps.values()
+            for subscription in list(self._dapps.values())  # another thread may ask
         )
 
     def events(self) -> list[Event]:

@@ -7,13 +7,14 @@ recording --> PrbBlocker --> FFT order --> Agent --> Sockets --> dApps
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 import numpy as np
 import twinlink_e3 as e3
 from twinlink_e3.indication import MAX_TIMESTAMP
 
+from twinlink.appkit.pulse import Pulse
 from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs
@@ -77,6 +78,10 @@ class Emulator:
         options: how.
         journal: where events go.
         heard: takes every record as it was played, or None.
+
+    Attributes:
+        pulse: of `run`.
+        played: records so far.
     """
 
     def __init__(
@@ -93,7 +98,8 @@ class Emulator:
         self._blocked = np.zeros(recording.grid.n_prbs, np.bool_)
         self._outgoing: deque[bytes] = deque()
         self._interfered: frozenset[int] = frozenset()
-        self._played = 0
+        self.played = 0
+        self.pulse = Pulse()
         self._latest_ns = 0
         self._refusals = 0
 
@@ -101,6 +107,25 @@ class Emulator:
     def made_up_cells(self) -> int:
         """Cells (a PRB of a record) for which the recording does not show what lies under its UEs (`PrbBlocker`)."""
         return self._blocker.synthetic
+
+    @property
+    def counters(self) -> Counter[str]:
+        """PDUs by kind, and what else the agent counts."""
+        return self._agent.counters
+
+    @property
+    def subscribers(self) -> int:
+        """How many dApps get indications."""
+        return self._agent.subscribers(time.monotonic_ns())
+
+    @property
+    def blocked_prbs(self) -> int:
+        """How many PRBs a dApp blocks."""
+        return int(self._blocked.sum())
+
+    def not_ready(self) -> list[str]:
+        """Why it does not do its work; nothing when it does.  May be called from any thread."""
+        return [] if self.subscribers else ["no dApp has subscribed"]
 
     def run(self, stop: threading.Event) -> None:
         """Wait for dApps, play, stay; returns when all is done or soon after `stop` is set."""
@@ -119,10 +144,10 @@ class Emulator:
         self._journal.event(
             "playing", f"playing {grid.n_records} records of {grid.n_prbs} PRBs", records=total, n_prbs=grid.n_prbs
         )
-        while not stop.is_set() and (total is None or self._played < total):
-            self._wait_until(schedule.due_ns(self._played), stop)
+        while not stop.is_set() and (total is None or self.played < total):
+            self._wait_until(schedule.due_ns(self.played), stop)
             if not stop.is_set():
-                self._play_record(schedule.due_ns(self._played))
+                self._play_record(schedule.due_ns(self.played))
         seconds = (time.monotonic_ns() - schedule.start_ns) / 1e9
         while self._outgoing and not stop.is_set():
             self._serve(IDLE_MS)
@@ -133,12 +158,12 @@ class Emulator:
         lateness = "flat out" if flat_out else f"at most {self._latest_ns / 1e6:.1f} ms late"
         self._journal.event(
             "done",
-            f"played {self._played} records in {seconds:.3f} s, {self._agent.counters['indications']} indications, "
+            f"played {self.played} records in {seconds:.3f} s, {self._agent.counters['indications']} indications, "
             f"{lateness}",
-            records=self._played,
+            records=self.played,
             seconds=seconds,
             late_max_ms=None if flat_out else self._latest_ns / 1e6,
-            complete=self._played == total,
+            complete=self.played == total,
             counters=dict(self._agent.counters),
         )
 
@@ -155,12 +180,12 @@ class Emulator:
             self._serve(min(remaining_ns // 1_000_000, IDLE_MS))
 
     def _play_record(self, due_ns: int) -> None:
-        record = self._played % self._recording.grid.n_records
+        record = self.played % self._recording.grid.n_records
         samples = self._recording.samples[record]
         if self._agent.block:
             samples = self._blocker.apply(record, self._blocked)
         iq_samples = e3.fft_from_natural(samples, self._fft_size).tobytes()
-        timestamp = self._played % MAX_TIMESTAMP + 1
+        timestamp = self.played % MAX_TIMESTAMP + 1
         iq_data = e3.encode_iq_data(e3.IqDataIndication(iq_samples, self._fft_size, timestamp))
         now_ns = time.monotonic_ns()
         self._latest_ns = max(self._latest_ns, now_ns - due_ns)
@@ -172,10 +197,11 @@ class Emulator:
         interferer = self._recording.interferer
         if self._interfered or interferer[record].any():
             self._report_interferer(frozenset(np.flatnonzero(interferer[record]).tolist()), played_ns)
-        self._played += 1
+        self.played += 1
 
     def _serve(self, timeout_ms: int) -> None:
         """Answer what has come in, after waiting that long at most, and send what waits to be sent."""
+        self.pulse.turn()
         if self._outgoing:
             self._sockets.wait_to_send(1)
         elif timeout_ms > 0:
@@ -203,8 +229,8 @@ class Emulator:
             ("interferer_on", prbs - self._interfered, "on"),
         ):
             if changed:
-                text = f"interferer {what} PRBs {format_prbs(changed)} in record {self._played}"
-                self._journal.event(event, text, time_ns=time_ns, record=self._played, prbs=sorted(changed))
+                text = f"interferer {what} PRBs {format_prbs(changed)} in record {self.played}"
+                self._journal.event(event, text, time_ns=time_ns, record=self.played, prbs=sorted(changed))
         self._interfered = prbs
 
     def _report(self, event: events.Event) -> None:
@@ -220,8 +246,8 @@ class Emulator:
             case events.Blocked(dapp, prbs):
                 self._blocked = np.zeros(self._recording.grid.n_prbs, np.bool_)
                 self._blocked[list(prbs)] = True
-                text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self._played}"
-                self._journal.event("control", text, dapp=dapp, prbs=list(prbs), record=self._played)
+                text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self.played}"
+                self._journal.event("control", text, dapp=dapp, prbs=list(prbs), record=self.played)
             case events.Reported(dapp, prbs):
                 self._journal.event(
                     "report", f"dApp {dapp} reports PRBs {format_prbs(prbs) or 'none'}", dapp=dapp, prbs=list(prbs)

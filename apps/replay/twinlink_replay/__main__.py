@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING
 
 import twinlink
 from twinlink.appkit import service
+from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys, convert, linking, options
 from twinlink.cli.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.cli.journal import Journal
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
+from twinlink.sync import State
 
 from . import grc
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from .twin import Twin
 
 PROGRAM = "twinlink-replay"
@@ -107,7 +111,19 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         link.receiver("control-result", handler=partial(_result, twin, ledger))
         noted = ledger.received if ledger else None
         with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, noted) as flowgraph:
-            why = _wait(given, stop, twin, lambda: flowgraph.observer.error)
+            pulse = Pulse()
+
+            def collectors() -> "list[Collector]":
+                from twinlink.metrics import collector
+
+                from .metrics import ReplayCollector
+
+                return [collector(link), ReplayCollector(twin, sync, flowgraph.source.stats)]
+
+            with service.serving(
+                given.http, pulse, lambda: _not_ready(link, sync), collectors, service.told_by(journal)
+            ):
+                why = _wait(given, stop, twin, lambda: flowgraph.observer.error, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
@@ -118,6 +134,13 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     _summarise(journal, twin, why, freshness, counted)
     return NOT_MET if why != "signal" and counted["missing"] else DONE
+
+
+def _not_ready(link: twinlink.Link, sync: twinlink.Sync) -> list[str]:
+    """Why the twin does not show what is on the air."""
+    if not link.peers():
+        return ["no exporter is up"]
+    return [] if sync.state is State.IN_SYNC else [f"flow spectrum is {sync.state.value}"]
 
 
 def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, object], counted: dict[str, int]) -> None:
@@ -148,10 +171,11 @@ def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> N
 
 
 def _wait(
-    given: argparse.Namespace, stop: threading.Event, twin: "Twin", failed: Callable[[], Exception | None]
+    given: argparse.Namespace, stop: threading.Event, twin: "Twin", failed: Callable[[], Exception | None], pulse: Pulse
 ) -> str:
     """Until there is a reason to end; returns it."""
     while not stop.wait(LOOK_S):
+        pulse.turn()
         if failed():
             return "failure"
         if twin.done.is_set():

@@ -1,0 +1,188 @@
+"""Health, readiness and metrics of a program over HTTP, for kubelets and Prometheus: `Server`.
+
+    /healthz   200 while the main loop turns, else 503: whatever supervises the program should restart it
+    /readyz    200 while the program does its work, else 503; JSON says why not
+    /metrics   in Prometheus' text format
+
+One daemon thread accepts connections and starts another for each.  Whatever a client does, these stay few and end
+soon: each is cut off `PATIENCE_S` after it was accepted, and a new one takes the place of the oldest.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from types import TracebackType
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from twinlink import __version__
+from twinlink.cli.convert import HttpAddress
+from twinlink.errors import TransportError
+from twinlink.transports.base import advice
+
+from .pulse import Pulse
+
+PATIENCE_S = 5.0  # for a request to come and its answer to go: a kubelet gives up after 1 s, Prometheus after 10 s
+CONNECTIONS = 8  # beyond so many the oldest is cut off
+MOST_CONNECTIONS = 16  # with those that have been cut off and have not ended yet; beyond it none is taken
+LOOK_S = 0.1  # how often the accepting thread looks for connections to cut off, and whether to end
+
+_TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
+logger = logging.getLogger("twinlink")  # whose warnings are events of a program's journal
+
+_Answer = tuple[HTTPStatus, str, bytes]
+_monotonic = time.monotonic
+
+
+class Server:
+    """Serves while in a ``with`` block.
+
+    Args:
+        address: where; port 0 takes one that is free.
+        pulse: of the main loop.
+        reasons: gives why the program is not ready, nothing when it is; called on threads of the server.
+        collectors: of metrics; asked on threads of the server.
+
+    Attributes:
+        address: with the port that is served.
+
+    Raises TransportError where nothing can be served at the address.
+    """
+
+    def __init__(
+        self, address: HttpAddress, pulse: Pulse, reasons: Callable[[], list[str]], collectors: Iterable[Collector]
+    ) -> None:
+        self._pulse, self._reasons = pulse, reasons
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        for one in collectors:
+            self._registry.register(one)
+        try:
+            places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            self._http = _Listener(places[0][0], places[0][4], self._answer)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise TransportError(f"--http cannot serve at {address}: {reason}{advice(reason)}") from error
+        self.address = HttpAddress(address.host, int(self._http.server_address[1]))
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(LOOK_S,), name="http", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def _answer(self, path: str, accept: str) -> _Answer:
+        """Status, content type and content."""
+        if path == "/healthz":
+            problem = self._pulse.problem()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+            return status, _TEXT, f"{problem or 'ok'}\n".encode()
+        if path == "/readyz":
+            problem = self._pulse.problem()
+            reasons = [*([problem] if problem else []), *self._reasons()]
+            status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+            return status, _JSON, json.dumps({"ready": not reasons, "reasons": reasons}).encode() + b"\n"
+        if path == "/metrics":
+            encode, content_type = choose_encoder(accept)
+            return HTTPStatus.OK, content_type, encode(self._registry)
+        return HTTPStatus.NOT_FOUND, _TEXT, b"not found: there are /healthz, /readyz and /metrics\n"
+
+
+class _Listener(ThreadingHTTPServer):
+    """Accepts connections, and keeps them few and short."""
+
+    request_queue_size = 32
+
+    def __init__(self, family: int, place: Any, answer: Callable[[str, str], _Answer]) -> None:
+        self.address_family = socket.AddressFamily(family)
+        self.answer = answer
+        self._ends: dict[Any, float] = {}  # connections, the oldest first -> when to cut it off; infinity once it was
+        self._lock = threading.Lock()
+        super().__init__(place, _Handler)
+
+    def server_bind(self) -> None:
+        """Not HTTPServer's, which asks DNS for the name of this host."""
+        TCPServer.server_bind(self)
+
+    def verify_request(self, request: Any, client_address: object) -> bool:
+        """Whether a new connection is taken; where there are too many, the oldest ends."""
+        with self._lock:
+            if len(self._ends) >= MOST_CONNECTIONS:
+                return False
+            lasting = [one for one, end in self._ends.items() if end < math.inf]
+            if len(lasting) >= CONNECTIONS:
+                self._cut_off(lasting[0])
+            self._ends[request] = _monotonic() + PATIENCE_S
+        return True
+
+    def service_actions(self) -> None:
+        """Every `LOOK_S`: ends the connections whose time is over."""
+        now = _monotonic()
+        with self._lock:
+            for one in [one for one, end in self._ends.items() if end <= now]:
+                self._cut_off(one)
+
+    def _cut_off(self, request: Any) -> None:
+        """Its thread, which waits for the client, goes on at once and finds it gone."""
+        self._ends[request] = math.inf
+        with contextlib.suppress(OSError):  # the client has left
+            request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """A connection has ended."""
+        with self._lock:
+            self._ends.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: object) -> None:
+        """What went wrong with a connection; a client that leaves early, or is cut off, is no news."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            logger.warning("an HTTP request was not answered", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request, one answer."""
+
+    timeout = PATIENCE_S
+    server_version = f"twinlink/{__version__}"
+    sys_version = ""
+    server: _Listener
+
+    def do_GET(self) -> None:
+        """Answer."""
+        path = self.path.partition("?")[0]
+        try:
+            status, content_type, content = self.server.answer(path, self.headers.get("Accept", ""))
+        except Exception as error:
+            logger.warning("%s was not answered", path, exc_info=True)
+            status, content_type, content = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, f"{error!r}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *_: object) -> None:
+        """Probes are no news."""
