@@ -217,6 +217,7 @@ class _LinkCollector(Collector):
     def _sent_metrics(self) -> Iterator[Metric]:
         company, counted = self._link.reception.company, {}
         sessions: set[tuple[str, int]] = set()
+        clocks: dict[str, tuple[int, int]] = {}  # by node: offset and bound, the flow that knows best
         for flow, sender in list(company.senders.items()):
             counted[flow], acks_of = sender.snapshot()
             for epoch, acks in acks_of.items():
@@ -225,23 +226,44 @@ class _LinkCollector(Collector):
                     sessions.add((flow, epoch))
                     if peer is not None and self._remember(peer.node, peer.up):
                         self._delays.take(flow, epoch, peer.node, acks, estimate[0])
+                        if peer.node not in clocks or estimate[1] < clocks[peer.node][1]:
+                            clocks[peer.node] = estimate
         yield from self._families(_SENT, _SENT_NOW, counted)
         self._delays.keep(sessions, self._peers)
         yield from self._delays.metrics()
+        for at, name, text in (
+            (0, "twinlink_clock_offset_seconds", "The peer's clock less this one; one-way delays are corrected by it."),
+            (1, "twinlink_clock_offset_bound_seconds", "Half the least round trip: by so much the offset may be off."),
+        ):
+            family = GaugeMetricFamily(name, text, labels=["peer"])
+            for node, estimate in clocks.items():
+                family.add_metric([node], estimate[at] / 1e9)
+            yield family
 
     def _received_metrics(self) -> Iterator[Metric]:
-        incoming = list(self._link.reception.flows.items())
-        counted = {flow: each.stats() for flow, each in incoming}
-        yield from self._families(_RECEIVED, _RECEIVED_NOW, counted)
-        family = GaugeMetricFamily(
+        flows = {flow: (each, each.stats()) for flow, each in list(self._link.reception.flows.items())}
+        # A peer can make up flows, so only those that the application asked for have labels.
+        ours = {flow: found for flow, found in flows.items() if found[0].claimed or found[0].sync is not None}
+        yield from self._families(_RECEIVED, _RECEIVED_NOW, {flow: values for flow, (_, values) in ours.items()})
+        refused = sum(values["unclaimed"] for _, values in flows.values())
+        yield CounterMetricFamily(
+            "twinlink_unclaimed", "Messages refused: the application asked for no such flow.", refused
+        )
+        age = GaugeMetricFamily(
             "twinlink_age_of_information_seconds",
             "Age of the newest message of a flow that is watched, by the sender's clock.",
             labels=["flow"],
         )
-        for flow, each in incoming:
+        complete = GaugeMetricFamily(
+            "twinlink_flow_completeness_ratio", "Part of the last ten seconds' messages that arrived.", labels=["flow"]
+        )
+        for flow, (each, _) in ours.items():
             if each.sync is not None and (age_ns := each.sync.age_ns()) is not None:
-                family.add_metric([flow], age_ns / 1e9)
-        yield family
+                age.add_metric([flow], age_ns / 1e9)
+            if each.sync is not None and (part := each.sync.completeness()) is not None:
+                complete.add_metric([flow], part)
+        yield age
+        yield complete
 
     def _families(
         self, counters: tuple[_Row, ...], gauges: tuple[_Row, ...], counted: dict[str, dict[str, Any]]
