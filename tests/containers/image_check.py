@@ -105,7 +105,7 @@ def _config(kind: str, config: dict[str, Any]) -> str:
 
 
 def _files(root: Path) -> str:
-    total = 0
+    sizes: dict[int, int] = {}  # by inode: many files have several names
     privileged, writable, hidden = [], [], []
     for folder, _, names in os.walk(root):
         if Path(folder) == root / "dev":
@@ -114,7 +114,7 @@ def _files(root: Path) -> str:
             found = path.lstat()
             kind = stat.S_IFMT(found.st_mode)
             if kind == stat.S_IFREG:
-                total += found.st_size
+                sizes[found.st_ino] = found.st_size
                 if found.st_mode & (stat.S_ISUID | stat.S_ISGID):
                     privileged.append(str(path))
             if kind != stat.S_IFLNK and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
@@ -124,7 +124,7 @@ def _files(root: Path) -> str:
     assert not privileged, f"set-uid or set-gid: {privileged}"
     assert not writable, f"writable for all: {writable}"
     assert not hidden, f"not readable for group 0: {hidden}"
-    return f"{total / 1e6:.0f} MB, nothing set-uid or writable for all, all of ours readable for group 0"
+    return f"{sum(sizes.values()) / 1e6:.0f} MB, nothing set-uid or writable for all, all of ours readable for group 0"
 
 
 Run = Callable[..., Program]  # program, arguments; `before` goes in front, what else is named goes to `bundle.write`

@@ -3,16 +3,15 @@
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from . import restricted
 from .path import walk
 from .pod import TOOLS, Pod, Start
-from .program import UID, Program
-
-CHECKOUT = Path(__file__).resolve().parents[2]
-RESTRICT = Path(__file__).with_name("restrict")
+from .program import UID
 
 if os.geteuid() != 0:
     pytest.skip("needs root: it makes namespaces and mounts", allow_module_level=True)
@@ -47,17 +46,11 @@ print(json.dumps({
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts programs of this checkout in containers of one pod."""
     with Pod(tmp_path) as pod:
-
-        def run(program: str, *arguments: str) -> Program:
-            apart = ["unshare", "--mount", "--pid", "--fork", "--ipc", "--uts", "--kill-child"]
-            place = [str(RESTRICT), str(pod.folder_for_next()), str(pod.dapps), str(CHECKOUT)]
-            return pod.start([*apart, *place, program, *arguments])
-
-        yield run
+        yield partial(restricted.start, pod)
 
 
 def test_it_is_restricted(start: Start) -> None:
-    probe = start("python", "-c", f"CHECKOUT = {str(CHECKOUT)!r}\n{PROBE}")
+    probe = start("python", "-c", f"CHECKOUT = {str(restricted.CHECKOUT)!r}\n{PROBE}")
     assert probe.code() == 0, probe.err
     (seen,) = probe.events("probe")
     assert seen == {
