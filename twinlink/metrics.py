@@ -221,7 +221,7 @@ class _LinkCollector(Collector):
         for flow, sender in list(company.senders.items()):
             counted[flow], acks_of = sender.snapshot()
             for epoch, acks in acks_of.items():
-                peer, estimate = company.peers.get(epoch), clock_offset(acks)
+                peer, estimate = company.known(epoch), clock_offset(acks)
                 if estimate is not None:  # None without acks
                     sessions.add((flow, epoch))
                     if peer is not None and self._remember(peer.node, peer.up):

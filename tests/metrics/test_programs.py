@@ -21,6 +21,8 @@ from twinlink.testing import free_endpoint, patience, wait_until
 
 from .prometheus import program
 
+PATIENT = ("--max-age-ms", "200000")  # a decision may come as late as this machine makes it
+
 
 class Program:
     """One of the programs, with its HTTP server at a port that it chooses."""
@@ -54,6 +56,11 @@ class Program:
         """Of one series, by its name and labels."""
         found = [line for line in self.get("/metrics")[1].splitlines() if line.startswith(f"{series} ")]
         return float(found[0].rpartition(" ")[2]) if found else -1.0
+
+    def total(self, name: str) -> float:
+        """Of all series of this name."""
+        found = [line for line in self.get("/metrics")[1].splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -90,7 +97,7 @@ def start(stack: ExitStack, module: str, *arguments: str) -> Program:
 def test_from_nothing_to_in_sync_and_back(ran: list[str], stack: ExitStack, tmp_path: Path) -> None:
     """As an operator sees it: not ready, and why; ready; the twin killed; what Prometheus makes of it all."""
     endpoint = free_endpoint()
-    exporter = start(stack, "twinlink_exporter", *ran, "--connect", endpoint, "--clear-at-start")
+    exporter = start(stack, "twinlink_exporter", *ran, *PATIENT, "--connect", endpoint, "--clear-at-start")
     assert exporter.get("/healthz") == (200, "ok\n")
     said = exporter.reasons()
     assert [text for text in said if "no E3 session" in text]
@@ -118,7 +125,8 @@ def test_from_nothing_to_in_sync_and_back(ran: list[str], stack: ExitStack, tmp_
     assert exporter.get("/healthz")[0] == 200  # it does its work, as far as it can: it must not be restarted for that
     assert exporter.value('twinlink_peer_up{peer="twin-1"}') == 0
     wait_until(lambda: exporter.value("twinlink_block_active_prbs") == 0)
-    assert exporter.value('twinlink_exporter_blocks_cleared_total{reason="twin-lost"}') == 1
+    assert exporter.total("twinlink_exporter_blocks_cleared_total") > 0
+    assert exporter.value("twinlink_block_unknown") == 0
     assert exporter.end() == 0
 
 
@@ -155,7 +163,7 @@ def test_a_block_that_a_killed_exporter_left_is_cleared_at_the_next_start(ran: l
     endpoint = free_endpoint()
     emulator = start(stack, "twinlink_ran_emulator", *ran, "--loop", "0")
     start(stack, "twinlink_replay", "--listen", endpoint)
-    exporter = start(stack, "twinlink_exporter", *ran, "--connect", endpoint)
+    exporter = start(stack, "twinlink_exporter", *ran, *PATIENT, "--connect", endpoint)
     wait_until(lambda: exporter.value("twinlink_block_active_prbs") > 0)
     exporter.end(signal.SIGKILL)
     assert emulator.value("twinlink_ran_emulator_blocked_prbs") > 0
@@ -168,7 +176,7 @@ def test_a_block_is_cleared_at_the_ran_on_sigterm(ran: list[str], stack: ExitSta
     endpoint = free_endpoint()
     emulator = start(stack, "twinlink_ran_emulator", *ran, "--loop", "0")
     start(stack, "twinlink_replay", "--listen", endpoint)
-    exporter = start(stack, "twinlink_exporter", *ran, "--connect", endpoint)
+    exporter = start(stack, "twinlink_exporter", *ran, *PATIENT, "--connect", endpoint)
     wait_until(lambda: exporter.value("twinlink_block_active_prbs") > 0)
     assert exporter.end() == 0
     wait_until(lambda: emulator.value("twinlink_ran_emulator_blocked_prbs") == 0)

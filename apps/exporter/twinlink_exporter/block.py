@@ -128,6 +128,16 @@ class Blocks:
         """What stands in the RAN, as far as is known here."""
         return self._last.standing.block.prbs if self._last.standing else ()
 
+    @property
+    def ends_ns(self) -> int | None:
+        """Monotonic time at which the block that stands ends unless it is renewed; None where none stands."""
+        return self._last.standing.ends_ns if self._last.standing else None
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is not known what the RAN blocks: it refused to clear, or was lost with a block."""
+        return self._uncertain and not self._last.acknowledged
+
     def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Todo]:
         """A decision that passed the guard."""
         todo = self._settle("followed", now)
@@ -179,8 +189,7 @@ class Blocks:
 
     def next_timer_ns(self) -> int | None:
         """Monotonic time at which `timer` has something to do, or None."""
-        ends_ns = self._last.standing.ends_ns if self._last.standing else None
-        return min((time_ns for time_ns in (self._waits_until_ns(), ends_ns) if time_ns is not None), default=None)
+        return min((time_ns for time_ns in (self._waits_until_ns(), self.ends_ns) if time_ns is not None), default=None)
 
     def clear(self, cause: Cause, now: Instant) -> list[Todo]:
         """Take back what stands, if anything does."""

@@ -30,16 +30,16 @@ from twinlink_e3 import (
 import twinlink
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli.journal import Journal
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import PrbBlock, PrbBlockResult, Status
 from twinlink.measure.ledger import Ledger
-from twinlink.prbs import format_prbs
 from twinlink.sync import State as SyncState
 from twinlink.sync import Thresholds
 
-from .block import Blocks, Control, Instant, NotCleared, Outcome, Todo
+from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
 from .counters import Counters
-from .guard import Limits, Rejection, check
+from .guard import Limits, Rejection, Rule, check
 from .observation import Carrier, observe
+from .report import report
 from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
 from .uptake import Uptake
@@ -82,7 +82,7 @@ class Exporter:
         ledger: Ledger | None = None,
     ) -> None:
         self.counters = Counters()
-        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.outcomes: Counter[tuple[Status, Cause | Rule]] = Counter()
         self.pulse = Pulse()
         self._sockets = sockets
         self._carrier = carrier
@@ -150,6 +150,17 @@ class Exporter:
     def blocked_prbs(self) -> int:
         """How many PRBs stand blocked."""
         return len(self._blocks.prbs)
+
+    @property
+    def block_remains_s(self) -> float | None:
+        """When the block that stands ends unless it is renewed; None where none stands."""
+        ends_ns = self._blocks.ends_ns
+        return None if ends_ns is None else (ends_ns - time.monotonic_ns()) / 1e9
+
+    @property
+    def block_unknown(self) -> bool:
+        """Whether it is not known what the RAN blocks."""
+        return self._blocks.unknown
 
     def not_ready(self) -> list[str]:
         """Why it does not do its work; nothing when it does.  May be called from any thread."""
@@ -376,7 +387,7 @@ class Exporter:
             self._do(self._blocks.propose(verdict, message.received_ns, now))
             return
         self.counters.blocks_rejected += 1
-        self.outcomes["rejected", verdict.reason.partition(":")[0]] += 1
+        self.outcomes["rejected", verdict.rule] += 1
         self._journal.event(
             "block-rejected",
             f"a PRB block of {message.node} was refused: {verdict.reason}",
@@ -417,33 +428,9 @@ class Exporter:
             self._journal.complaint("not-sent", f"the result of block {result.id} was not sent: {error}")
 
     def _report(self, outcome: Outcome) -> None:
-        result = outcome.result
-        prbs = format_prbs(result.prbs) or "none"
-        self.outcomes[result.status, outcome.cause] += 1
-        if result.status == "installed":
-            self.counters.blocks_installed += 1
-            self._journal.event(
-                "block-installed",
-                f"PRB block {result.id} installed ({result.reason}): PRBs {prbs}",
-                id=result.id,
-                prbs=result.prbs,
-                proposed_ns=outcome.proposed_ns,
-                received_ns=outcome.received_ns,
-                installed_ns=result.time_ns,
-                reason=outcome.cause,
-            )
-        elif result.status == "cleared":
-            self.counters.blocks_cleared += 1
-            self._journal.event(
-                "block-cleared",
-                f"PRB block {result.id} cleared ({result.reason}); blocked now: {prbs}",
-                id=result.id,
-                reason=outcome.cause,
-                prbs=result.prbs,
-                cleared_ns=result.time_ns,
-            )
-        else:
-            self.counters.blocks_rejected += 1
-            self._journal.event(
-                "block-rejected", f"PRB block {result.id} {result.reason}", id=result.id, reason=outcome.cause
-            )
+        status = outcome.result.status
+        self.outcomes[status, outcome.cause] += 1
+        self.counters.blocks_installed += status == "installed"
+        self.counters.blocks_rejected += status == "rejected"
+        self.counters.blocks_cleared += status == "cleared"
+        report(self._journal, outcome)

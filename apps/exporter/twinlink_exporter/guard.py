@@ -6,12 +6,15 @@ follows from the gNB's configuration, which E3 does not tell, so the operator na
 
 import json
 from dataclasses import dataclass
+from typing import Literal, cast
 
 from twinlink.control import MAX_ID_LENGTH, PrbBlock
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
 
 MS = 1_000_000
+
+Rule = Literal["schema", "range", "protected", "age", "validity", "e3", "sync"]  # the last two: see `Exporter`
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a decision goes no further; ``id`` is None when the decision has none that could be answered."""
+    """Why a decision goes no further; ``id`` is None when the decision has none that could be answered.
+
+    Its ``reason`` is for a person, and begins with the rule and a colon.
+    """
 
     id: str | None
     reason: str
+
+    @property
+    def rule(self) -> Rule:
+        """Which rule it breaks."""
+        return cast(Rule, self.reason.partition(":")[0])
 
 
 def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> PrbBlock | Rejection:

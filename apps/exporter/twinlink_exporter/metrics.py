@@ -1,11 +1,16 @@
 """What the exporter counts, for Prometheus (docs/monitoring.md)."""
 
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from twinlink.control import Status
+
+from .block import Cause
 from .exporter import Exporter
+from .guard import Rule
 
 _COUNTERS = {
     "indications": "Indications for this dApp.",
@@ -18,10 +23,14 @@ _COUNTERS = {
     "decisions_dropped": "Decisions that came faster than they could be looked at.",
     "out_of_sync": "Times that a twin was out of sync, as seen from here.",
 }
-_BLOCKS = {
-    "installed": "PRB blocks that were installed.",
-    "rejected": "PRB blocks that the guard or the RAN refused.",
-    "cleared": "PRB blocks that no longer stand.",
+# By status: help, and the reasons that there are, so that each has a series from the start.
+_BLOCKS: dict[Status, tuple[str, tuple[Cause | Rule, ...]]] = {
+    "installed": ("PRB blocks that were installed.", ("acknowledged", "handed-over", "followed")),
+    "rejected": ("PRB blocks that the guard or the RAN refused.", (*get_args(Rule), "refused")),
+    "cleared": (
+        "PRB blocks that no longer stand.",
+        ("expired", "twin-lost", "out-of-sync", "requested", "replaced", "refused", "e3-lost", "exporter-ends"),
+    ),
 }
 
 
@@ -36,12 +45,19 @@ class ExporterCollector(Collector):
         exporter = self._exporter
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"twinlink_exporter_{name}", text, getattr(exporter.counters, name))
-        outcomes = exporter.outcomes.copy()
-        for status, text in _BLOCKS.items():
+        for status, (text, reasons) in _BLOCKS.items():
             family = CounterMetricFamily(f"twinlink_exporter_blocks_{status}", text, labels=["reason"])
-            for (one, reason), count in outcomes.items():
-                if one == status:
-                    family.add_metric([reason], count)
+            for reason in reasons:
+                family.add_metric([reason], exporter.outcomes[status, reason])
             yield family
         yield GaugeMetricFamily("twinlink_e3_session_up", "Whether indications are subscribed to.", exporter.subscribed)
         yield GaugeMetricFamily("twinlink_block_active_prbs", "PRBs that stand blocked.", exporter.blocked_prbs)
+        yield GaugeMetricFamily(
+            "twinlink_block_unknown", "Whether it is not known what the RAN blocks.", exporter.block_unknown
+        )
+        remains = GaugeMetricFamily(
+            "twinlink_block_remaining_seconds", "Until the block that stands ends unless it is renewed.", labels=[]
+        )
+        if (remains_s := exporter.block_remains_s) is not None:
+            remains.add_metric([], remains_s)
+        yield remains

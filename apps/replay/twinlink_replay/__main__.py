@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from . import grc
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
+    from .flowgraph import Flowgraph
     from .twin import Twin
 
 PROGRAM = "twinlink-replay"
@@ -123,7 +124,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             with service.serving(
                 given.http, pulse, lambda: _not_ready(link, sync), collectors, service.told_by(journal)
             ):
-                why = _wait(given, stop, twin, lambda: flowgraph.observer.error, pulse)
+                why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
@@ -170,13 +171,15 @@ def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> N
     twin.result(message)
 
 
-def _wait(
-    given: argparse.Namespace, stop: threading.Event, twin: "Twin", failed: Callable[[], Exception | None], pulse: Pulse
-) -> str:
+def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgraph: "Flowgraph", pulse: Pulse) -> str:
     """Until there is a reason to end; returns it."""
+    before: int | None = None
     while not stop.wait(LOOK_S):
-        pulse.turn()
-        if failed():
+        # This loop turns whatever happens; what may hang is the analysis, while records wait for it.
+        if twin.last_ns != before or not flowgraph.source.stats()["waiting"]:
+            pulse.turn()
+            before = twin.last_ns
+        if flowgraph.observer.error:
             return "failure"
         if twin.done.is_set():
             return "count"
