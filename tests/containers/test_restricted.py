@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,11 @@ if os.geteuid() != 0:
     pytest.skip("needs root: it makes namespaces and mounts", allow_module_level=True)
 if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
     pytest.skip(f"needs {', '.join(missing)}: apt install util-linux iproute2", allow_module_level=True)
+
+# In a chroot, whose root is no mount point, no namespace of mounts can be made.
+probe = subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True, text=True, check=False)
+if probe.returncode:
+    pytest.skip(f"needs namespaces of mounts and network: {probe.stderr.strip()}", allow_module_level=True)
 
 PROBE = """
 import json, os, pwd
