@@ -79,7 +79,10 @@ class Program:
 
     def code(self) -> int:
         """Its exit code, once it ends."""
-        code = self.process.wait(patience())
+        try:
+            code = self.process.wait(patience())
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end; stderr: {self.err}") from None
         for thread in self._threads:
             thread.join(patience())
         return code
