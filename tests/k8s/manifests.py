@@ -32,8 +32,8 @@ def documents(text: str) -> list[Document]:
 
 
 def source_files() -> list[Path]:
-    """Every YAML file of k8s/, kustomizations too."""
-    return sorted(K8S.rglob("*.yaml"))
+    """Every YAML file of k8s/, kustomizations too, but for those that post-render.sh makes while it runs."""
+    return sorted(path for path in K8S.rglob("*.yaml") if not path.parent.name.startswith("post-render."))
 
 
 @functools.cache
