@@ -1,6 +1,6 @@
 """Build both images and run the path in them.
 
-As root: ``.venv/bin/python -m tests.containers.image_check``.  It needs buildah, crun and mmdebstrap, 6 GiB of memory
+As root: ``.venv/bin/python -m tests.containers.image_check``.  It needs buildah, crun and mmdebstrap, 10 GiB of memory
 for a tmpfs, and a way to Debian's and Python's packages; no container registry and no daemon.
 
 It builds what is committed as `make image` does, on a base made here, from wheels fetched beforehand, and runs the
