@@ -66,7 +66,7 @@ def test_a_list_stands_for_what_has_commas(parse: Parse) -> None:
 
 
 def test_one_file_serves_every_command_and_program() -> None:
-    """Each program says which keys it has, and nobody has to know them beforehand."""
+    """Each program says which keys it has, and the reader of the file needs no list of them."""
     known = all_keys()
     assert {"ping", "exporter", "replay", "ran-emulator"} <= known.keys()
     assert "protect-prbs" in known["exporter"] & known["replay"]

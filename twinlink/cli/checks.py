@@ -35,6 +35,7 @@ MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4; Debian's is visible in a venv 
 BURST_OCTETS = 4 * 1024 * 1024  # one burst of MGEN's UDP, and what GNU Radio users set for UHD
 MIN_DESCRIPTORS = 1024
 MIN_MEMORY_OCTETS = 272 * 1024 * 1024  # a program of ours takes 70 MiB or more, a flow's retention 64 and window 128
+SHM_USERS = "Zenoh's option shared_memory and E3's rings"
 MIN_SHM_OCTETS = 64 * 1024 * 1024  # Kubernetes' default; GNU Radio's buffers and E3's rings live there
 FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
 _NS = "/proc/sys/net/core"
@@ -352,11 +353,11 @@ def shared_memory() -> Iterator[Row]:
         free = shutil.disk_usage("/dev/shm").free
     except OSError as error:
         advice = "mount a tmpfs there (Kubernetes: emptyDir with medium Memory)"
-        yield Row("/dev/shm", "warn", f"{error.strerror}; GNU Radio and E3's rings need it", advice)
+        yield Row("/dev/shm", "warn", f"{error.strerror}; {SHM_USERS} need it", advice)
         return
     text = f"{free // (1024 * 1024)} MiB free"
     if not os.access("/dev/shm", os.W_OK):
-        yield Row("/dev/shm", "warn", "not writable", "GNU Radio and E3's rings need it: mount it writable")
+        yield Row("/dev/shm", "warn", "not writable", f"{SHM_USERS} need it: mount it writable")
     elif free < MIN_SHM_OCTETS:
         yield Row("/dev/shm", "warn", text, "make room, or mount it larger (Kubernetes: emptyDir with medium Memory)")
     else:

@@ -30,7 +30,7 @@ class AbsentSubscriber:
         self._woken = threading.Event()
 
     def put(self, _: bytes) -> None:
-        """Wake whoever is in `recv`."""
+        """End a `recv` that is waiting."""
         self._woken.set()
 
     def try_recv(self) -> Any:

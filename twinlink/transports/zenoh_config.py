@@ -89,7 +89,7 @@ def configuration(
         "connect/timeout_ms": 0 if client else -1,
         "connect/exit_on_failure": client,
         "connect/retry": retry,
-        # Else open, and with it renew, would last half a second while nobody is there.
+        # Else open, and with it renew, would last half a second while no peer is there.
         "open/return_conditions/connect_scouted": False,
         "open/return_conditions/declares": False,
         "listen/timeout_ms": 0,
