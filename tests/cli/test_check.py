@@ -83,7 +83,7 @@ def test_one_file_for_all_says_what_each_would_do(check: Check) -> None:
     [
         ("exporter", ["--option", "retention=3"], "retention"),
         ("exporter", ["--option", "colour=3"], "colour"),
-        ("exporter", ["--option", "listen=tcp/0.0.0.0:7447"], "give --listen"),
+        ("exporter", ["--option", "listen=tcp/0.0.0.0:7447"], "unknown option listen"),
         ("exporter", ["--connect", "10.0.0.5"], "tcp/host:port"),
         ("exporter", ["--transport", "pigeon"], "pigeon"),
         ("exporter", ["--node", ""], "node"),

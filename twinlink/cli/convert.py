@@ -9,16 +9,12 @@ from typing import Any, NamedTuple
 
 from twinlink.prbs import parse_prbs
 
-_OWN_OPTIONS = ("transport", "listen", "connect", "node")
-
 
 def link_option(text: str) -> tuple[str, Any]:
     """``name=value``; the value is a number, true or false where it reads as one, else text."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    if name in _OWN_OPTIONS:
-        raise argparse.ArgumentTypeError(f"{name} has an option of its own: give --{name}")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -73,6 +73,7 @@ def add_link_options(
 
 def open_link(given: argparse.Namespace) -> twinlink.Link:
     """Open the link that the options describe."""
+    check_link(given)  # an option that is called like an argument of `twinlink.open` would not get that far
     return twinlink.open(
         given.transport,
         listen=given.listen,
