@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from twinlink.cli import convert
-from twinlink.cli.console import Stop, guarded, log
+from twinlink.appkit import convert
+from twinlink.appkit.console import Stop, guarded, log
 from twinlink.measure import system
 from twinlink.measure.progress import Progress, duration
 from twinlink.measure.stations import Interrupted

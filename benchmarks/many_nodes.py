@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import twinlink
-from twinlink.cli import convert
-from twinlink.delays import percentiles
+from twinlink.appkit import convert
+from twinlink.protocol.rtt import percentiles
 from twinlink.testing import free_endpoint
 
 OCTETS = 5088  # a record of 106 PRBs: 1272 subcarriers of 4 octets

@@ -1,7 +1,7 @@
 """Octets of the header, and what a message takes on the wire: G13."""
 
 from twinlink.measure.namespaces import Namespaces
-from twinlink.wire import HEADER_OCTETS
+from twinlink.protocol.frames import HEADER_OCTETS
 
 from .bench import NEEDS_ROOT, Bench, Measurement, is_root
 from .contest import FAILURES, plain

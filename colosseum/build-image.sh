@@ -51,7 +51,7 @@ chroot "$root" python3 -m venv --system-site-packages /opt/twinlink
 chroot "$root" /opt/twinlink/bin/pip --isolated install --quiet --no-cache-dir --disable-pip-version-check \
   --no-index --find-links /tmp/wheels 'twinlink[e3,recording,replay,metrics]'
 # Here GNU Radio, numpy and the transports meet for the first time.
-chroot "$root" /opt/twinlink/bin/python -c 'import numpy, zenoh, zmq; from gnuradio import fft, gr; import twinlink_replay.flowgraph'
+chroot "$root" /opt/twinlink/bin/python -c 'import numpy, zenoh, zmq; from gnuradio import fft, gr; import twinlink_replay.twin.flowgraph'
 rm -r "$root/tmp/wheels"
 mkdir -p "$root/opt/recordings" "$root/root/radio_api" "$root/root/config" "$root/logs"
 cp examples/recordings/uplink-106prb.sigmf-* "$root/opt/recordings/"

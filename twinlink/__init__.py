@@ -10,7 +10,9 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
 from collections.abc import Sequence
 from typing import Any
 
-from . import events, link_options
+from . import options as link_options
+from .engine.receiver import EventStream, Receiver
+from .engine.sender import Sender
 from .errors import (
     AckTimeout,
     ConfigurationError,
@@ -38,12 +40,10 @@ from .events import (
     SyncChanged,
     Unclaimed,
 )
-from .inbox import EventStream, Receiver
 from .link import Link
 from .message import Ack, Message
-from .sender import Sender
+from .protocol.frames import MAX_PAYLOAD
 from .sync import Sync
-from .wire import MAX_PAYLOAD
 
 __version__ = "0.1.0"
 

@@ -11,28 +11,28 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, get_args
 
-from . import open_links
-from .courier import Courier
+from .engine.dispatch import MAX_FLOWS, Reception
+from .engine.receiver import EventStream, Receiver
+from .engine.sender import Sender
 from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
-from .heap import trim
-from .inbox import EventStream, Receiver
-from .keeper import Keeper
-from .lead import Lead
-from .link_options import check_choice
 from .message import Ack, Message
-from .outgoing import Outgoing, Overflow
-from .pump import Pump
-from .ranges import RangeSet
-from .reception import MAX_FLOWS, Reception
-from .resolver import addresses
-from .scout import Scout
-from .sender import URGENT_FLOW, Priority, Reliability, Sender
+from .options import URGENT_FLOW, Priority, Reliability, check_choice
+from .process import exit_hooks
+from .process.malloc import trim
+from .process.resolver import addresses
+from .process.signals import Undisturbed, undisturbed
+from .protocol.frames import FLOW_NAME, HEADER_OCTETS, Kind
+from .protocol.rangeset import RangeSet
+from .protocol.send.flow import Outgoing, Overflow
+from .runtime.heartbeat_thread import Keeper
+from .runtime.leader_follower import Lead
+from .runtime.port_probe import Scout
+from .runtime.receive_loop import Pump
+from .runtime.transmit_thread import Courier
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
-from .undisturbed import Undisturbed, undisturbed
-from .wire import FLOW_NAME, HEADER_OCTETS, Kind
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
@@ -100,7 +100,7 @@ class Link:
         transport.epoch = self.epoch
         transport.open()
         try:
-            open_links.add(self)
+            exit_hooks.add(self)
             self._company.say(Kind.HELLO)
             self._keeper.start()
             self._courier.start()
@@ -382,7 +382,7 @@ class Link:
                 logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
         finally:
             ended = self._leave(deadline)
-            open_links.discard(self)
+            exit_hooks.discard(self)
             self._name_outstanding(ended)
 
     def end_flows(self) -> None:

@@ -25,7 +25,7 @@ from . import __version__
 from .errors import TwinlinkError
 from .link import Link
 from .message import Ack
-from .offset import clock_offset
+from .protocol.rtt import clock_offset
 
 
 class MetricsMissing(TwinlinkError, ImportError):

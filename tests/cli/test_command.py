@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Start
-from twinlink.cli import COMMANDS, console
+from twinlink.appkit import console
+from twinlink.cli import COMMANDS
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, TransportError
 
 

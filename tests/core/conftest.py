@@ -4,10 +4,10 @@ import pytest
 
 from tests.core.receiving import OURS, Kept
 from tests.core.sending import RETENTION, TRANSIT, WINDOW
-from twinlink.budget import Budget
+from twinlink.engine.dispatch import Reception
 from twinlink.events import Event
-from twinlink.outgoing import Outgoing
-from twinlink.reception import Reception
+from twinlink.protocol.send.congestion import Budget
+from twinlink.protocol.send.flow import Outgoing
 
 
 @pytest.fixture

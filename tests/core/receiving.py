@@ -1,9 +1,9 @@
 """What the tests of a reception share."""
 
-from twinlink.reception import Reception
+from twinlink.engine.dispatch import Reception
+from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_row
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import Kind, frame, parse_ack, parse_ack_row
 
 OURS, THEIRS = 1, 2
 

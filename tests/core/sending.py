@@ -3,14 +3,14 @@
 from types import SimpleNamespace
 from typing import Any
 
-from twinlink.backlog import BUNDLE_OCTETS
-from twinlink.outgoing import Outgoing
-from twinlink.parts import Parts
-from twinlink.ranges import RangeSet
-from twinlink.sender import Sender
-from twinlink.transit import FRAMING_OCTETS
+from twinlink.engine.sender import Sender
+from twinlink.protocol.fragmentation import Parts
+from twinlink.protocol.frames import Kind, Why, frame, parse
+from twinlink.protocol.rangeset import RangeSet
+from twinlink.protocol.send.flow import Outgoing
+from twinlink.protocol.send.in_flight import FRAMING_OCTETS
+from twinlink.protocol.send.queue import BUNDLE_OCTETS
 from twinlink.transports import Transport
-from twinlink.wire import Kind, Why, frame, parse
 
 WINDOW = 300_000
 RETENTION = 2 * WINDOW

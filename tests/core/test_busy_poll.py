@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.busy_poll import FIRST_PAUSE, GAIN, LEAST_NS, LONGEST_NS, LONGEST_PAUSE, RUN, RUNS, BusyPoll
+from twinlink.runtime.busy_poll import FIRST_PAUSE, GAIN, LEAST_NS, LONGEST_NS, LONGEST_PAUSE, RUN, RUNS, BusyPoll
 
 TRIAL = RUN * len(RUNS)
 

@@ -7,9 +7,12 @@ import pytest
 
 from tests.core.interrupting import interrupted
 from tests.core.sending import RETENTION, WINDOW, acknowledge, send, taken
-from twinlink import backlog, kept, outgoing, transit, wire
-from twinlink.budget import Budget
-from twinlink.outgoing import Outgoing
+from twinlink.protocol import frames
+from twinlink.protocol.send import flow as send_flow
+from twinlink.protocol.send import in_flight, retransmit_buffer
+from twinlink.protocol.send import queue as send_queue
+from twinlink.protocol.send.congestion import Budget
+from twinlink.protocol.send.flow import Outgoing
 
 SENT = 40
 
@@ -34,7 +37,7 @@ def test_each_is_counted_once(peers: tuple[int, ...], acknowledge: Callable[[Out
         while core.backlog.take():
             pass
         core.peer_down(2, "gone")  # what it owed is lost, and still kept for the other
-        files = outgoing.__file__, kept.__file__, wire.__file__
+        files = send_flow.__file__, retransmit_buffer.__file__, frames.__file__
         if not interrupted(moment, lambda: acknowledge(core), *files):  # noqa: B023
             break
         core.mend()
@@ -53,7 +56,7 @@ def test_nothing_stays_under_way_for_ever() -> None:
         for _ in range(SENT):
             send(core, 100)
         core.peer_up(1, repairs=True)
-        cut_off = interrupted(moment, lambda: taken(core), backlog.__file__, transit.__file__)  # noqa: B023
+        cut_off = interrupted(moment, lambda: taken(core), send_queue.__file__, in_flight.__file__)  # noqa: B023
         if cut_off:
             core.mend()
         taken(core)

@@ -10,15 +10,15 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.core.sending import sender_on
 from twinlink import SendTimeout
-from twinlink.budget import Budget
+from twinlink.engine.dispatch import Reception
 from twinlink.events import Event, Gap
-from twinlink.kept import KEEPING_OCTETS
 from twinlink.message import Message
-from twinlink.outgoing import Outgoing
-from twinlink.reception import Reception
+from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
+from twinlink.protocol.send.congestion import Budget
+from twinlink.protocol.send.flow import Outgoing
+from twinlink.protocol.send.retransmit_buffer import KEEPING_OCTETS
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
-from twinlink.wire import HELLO_TOPIC, Hello, Kind, frame
 
 REAL_WORLD, TWINS = 1, (2, 3)
 RETENTION = 20 * (1000 + KEEPING_OCTETS)

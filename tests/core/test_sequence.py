@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.sequence import MAX_GAPS, Arrival, SequenceTracker
+from twinlink.protocol.receive.sequence import MAX_GAPS, Arrival, SequenceTracker
 
 
 class Model:

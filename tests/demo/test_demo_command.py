@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from tests.cli.running import PATIENCE_S, Run, Start
-from twinlink.delays import percentiles
 from twinlink.measure import records, results
+from twinlink.protocol.rtt import percentiles
 
 PARTS = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}
 PNG = b"\x89PNG\r\n\x1a\n"

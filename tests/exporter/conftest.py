@@ -17,7 +17,7 @@ from twinlink_exporter.observation import Carrier
 from twinlink_exporter.sockets import E3Sockets
 
 import twinlink
-from twinlink.cli.journal import Journal
+from twinlink.appkit.journal import Journal
 from twinlink.testing import free_endpoint, patience, wait_until
 
 

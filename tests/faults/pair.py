@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from twinlink.kept import KEEPING_OCTETS
+from twinlink.protocol.send.retransmit_buffer import KEEPING_OCTETS
 
 from .ledger import Deliveries, Numbers, Report, Sends, Session
 from .verdict import Fault, Finding, Verdict

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pytest
 
-from twinlink.sender import Priority
+from twinlink.options import Priority
 from twinlink.testing import base
 
 from . import faults

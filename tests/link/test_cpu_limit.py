@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from twinlink.control_group import cpu_is_limited
+from twinlink.process.cgroups import cpu_is_limited
 from twinlink.testing import free_endpoint, patience
 
 _CLOSED_LOOP = """
@@ -16,14 +16,14 @@ import os, sys
 if sys.argv[2:]:
     open(sys.argv[2] + "/cgroup.procs", "w").write("0")
 import twinlink
-from twinlink import pump
+from twinlink.runtime import receive_loop
 
 looks = 0
 def sched_yield():
     global looks
     looks += 1
     os.sched_yield()
-pump.sched_yield = sched_yield
+receive_loop.sched_yield = sched_yield
 
 with twinlink.open("zeromq", listen=sys.argv[1]) as there, twinlink.open("zeromq", connect=sys.argv[1]) as here:
     there.receiver("d", handler=lambda message: None)

@@ -78,7 +78,7 @@ with listens("127.0.0.2", "twin") as first, listens("127.0.0.3", "other") as sec
 
 _WHERE_SOMETHING_LISTENS = """
 import socket, time
-from twinlink.resolver import ASK_AGAIN_S, Whereabouts
+from twinlink.process.resolver import ASK_AGAIN_S, Whereabouts
 
 stands_for("127.0.0.2", "127.0.0.3", "::1", "192.0.2.1")
 places = Whereabouts("twin.example", 7447)

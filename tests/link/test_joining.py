@@ -9,12 +9,12 @@ import pytest
 import zmq
 
 import twinlink
-from twinlink.sender import Reliability
+from twinlink.options import Reliability
+from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer
 from twinlink.transports import Endpoint
 from twinlink.transports.zeromq import JOINING, TRAFFIC, ZeromqOptions, ZeromqTransport
-from twinlink.wire import HELLO_TOPIC, Hello, Kind, frame
 
 EPOCH = 0xFEED
 

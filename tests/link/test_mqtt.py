@@ -19,6 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 import twinlink
+from twinlink.protocol.frames import Kind, frame, parse
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import Conformance, Open, Stopwatch, drain, in_thread, malformed, receive_all
 from twinlink.testing.closing import Closing
@@ -26,7 +27,6 @@ from twinlink.testing.delivery import Acks, Delivery
 from twinlink.testing.peers import Peers
 from twinlink.transports import Endpoint, mosquitto
 from twinlink.transports.mosquitto import Mosquitto
-from twinlink.wire import Kind, frame, parse
 
 BrokerWith = Callable[[str], Endpoint]
 FOREIGN_EPOCH = 7

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from twinlink.open_links import EXIT_S
+from twinlink.process.exit_hooks import EXIT_S
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import Stopwatch
 

@@ -10,10 +10,10 @@ import zenoh
 import zmq
 
 import twinlink
+from twinlink.protocol.frames import HELLO_TOPIC, Kind, frame
 from twinlink.testing import patience, wait_until
 from twinlink.transports import Endpoint
 from twinlink.transports.zeromq import TOPICS, TRAFFIC, ZeromqOptions, ZeromqTransport
-from twinlink.wire import HELLO_TOPIC, Kind, frame
 
 GOOD = frame(Kind.DATA, 7, 0, 1, b"payload")
 Pair = tuple[twinlink.Link, twinlink.Link]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import twinlink
+from twinlink.protocol.frames import Kind, frame
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import in_thread
 from twinlink.transports import Endpoint
 from twinlink.transports.zenoh import LINGER, TICK_S, ZENOHS_LINGER, ZenohTransport
 from twinlink.transports.zenoh_config import ZenohOptions
-from twinlink.wire import Kind, frame
 
 
 def test_a_connector_that_renews_its_session_misses_nothing() -> None:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from twinlink.appkit.convert import HttpAddress
 from twinlink.appkit.pulse import STOPPED_NS, Pulse
-from twinlink.cli.convert import HttpAddress
 from twinlink.errors import TransportError
 from twinlink.testing import patience, wait_until
 

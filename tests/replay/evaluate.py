@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from twinlink_replay.detector import Detector
-from twinlink_replay.power import prb_features, subcarrier_power
+from twinlink_replay.detection.detector import Detector
+from twinlink_replay.detection.features import prb_features, subcarrier_power
 
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
 

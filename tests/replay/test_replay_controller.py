@@ -1,5 +1,5 @@
 import numpy as np
-from twinlink_replay.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, Change, Controller
+from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, Change, Controller
 
 from twinlink.control import PrbBlock, PrbBlockResult
 

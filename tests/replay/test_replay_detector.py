@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from twinlink_replay.detector import BLOCK, STEP, Detector
-from twinlink_replay.power import prb_features, subcarrier_power
+from twinlink_replay.detection.detector import BLOCK, STEP, Detector
+from twinlink_replay.detection.features import prb_features, subcarrier_power
 
 from tests.replay.evaluate import detect, scores
 from tests.replay.holdout import INTERFERERS, MOVING, Tally, plain

@@ -3,7 +3,7 @@ import pytest
 from gnuradio import blocks, gr
 from numpy.typing import NDArray
 from twinlink_replay.blocks import Retransmit
-from twinlink_replay.ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
+from twinlink_replay.blocks.ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
 
 from twinlink.testing import wait_until
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from twinlink_replay.packet import OVERHEAD, PacketQueue, complex_of, int16_of
+from twinlink_replay.blocks.packet import OVERHEAD, PacketQueue, complex_of, int16_of
 
 from twinlink import Message
 from twinlink.spectrum import Spectrum

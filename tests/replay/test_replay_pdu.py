@@ -10,9 +10,9 @@ import pmt
 import pytest
 from gnuradio import blocks, gr
 from twinlink_replay.blocks import PduSink, PduSource, Source, StreamSink
-from twinlink_replay.lease import Address
-from twinlink_replay.radio import keep
-from twinlink_replay.sending import Sending
+from twinlink_replay.blocks.gnuradio_compat import keep
+from twinlink_replay.blocks.link_pool import Address
+from twinlink_replay.blocks.sink_sender import Sending
 
 import twinlink
 from twinlink.control import PrbBlock

@@ -9,9 +9,9 @@ import pmt
 import pytest
 from gnuradio import blocks, gr
 from numpy.typing import NDArray
-from twinlink_replay import source as source_module
 from twinlink_replay.blocks import Source
-from twinlink_replay.radio import keep
+from twinlink_replay.blocks import source as source_module
+from twinlink_replay.blocks.gnuradio_compat import keep
 
 import twinlink
 from twinlink.spectrum import Spectrum

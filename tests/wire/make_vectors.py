@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from twinlink.wire import (
+from twinlink.protocol.frames import (
     AGAIN_WORD,
     REFUSED,
     Hello,

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.wire.make_vectors import VECTORS, composed, described, files
+from twinlink.engine.dispatch import Reception
 from twinlink.events import Event
-from twinlink.reception import Reception
+from twinlink.protocol.frames import Hello, Kind, check
 from twinlink.transports import Endpoint, transport_class
 from twinlink.transports.base import Options
-from twinlink.wire import Hello, Kind, check
 
 TWINS = sorted(VECTORS.glob("*.json"))
 GOOD = [path for path in TWINS if not path.name.startswith("malformed-")]

@@ -28,7 +28,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from twinlink import __version__
-from twinlink.cli.convert import HttpAddress
+from twinlink.appkit.convert import HttpAddress
 from twinlink.errors import TransportError
 from twinlink.transports.base import advice
 

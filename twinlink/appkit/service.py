@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlink import link_options
-from twinlink.cli import convert, linking
-from twinlink.cli.console import DONE, Output, explain
-from twinlink.cli.journal import Journal
+from twinlink import options as link_options
+from twinlink.appkit import convert, linking
+from twinlink.appkit.console import DONE, Output, explain
+from twinlink.appkit.journal import Journal
 from twinlink.errors import ConfigurationError, TwinlinkError
 
 from .pulse import Pulse
@@ -19,7 +19,7 @@ from .pulse import Pulse
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from twinlink.cli.convert import HttpAddress
+    from twinlink.appkit.convert import HttpAddress
 
 MIB = 1024 * 1024
 

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from twinlink import __version__
 
-from . import console, options
+from ..appkit import console, options
 
 COMMANDS = {
     "demo": "the whole path on this machine, from a gNB's E3 interface to GNU Radio and back; one minute",

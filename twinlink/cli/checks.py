@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal
 
 import twinlink
-from twinlink import control_group
+from twinlink.process import cgroups
 from twinlink.transports import Endpoint, transport_class
 
-from .linking import connection_problem
+from ..appkit.linking import connection_problem
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -333,14 +333,14 @@ def descriptors() -> Iterator[Row]:
 
 def container() -> Iterator[Row]:
     """The limits of the control group, which are a container's."""
-    octets = control_group.memory_limit()
+    octets = cgroups.memory_limit()
     text = "no limit" if octets is None else f"at most {octets // (1024 * 1024)} MiB (control group)"
     if octets is not None and octets < MIN_MEMORY_OCTETS:
         advice = "raise it, or open links with less retention= and window= (--option): each flow may fill both"
         yield Row("memory", "warn", text, advice)
     else:
         yield Row("memory", "ok", text)
-    if control_group.cpu_is_limited():
+    if cgroups.cpu_is_limited():
         advice = "without a limit short round trips are quicker, and nobody stands still for having used it up"
         yield Row("cpu", "warn", "limited (control group)", advice)
     else:

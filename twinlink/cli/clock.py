@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout, SendTimeout
 from twinlink.measure import labels
 
-from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink clock"
 BURST = 200  # exchanges of a row, one right after the other

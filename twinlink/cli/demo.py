@@ -7,8 +7,8 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
-from . import convert
-from .console import Output, Stop, log, wrapped, writing
+from ..appkit import convert
+from ..appkit.console import Output, Stop, log, wrapped, writing
 
 NAME = "twinlink demo"
 MAX_SECONDS = 600.0  # everything that was played is compared in memory

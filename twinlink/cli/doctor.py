@@ -9,8 +9,9 @@ from dataclasses import asdict
 
 from twinlink.transports import Endpoint
 
-from . import checks, convert, linking
-from .console import DONE, NOT_MET, Output
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output
+from . import checks
 
 _COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
 _CHECK_WIDTH = 12

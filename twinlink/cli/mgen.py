@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import twinlink
-from twinlink.delays import percentiles
 from twinlink.mgen import joined, records
 from twinlink.mgen import log as mgen_log
 from twinlink.mgen.egress import Egress
 from twinlink.mgen.ingress import Ingress
 from twinlink.mgen.message import Address
+from twinlink.protocol.rtt import percentiles
 
-from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink mgen"
 _LISTEN_HOST = "0.0.0.0"

@@ -10,10 +10,10 @@ import time
 from queue import SimpleQueue
 
 from twinlink import Ack, AckTimeout, Link, PeerTimeout, SendTimeout
-from twinlink.delays import percentiles
+from twinlink.protocol.rtt import percentiles
 
-from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink ping"
 _ALONE_S = 0.5  # between messages that nobody can answer, when --interval is 0

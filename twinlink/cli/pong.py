@@ -11,8 +11,8 @@ from twinlink.appkit import service
 from twinlink.appkit.pulse import Pulse
 from twinlink.message import Message
 
-from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import twinlink
-from twinlink.wire import MAX_PAYLOAD
+from twinlink.protocol.frames import MAX_PAYLOAD
 
-from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop, log
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
 NAME = "twinlink pub"
 _CHUNK = 65536

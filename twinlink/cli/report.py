@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twinlink.errors import ConfigurationError
 
-from .console import DONE, Output, log, wrapped, writing
+from ..appkit.console import DONE, Output, log, wrapped, writing
 
 NAME = "twinlink report"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from twinlink.message import Message
 
-from . import convert, linking
-from .console import DONE, NOT_MET, Output, Stop, log, writing
+from ..appkit import convert, linking
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
 
 NAME = "twinlink sub"
 

@@ -17,10 +17,10 @@ from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.measure import labels
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.mgen import session
-from twinlink.wire import MAX_PAYLOAD
+from twinlink.protocol.frames import MAX_PAYLOAD
 
-from . import convert
-from .console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
+from ..appkit import convert
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
 
 if TYPE_CHECKING:
     from twinlink.measure.setting import Setting

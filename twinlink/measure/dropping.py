@@ -4,8 +4,8 @@ For tests of the instrument.  The link counts such a message as sent; the peer f
 what goes in a bundle, as in a flood, is not withheld.
 """
 
+from ..protocol.frames import DATA_WORD, HEADER
 from ..transports import TRANSPORTS, transport_class
-from ..wire import DATA_WORD, HEADER
 
 
 def dropping(transport: str, every: int) -> str:

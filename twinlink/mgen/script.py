@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ConfigurationError
-from ..wire import MAX_PAYLOAD
+from ..protocol.frames import MAX_PAYLOAD
 from .message import MAX_UDP_OCTETS, MIN_OCTETS, Address, Protocol
 
 TTL = 64  # MGEN's own default for unicast is 3 hops

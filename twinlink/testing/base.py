@@ -15,10 +15,8 @@ from typing import Any, ClassVar, Self
 import pytest
 
 import twinlink
-from twinlink import peers
-from twinlink.transports import Endpoint, Transport, transport_class
-from twinlink.transports.base import Frame, make_options
-from twinlink.wire import (
+from twinlink.protocol import liveness
+from twinlink.protocol.frames import (
     AGAIN_WORD,
     HEADER_OCTETS,
     HELLO_TOPIC,
@@ -31,6 +29,8 @@ from twinlink.wire import (
     parse,
     parse_bundle,
 )
+from twinlink.transports import Endpoint, Transport, transport_class
+from twinlink.transports.base import Frame, make_options
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
 # Ports below the range of outgoing connections and below those that a sweep takes; a worker of pytest-xdist has a part.
@@ -315,8 +315,8 @@ class Conformance:
     @pytest.fixture
     def nobody_falls_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A foreign peer that greets no more stays up, however long the test takes on this machine."""
-        monkeypatch.setattr(peers, "SILENT_NS", 10**15)
-        monkeypatch.setattr(peers, "CERTAIN_NS", 10**15)
+        monkeypatch.setattr(liveness, "SILENT_NS", 10**15)
+        monkeypatch.setattr(liveness, "CERTAIN_NS", 10**15)
 
     def bare_transport(self, endpoint: str, role: str) -> Transport:
         """The transport without a link, for foreign octets."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import twinlink
-from twinlink.wire import MAX_PAYLOAD, Kind, frame
+from twinlink.protocol.frames import MAX_PAYLOAD, Kind, frame
 
 from .base import (
     Conformance,

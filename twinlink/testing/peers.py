@@ -8,8 +8,8 @@ import time
 import pytest
 
 import twinlink
-from twinlink import company
-from twinlink.peers import CERTAIN_NS, RESTART_NS
+from twinlink.engine import peers as peer_manager
+from twinlink.protocol.liveness import CERTAIN_NS, RESTART_NS
 from twinlink.transports import transport_class
 
 from .base import (
@@ -175,7 +175,7 @@ class Peers(Conformance):
     def test_two_nodes_of_one_name_are_told_of(
         self, opening: Open, foreign: MakeForeign, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(company, "NAMESAKES_NS", 300_000_000)
+        monkeypatch.setattr(peer_manager, "NAMESAKES_NS", 300_000_000)
         link = opening("listen")
         peers = [foreign(node="gnb") for _ in range(2)]
 

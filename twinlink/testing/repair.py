@@ -9,8 +9,19 @@ from collections.abc import Iterator
 import pytest
 
 import twinlink
-from twinlink import backlog
-from twinlink.wire import HEADER_OCTETS, Kind, Why, ask_body, frame, gone_body, parse, parse_ack, parse_ask, parse_gone
+from twinlink.protocol.frames import (
+    HEADER_OCTETS,
+    Kind,
+    Why,
+    ask_body,
+    frame,
+    gone_body,
+    parse,
+    parse_ack,
+    parse_ask,
+    parse_gone,
+)
+from twinlink.protocol.send import queue as send_queue
 
 from .base import Conformance, ForeignPeer, MakeForeign, Open, drain, malformed, patience, receive_all, wait_until
 
@@ -176,7 +187,7 @@ class Repairing(Conformance):
     def test_messages_in_bulk_share_frames_where_everybody_reads_bundles(
         self, opening: Open, foreign: MakeForeign, monkeypatch: pytest.MonkeyPatch, repairs: bool
     ) -> None:
-        monkeypatch.setattr(backlog, "BULK_NS", 10**9)  # these come in bulk on a slow machine too
+        monkeypatch.setattr(send_queue, "BULK_NS", 10**9)  # these come in bulk on a slow machine too
         link = opening("listen")
         peer = foreign()
         peer.repairs = repairs

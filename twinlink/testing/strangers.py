@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from twinlink.wire import MAX_ACK_RECORDS, MAX_ACK_ROW, MAX_SEQUENCE, Kind, ack_body, ack_row_body, frame
+from twinlink.protocol.frames import MAX_ACK_RECORDS, MAX_ACK_ROW, MAX_SEQUENCE, Kind, ack_body, ack_row_body, frame
 
 from .base import Conformance, ForeignPeer, MakeForeign, Open, Pair, drain, malformed, patience, receive_all, wait_until
 

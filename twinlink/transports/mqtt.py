@@ -40,7 +40,7 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode
 
 from ..errors import TransportError
-from ..wire import HELLO_TOPIC
+from ..protocol.frames import HELLO_TOPIC
 from .base import Frame, Options, Transport, check_descriptors
 from .mosquitto import Mosquitto
 from .mqtt_client import (

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, cast
 import zenoh
 
 from ..errors import ConfigurationError, TransportError
-from ..heap import trim
-from ..wire import HEADER_OCTETS, HELLO_TOPIC
+from ..process.malloc import trim
+from ..protocol.frames import HEADER_OCTETS, HELLO_TOPIC
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration

@@ -15,9 +15,9 @@ from typing import Any
 import zmq
 
 from ..errors import TransportError
-from ..heap import reuse
-from ..resolver import Whereabouts, addresses, is_address
-from ..wire import HELLO_TOPIC, MAGIC
+from ..process.malloc import reuse
+from ..process.resolver import Whereabouts, addresses, is_address
+from ..protocol.frames import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 
 ACK_INITIAL = ord("a")

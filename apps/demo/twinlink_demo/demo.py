@@ -14,7 +14,7 @@ import twinlink_ran_emulator.recording
 from twinlink_ran_emulator.recording import Recording
 
 import twinlink
-from twinlink.cli.arrays import write_arrays
+from twinlink.appkit.arrays import write_arrays
 from twinlink.measure import system
 from twinlink.measure.run import Run
 from twinlink.transports import transport_class

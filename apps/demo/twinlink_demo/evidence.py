@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.schema import RecordingError
-from twinlink_replay.power import subcarrier_power
+from twinlink_replay.detection.features import subcarrier_power
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from twinlink.delays import percentiles
+from twinlink.protocol.rtt import percentiles
 
 from .evidence import Heard, Rebuilt, Times
 

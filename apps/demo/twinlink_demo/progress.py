@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from twinlink.cli.console import log
+from twinlink.appkit.console import log
 from twinlink.prbs import format_prbs
 
 TITLES = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}

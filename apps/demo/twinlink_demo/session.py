@@ -25,7 +25,7 @@ DRAIN_S = 0.5  # after an interrupted play, for what is on its way
 
 
 class Stop(Protocol):
-    """Asked for by Ctrl-C; `twinlink.cli.console.Stop` is one."""
+    """Asked for by Ctrl-C; `twinlink.appkit.console.Stop` is one."""
 
     requested: bool
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from numpy.typing import NDArray
 from twinlink_ran_emulator.truth import areas_of
-from twinlink_replay.power import to_dbfs
+from twinlink_replay.detection.features import to_dbfs
 
 from .evidence import Cells, Heard, Rebuilt, Times, prb_power
 from .score import on_air

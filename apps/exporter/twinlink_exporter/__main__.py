@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
-from twinlink.appkit import service
-from twinlink.cli import all_keys, convert, linking, options
-from twinlink.cli.console import DONE, FAILED, ending_signals, guarded, writing
-from twinlink.cli.journal import Journal
+from twinlink.appkit import convert, linking, options, service
+from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
+from twinlink.appkit.journal import Journal
+from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs

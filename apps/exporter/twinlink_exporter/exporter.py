@@ -28,8 +28,8 @@ from twinlink_e3 import (
 )
 
 import twinlink
+from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
-from twinlink.cli.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult, Status
 from twinlink.measure.ledger import Ledger
 from twinlink.sync import State as SyncState

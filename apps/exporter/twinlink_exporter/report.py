@@ -1,6 +1,6 @@
 """What became of a PRB block, as an event of the journal."""
 
-from twinlink.cli.journal import Journal
+from twinlink.appkit.journal import Journal
 from twinlink.prbs import format_prbs
 
 from .block import Outcome

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import twinlink_e3 as e3
 
-from twinlink.appkit import service
-from twinlink.cli import all_keys, convert
-from twinlink.cli import options as command_line
-from twinlink.cli.console import DONE, ending_signals, guarded
-from twinlink.cli.journal import Journal
+from twinlink.appkit import convert, service
+from twinlink.appkit import options as command_line
+from twinlink.appkit.console import DONE, ending_signals, guarded
+from twinlink.appkit.journal import Journal
+from twinlink.cli import all_keys
 
 from .emulator import Emulator, Options, choose_fft_size
 from .heard import Heard

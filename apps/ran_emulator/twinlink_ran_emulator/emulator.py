@@ -14,8 +14,8 @@ import numpy as np
 import twinlink_e3 as e3
 from twinlink_e3.indication import MAX_TIMESTAMP
 
+from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
-from twinlink.cli.journal import Journal
 from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs
 from twinlink.spectrum import SUBCARRIERS_PER_PRB

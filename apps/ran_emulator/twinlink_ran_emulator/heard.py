@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.cli.arrays import write_arrays
-from twinlink.cli.console import writing
+from twinlink.appkit.arrays import write_arrays
+from twinlink.appkit.console import writing
 
 from . import metadata
 from .recording import Recording

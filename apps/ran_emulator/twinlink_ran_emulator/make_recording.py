@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.cli.console import explain
+from twinlink.appkit.console import explain
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import metadata

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.appkit import service
+from twinlink.appkit import convert, linking, options, service
+from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
+from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
-from twinlink.cli import all_keys, convert, linking, options
-from twinlink.cli.console import DONE, NOT_MET, ending_signals, guarded, writing
-from twinlink.cli.journal import Journal
+from twinlink.cli import all_keys
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
 from twinlink.sync import State
@@ -28,8 +28,8 @@ from . import grc
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from .flowgraph import Flowgraph
-    from .twin import Twin
+    from .twin.flowgraph import Flowgraph
+    from .twin.twin import Twin
 
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
@@ -59,7 +59,7 @@ def _main(argv: Sequence[str]) -> int:
 
 def _plan(given: argparse.Namespace) -> list[str]:
     """For ``--check``."""
-    from . import radio  # noqa: F401  (raises where GNU Radio is missing)
+    from .blocks import gnuradio_compat  # noqa: F401  (raises where GNU Radio is missing)
 
     decides = f"blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
@@ -74,10 +74,10 @@ def _plan(given: argparse.Namespace) -> list[str]:
 
 
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
-    from .flowgraph import Flowgraph  # needs GNU Radio
-    from .radio import do_without_home
-    from .recording import Recording
-    from .twin import Twin
+    from .blocks.gnuradio_compat import do_without_home
+    from .twin.flowgraph import Flowgraph  # needs GNU Radio
+    from .twin.recording import Recording
+    from .twin.twin import Twin
 
     if why := do_without_home():
         journal.event("no-home", f"GNU Radio's settings are kept in $TMP, or /tmp ({why})", reason=why)

@@ -17,9 +17,9 @@ from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import free_ports
 from twinlink.spectrum import Spectrum
 
-from .assembler import PacketAssembler
-from .radio import gr, keep, pmt
-from .source import Source
+from .blocks.assembler import PacketAssembler
+from .blocks.gnuradio_compat import gr, keep, pmt
+from .blocks.source import Source
 
 WARM_UP = 50
 

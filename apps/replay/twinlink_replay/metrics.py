@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 import twinlink
 from twinlink.sync import State
 
-from .twin import Twin
+from .twin.twin import Twin
 
 _TWIN = {
     "records": "Records that were analysed.",

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, get_args
 
-from ... import link_options
+from ... import options as link_options
 from ...errors import ConfigurationError, TransportMissing
-from ...sender import Reliability
+from ...options import Reliability
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost

@@ -7,9 +7,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ...acks import SINGLE_RECORDS
-from ...transports import Endpoint
-from ...wire import (
+from ...engine.acks import SINGLE_RECORDS
+from ...protocol.frames import (
     ACK_ONE,
     ACK_ONE_LENGTH,
     ACK_WORD,
@@ -20,7 +19,8 @@ from ...wire import (
     ack_body,
     parse_ack,
 )
-from ...wire import frame as make_frame
+from ...protocol.frames import frame as make_frame
+from ...transports import Endpoint
 from ..dropping import is_dropped
 from ..rows import ReceivedRows, SentRows
 

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from ...wire import HEADER_OCTETS
+from ...protocol.frames import HEADER_OCTETS
 from .base import TICK_S, PeerLost, RawChannel
 
 BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its own choice 1 MB takes several round trips

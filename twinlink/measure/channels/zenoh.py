@@ -7,10 +7,10 @@ from typing import Any
 
 import zenoh
 
+from ...protocol.frames import HEADER_OCTETS, MAX_PAYLOAD
 from ...transports import Endpoint
 from ...transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohTransport
 from ...transports.zenoh_config import ZenohOptions
-from ...wire import HEADER_OCTETS, MAX_PAYLOAD
 from .base import TICK_S, TRAFFIC, RawChannel
 
 

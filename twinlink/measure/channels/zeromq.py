@@ -4,7 +4,7 @@ from typing import Any
 
 import zmq
 
-from ...heap import reuse
+from ...process.malloc import reuse
 from ...transports.zeromq import ZeromqOptions
 from .base import TICK_S, RawChannel
 

@@ -1,0 +1,70 @@
+"""PRB Analyser: power per subcarrier and PRB, occupancy and interference, as vectors for GNU Radio's displays."""
+
+from typing import Any
+
+import numpy as np
+
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
+from ..detection.detector import Detector
+from ..detection.features import prb_features, subcarrier_power, to_dbfs
+from ..detection.power_trace import PowerTrace
+from .gnuradio_compat import gr, keep
+from .packet import int16_of
+
+
+class Analyser(gr.decim_block):  # type: ignore[misc]
+    """Whole symbols in natural PRB order in; one vector of each kind a symbol out.
+
+    Outputs:
+        0. power of each subcarrier in dBFS, averaged (float32, ``n_prbs * 12``);
+        1. its peak hold;
+        2. power of each PRB in dBFS (float32, ``n_prbs``);
+        3. state of each PRB: 0 free, 1 occupied, 2 interfered (float32, ``n_prbs``), the prompt answer of `Detector`.
+
+    Args:
+        n_prbs: PRBs of a symbol.
+        average_records: time constant of the average, in symbols.
+    """
+
+    def __init__(self, n_prbs: int = 106, average_records: float = 50.0) -> None:
+        width = n_prbs * SUBCARRIERS_PER_PRB
+        gr.decim_block.__init__(
+            self,
+            name="PRB Analyser",
+            in_sig=[np.complex64],
+            out_sig=[(np.float32, width), (np.float32, width), (np.float32, n_prbs), (np.float32, n_prbs)],
+            decim=width,
+        )
+        keep(self)
+        self.set_relative_rate(1.0 / width)
+        self._width, self._n_prbs, self._average_records = width, n_prbs, average_records
+        self._trace = PowerTrace(width, average_records)
+        self._detector = Detector(n_prbs)
+
+    def start(self) -> bool:
+        """Called by the scheduler."""
+        self._trace = PowerTrace(self._width, self._average_records)
+        self._detector = Detector(self._n_prbs)
+        return True
+
+    def reset_peak(self) -> None:
+        """Begin the peak hold anew."""
+        self._trace.reset_peak()
+
+    def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
+        average, peak, prbs, state = output_items
+        count = len(average)
+        samples = int16_of(input_items[0][: count * self._width]).reshape(count, self._width, 2)
+        power = subcarrier_power(samples)
+        features = prb_features(power, samples)
+        answer = self._detector.add(features)
+        self._detector.settled()  # only the prompt answer is shown
+        for k in range(count):
+            self._trace.add(power[k : k + 1])
+            average[k] = to_dbfs(self._trace.average)
+            peak[k] = to_dbfs(self._trace.peak)
+        prbs[:] = to_dbfs(features.power)
+        state[:] = np.where(answer.interfered, 2.0, answer.occupied)
+        return count

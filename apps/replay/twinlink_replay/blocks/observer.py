@@ -1,0 +1,86 @@
+"""Where the headless flowgraph ends: the stream becomes records again, from samples and tags alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
+from .assembler import PacketAssembler
+from .gnuradio_compat import gr, keep, pmt, time_of
+from .packet import int16_of
+
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One OFDM symbol as it came out of the flowgraph.
+
+    Attributes:
+        samples: int16, shape ``(n_prbs * 12, 2)``.
+        sequence, epoch: the link's.
+        observed_ns, sent_ns, received_ns: Unix time; the first two on the exporter's clock.
+        e3_timestamp: E3's own, or -1.
+        scs_hz, centre_hz: subcarrier spacing and carrier centre.
+    """
+
+    samples: NDArray[np.int16]
+    sequence: int
+    epoch: int
+    observed_ns: int
+    sent_ns: int
+    received_ns: int
+    e3_timestamp: int
+    scs_hz: int
+    centre_hz: float
+
+    @property
+    def n_prbs(self) -> int:
+        """PRBs in the record."""
+        return len(self.samples) // SUBCARRIERS_PER_PRB
+
+
+class Observer(gr.sync_block):  # type: ignore[misc]
+    """Sink for the stream of a `Source` with payload ``spectrum``.
+
+    Args:
+        on_records: called with the records that became complete, on the flowgraph's thread.
+    """
+
+    def __init__(self, on_records: Callable[[list[Record]], None]) -> None:
+        gr.sync_block.__init__(self, name="Twinlink Observer", in_sig=[np.complex64], out_sig=None)
+        keep(self)
+        self._on_records = on_records
+        self._packets = PacketAssembler()
+        self.error: Exception | None = None
+
+    def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
+        records = [record_of(samples, tags) for samples, tags in self._packets.add(self, input_items[0])]
+        if records and self.error is None:
+            try:
+                self._on_records(records)
+            except Exception as error:  # an exception here would end the scheduler's thread without a word
+                self.error = error
+        return len(input_items[0])
+
+
+def record_of(samples: NDArray[np.complex64], tags: dict[str, Any]) -> Record:
+    """A record from a packet's samples and the tags of its first sample."""
+    e3 = pmt.to_python(tags["e3"]) if "e3" in tags else {}
+    rate_hz = pmt.to_double(tags["rx_rate"])
+    return Record(
+        samples=int16_of(samples),
+        sequence=int(pmt.to_uint64(tags["sequence"])),
+        epoch=int(pmt.to_uint64(tags["epoch"])),
+        observed_ns=time_of(tags["rx_time"]),
+        sent_ns=int(pmt.to_uint64(tags["sent_ns"])),
+        received_ns=int(pmt.to_uint64(tags["received_ns"])),
+        e3_timestamp=int(e3.get("timestamp", NO_TIMESTAMP)),
+        scs_hz=round(rate_hz / len(samples)),
+        centre_hz=pmt.to_double(tags["rx_freq"]),
+    )

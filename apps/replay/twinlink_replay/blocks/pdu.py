@@ -1,0 +1,170 @@
+"""Twinlink PDU Source and Sink: a flow of the link as GNU Radio messages, and back."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import twinlink
+from twinlink.appkit.console import log
+
+from .gnuradio_compat import gr, keep, pmt, time_tag
+from .link_pool import Address, Lease
+from .packet import Packet, PacketQueue, int16_of
+from .sink_sender import Sending
+from .source import BUFFER_OCTETS
+
+VECTORS = ("complex", "s16")
+_PDUS = pmt.intern("pdus")
+
+
+class PduSource(gr.basic_block):  # type: ignore[misc]
+    """Each message of a flow as a PDU on port ``pdus``: a dict and a vector of samples.
+
+    The dict holds packet_len, rx_time, rx_freq, rx_rate (where known), sequence, epoch, sent_ns, received_ns, gap,
+    flow, and e3.  PDUs are published from the link's thread; GNU Radio bounds its queue of a message port itself.
+
+    Args:
+        transport, listen, connect, flow, node, payload, link: as of `Source`.
+        vector: ``complex`` (c32vector) or ``s16`` (interleaved I and Q).
+    """
+
+    def __init__(
+        self,
+        transport: str = "zeromq",
+        listen: str | None = None,
+        connect: str | None = None,
+        flow: str = "spectrum",
+        node: str | None = None,
+        payload: str = "spectrum",
+        vector: str = "complex",
+        link: twinlink.Link | None = None,
+    ) -> None:
+        gr.basic_block.__init__(self, name="Twinlink PDU Source", in_sig=None, out_sig=None)
+        keep(self)
+        if vector not in VECTORS:
+            raise ValueError(f"vector must be one of {', '.join(VECTORS)}, not {vector!r}")
+        self.message_port_register_out(_PDUS)
+        self._address = Address(transport, listen, connect, node or None)
+        self._flow, self._vector = flow, vector
+        self._make_queue = partial(PacketQueue, payload, BUFFER_OCTETS, complain=partial(log, "Twinlink PDU Source"))
+        self._queue = self._make_queue()
+        self._given = link
+        self._lease: Lease | None = None
+        self._running = False
+        self.error: Exception | None = None
+
+    def start(self) -> bool:
+        """Called by the scheduler."""
+        self._queue = self._make_queue()
+        self._running, self.error = True, None
+        try:
+            self._lease = Lease(self._address, lambda event: None, self._given)
+            self._lease.read(self._flow, self._receive)
+        except (twinlink.TwinlinkError, ValueError) as error:
+            self.error = error
+            log("Twinlink PDU Source", str(error))
+        return True
+
+    def stop(self) -> bool:
+        """Called by the scheduler."""
+        self._running = False
+        if self._lease:
+            self._lease.release()
+            self._lease = None
+        return True
+
+    def stats(self) -> dict[str, int]:
+        """Counted since the start: messages missing, and payloads that could not be read."""
+        return {"missing": self._queue.missing, "malformed": self._queue.malformed}
+
+    def _receive(self, message: twinlink.Message) -> None:
+        """On the link's thread."""
+        if not self._running:
+            return
+        self._queue.put(message)
+        while (packet := self._queue.take()) is not None:
+            self.message_port_pub(_PDUS, pmt.cons(self._meta(packet), self._samples(packet)))
+
+    def _samples(self, packet: Packet) -> Any:
+        if self._vector == "complex":
+            return pmt.init_c32vector(len(packet.samples), packet.samples)
+        values = int16_of(packet.samples).ravel()
+        return pmt.init_s16vector(len(values), values)
+
+    def _meta(self, packet: Packet) -> Any:
+        meta = pmt.make_dict()
+        fields = {
+            "packet_len": pmt.from_long(len(packet.samples)),
+            "rx_time": time_tag(packet.time_ns),
+            "sequence": pmt.from_uint64(packet.sequence),
+            "epoch": pmt.from_uint64(packet.epoch),
+            "sent_ns": pmt.from_uint64(packet.sent_ns),
+            "received_ns": pmt.from_uint64(packet.received_ns),
+            "gap": pmt.from_long(packet.gap),
+            "flow": pmt.intern(self._flow),
+            "e3": pmt.to_pmt(packet.e3),
+        }
+        if packet.freq_hz is not None:
+            fields["rx_freq"] = pmt.from_double(packet.freq_hz)
+        if packet.rate_hz is not None:
+            fields["rx_rate"] = pmt.from_double(packet.rate_hz)
+        for name, value in fields.items():
+            meta = pmt.dict_add(meta, pmt.intern(name), value)
+        return meta
+
+
+class PduSink(gr.basic_block):  # type: ignore[misc]
+    """Sends what comes in on port ``pdus`` on a flow.
+
+    A PDU's vector goes as its octets (little-endian): u8 as it is, c32 as ``cf32``, s16 as ``ci16``.  A symbol (text,
+    such as the JSON of a decision) goes as UTF-8.
+
+    Args:
+        transport, listen, connect, flow, node, link: as of `Source`.
+    """
+
+    def __init__(
+        self,
+        transport: str = "zeromq",
+        listen: str | None = None,
+        connect: str | None = None,
+        flow: str = "control",
+        node: str | None = None,
+        link: twinlink.Link | None = None,
+    ) -> None:
+        gr.basic_block.__init__(self, name="Twinlink PDU Sink", in_sig=None, out_sig=None)
+        keep(self)
+        self._sending = Sending(self.name(), Address(transport, listen, connect, node or None), flow, link)
+        self.message_port_register_in(_PDUS)
+        self.set_msg_handler(_PDUS, self._handle)
+
+    def start(self) -> bool:
+        """Called by the scheduler."""
+        self._sending.open()
+        return True
+
+    def stop(self) -> bool:
+        """Called by the scheduler."""
+        self._sending.close()
+        return True
+
+    def stats(self) -> dict[str, int]:
+        """Messages sent, and PDUs that could not be."""
+        return {"sent": self._sending.sent, "failed": self._sending.failed}
+
+    def _handle(self, pdu: Any) -> None:
+        payload = octets_of(pmt.cdr(pdu) if pmt.is_pair(pdu) else pdu)
+        if payload is None:
+            self._sending.refuse(ValueError("a PDU of this kind cannot be sent: use a uniform vector or a symbol"))
+            return
+        self._sending.send(payload)
+
+
+def octets_of(value: Any) -> bytes | None:
+    """The octets of a uniform vector or a symbol; None for anything else."""
+    if pmt.is_symbol(value):
+        return str(pmt.symbol_to_string(value)).encode()
+    if pmt.is_uniform_vector(value):
+        return bytes(np.asarray(pmt.to_python(value)).tobytes())
+    return None

@@ -1,0 +1,57 @@
+"""OFDM Retransmit: subcarriers in, samples in time out."""
+
+from typing import Any
+
+import numpy as np
+
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
+from .gnuradio_compat import gr, keep, pmt
+from .ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
+
+
+class Retransmit(gr.basic_block):  # type: ignore[misc]
+    """IFFT and cyclic prefix (`ofdm.modulate`) on a stream of whole symbols in natural PRB order.
+
+    Symbols are sent one after the other, as symbols 0, 1, 2, ... of consecutive slots: a recording that holds one
+    symbol of each 10 ms comes out faster than it was heard.
+
+    Args:
+        n_prbs: PRBs of a symbol: ``n_prbs * 12`` input samples each.
+        fft_size: size of the IFFT; the output rate is ``fft_size * scs_hz``.
+        scs_hz: subcarrier spacing.
+        scale: factor on the amplitude, such as ``1 / 2048`` to bring int16 samples to about 1.
+    """
+
+    def __init__(self, n_prbs: int = 106, fft_size: int = 2048, scs_hz: int = 30_000, scale: float = 1 / 2048) -> None:
+        gr.basic_block.__init__(self, name="OFDM Retransmit", in_sig=[np.complex64], out_sig=[np.complex64])
+        keep(self)
+        bins_of(n_prbs, fft_size)
+        cyclic_prefix(fft_size, scs_hz, 0)
+        self._subcarriers = n_prbs * SUBCARRIERS_PER_PRB
+        self._fft_size, self._scs_hz, self._scale = fft_size, scs_hz, scale
+        self._subframe = SYMBOLS_PER_SLOT * scs_hz // 15_000
+        self._symbol = 0
+        self._longest = fft_size + cyclic_prefix(fft_size, scs_hz, 0)
+        self.set_tag_propagation_policy(gr.TPP_DONT)  # offsets do not map; each symbol gets its own packet_len
+        self.set_log_level("warning")  # the next line is announced on stdout otherwise
+        self.set_min_output_buffer(4 * self._longest)
+
+    def forecast(self, noutput_items: int, ninputs: int) -> list[int]:
+        """Called by the scheduler."""
+        return [self._subcarriers] * ninputs
+
+    def general_work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
+        samples, out = input_items[0], output_items[0]
+        read = written = 0
+        while len(samples) - read >= self._subcarriers and len(out) - written >= self._longest:
+            part = samples[read : read + self._subcarriers]
+            made = modulate(part, self._fft_size, self._scs_hz, self._symbol, self._scale)
+            out[written : written + len(made)] = made
+            self.add_item_tag(0, self.nitems_written(0) + written, pmt.intern("packet_len"), pmt.from_long(len(made)))
+            self._symbol = (self._symbol + 1) % self._subframe
+            read += self._subcarriers
+            written += len(made)
+        self.consume(0, read)
+        return written

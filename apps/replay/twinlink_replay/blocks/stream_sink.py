@@ -1,0 +1,67 @@
+"""Twinlink Stream Sink: a tagged stream on a flow of the link."""
+
+from typing import Any
+
+import numpy as np
+
+import twinlink
+
+from .assembler import PacketAssembler
+from .gnuradio_compat import gr, keep
+from .link_pool import Address
+from .packet import int16_of
+from .sink_sender import Sending
+
+
+class StreamSink(gr.sync_block):  # type: ignore[misc]
+    """Sends a stream that has ``packet_len`` tags, one message a packet.
+
+    Args:
+        transport, listen, connect, flow, node, link: as of `Source`.
+        payload: ``cf32``, or ``ci16`` (rounded and clipped).
+    """
+
+    def __init__(
+        self,
+        transport: str = "zeromq",
+        listen: str | None = None,
+        connect: str | None = None,
+        flow: str = "twin",
+        node: str | None = None,
+        payload: str = "cf32",
+        link: twinlink.Link | None = None,
+    ) -> None:
+        gr.sync_block.__init__(self, name="Twinlink Stream Sink", in_sig=[np.complex64], out_sig=None)
+        keep(self)
+        if payload not in ("cf32", "ci16"):
+            raise ValueError(f"payload must be cf32 or ci16, not {payload!r}")
+        self._payload = payload
+        self._sending = Sending(self.name(), Address(transport, listen, connect, node or None), flow, link)
+        self._packets = PacketAssembler()
+
+    def start(self) -> bool:
+        """Called by the scheduler."""
+        self._packets = PacketAssembler()
+        self._sending.open()
+        return True
+
+    def stop(self) -> bool:
+        """Called by the scheduler."""
+        self._sending.close()
+        return True
+
+    def stats(self) -> dict[str, int]:
+        """Messages sent, failures, and samples outside of any packet."""
+        return {
+            "sent": self._sending.sent,
+            "failed": self._sending.failed,
+            "untagged_samples": self._packets.untagged,
+        }
+
+    def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
+        count = len(input_items[0])
+        for samples, _ in self._packets.add(self, input_items[0]):
+            payload = samples if self._payload == "cf32" else int16_of(samples)
+            self._sending.send(payload.tobytes())
+        return count

@@ -1,0 +1,1 @@
+"""Interference detection: numpy only, arrays in and arrays out."""

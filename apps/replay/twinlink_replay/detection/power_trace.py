@@ -1,0 +1,36 @@
+"""Power of each subcarrier over time: exponential average and peak hold."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class PowerTrace:
+    """Exponential average and peak hold of the power of each subcarrier.
+
+    Args:
+        n_subcarriers: width.
+        records: time constant of the average, in records.
+
+    Attributes:
+        average: LSB^2, shape ``(n_subcarriers,)``; zeros before the first record.
+        peak: the highest since the start or `reset_peak`, LSB^2.
+    """
+
+    def __init__(self, n_subcarriers: int, records: float = 50.0) -> None:
+        self.average = np.zeros(n_subcarriers, np.float32)
+        self.peak = np.zeros(n_subcarriers, np.float32)
+        self._records = records
+        self._count = 0
+
+    def add(self, power: NDArray[np.float32]) -> None:
+        """Take in powers of shape ``(records, n_subcarriers)``."""
+        for record in power:
+            self._count += 1
+            # The first records count equally, so that the average is right from the start.
+            weight = max(1 / self._count, 1 / self._records)
+            self.average += np.float32(weight) * (record - self.average)
+            np.maximum(self.peak, record, out=self.peak)
+
+    def reset_peak(self) -> None:
+        """Begin the peak hold anew."""
+        self.peak[:] = 0

@@ -1,0 +1,46 @@
+"""The headless flowgraph: Twinlink Source -> Observer."""
+
+import threading
+from collections.abc import Callable
+
+import twinlink
+
+from ..blocks.gnuradio_compat import gr
+from ..blocks.observer import Observer, Record
+from ..blocks.source import Source
+
+DRAIN_S = 0.7  # at the end, what has arrived is analysed for so long
+
+
+class Flowgraph:
+    """Runs while in a ``with`` block.
+
+    Args:
+        link: open; stays open.
+        on_records: called on the flowgraph's thread.
+        buffer_octets, on_message: of the source.
+    """
+
+    def __init__(
+        self,
+        link: twinlink.Link,
+        on_records: Callable[[list[Record]], None],
+        buffer_octets: int,
+        on_message: Callable[[twinlink.Message], None] | None = None,
+    ) -> None:
+        self.source = Source(link=link, buffer_octets=buffer_octets, on_message=on_message)
+        self.observer = Observer(on_records)
+        self._top = gr.top_block("twinlink-replay")
+        self._top.connect(self.source, self.observer)
+
+    def __enter__(self) -> "Flowgraph":
+        self._top.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.source.end()
+        drained = threading.Thread(target=self._top.wait, daemon=True)
+        drained.start()
+        drained.join(DRAIN_S)
+        self._top.stop()
+        drained.join(DRAIN_S)

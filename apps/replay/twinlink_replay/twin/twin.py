@@ -1,0 +1,262 @@
+"""The twin: records in; files, log lines and PRB blocks out."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+import twinlink
+from twinlink.appkit.journal import Journal
+from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted, SyncChanged
+from twinlink.prbs import format_prbs
+from twinlink.sync import State
+
+from ..blocks.observer import Record
+from ..detection.detector import Detector
+from ..detection.features import prb_features, subcarrier_power
+from .controller import Change, Controller
+from .recording import Recording
+from .source_selection import Carrier, Followed
+
+BATCH = 16  # records analysed at once; while they come one by one, each is analysed alone
+
+
+class Twin:
+    """Analyses records in the order of arrival and closes the loop.
+
+    Args:
+        journal: where events go.
+        send: hands a decision to the link; raises TwinlinkError.
+        sync: of the flow that the records come on.
+        recording: or None to keep nothing.
+        session: of this end of the link, for the ids of blocks.
+        validity_ms, protected, control: of the `Controller`.
+        count: take no more records than this.
+
+    Attributes:
+        records: analysed so far.
+        foreign: records of another session or carrier than the one that is followed.
+        last_ns: monotonic time of the last one, None before the first.
+        out_of_sync: how often the records were.
+        done: set when ``count`` is reached.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        send: Callable[[bytes], object],
+        sync: twinlink.Sync,
+        recording: Recording | None,
+        *,
+        session: str,
+        validity_ms: int,
+        protected: frozenset[int],
+        control: bool,
+        count: int | None,
+    ) -> None:
+        self.records = 0
+        self.foreign = 0
+        self.proposed = self.installed = self.rejected = 0
+        self.out_of_sync = 0
+        self.last_ns: int | None = None
+        self.done = threading.Event()
+        self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
+        self._settings = (session, validity_ms, protected, control)
+        self._told_another_twin = not control  # who only looks on may do so beside one that decides
+        self._count = count
+        self._followed = Followed()
+        self._told: set[int] = set()  # sessions of which it was said that records are passed over
+        self._detector: Detector | None = None
+        self._controller: Controller | None = None
+        self._lock = threading.Lock()  # results and changes of sync come on the link's thread; decisions go in order
+
+    def add(self, records: list[Record]) -> None:
+        """Records that came out of the flowgraph."""
+        self.last_ns = time.monotonic_ns()
+        if self._count is not None:
+            records = records[: self._count - self.records]
+        for start in range(0, len(records), BATCH):
+            self._analyse(records[start : start + BATCH])
+        if self._count is not None and self.records >= self._count:
+            self.done.set()
+
+    def _analyse(self, records: list[Record]) -> None:
+        if self._detector is None:
+            self._begin(records[0])
+        assert self._detector
+        ours = self._take(records)
+        if not ours:
+            return
+        samples = np.stack([record.samples for record in ours])
+        features = prb_features(subcarrier_power(samples), samples)
+        answer = self._detector.add(features)
+        settled = self._detector.settled()
+        analysed_ns = time.time_ns()
+        for k in range(len(ours)):
+            self._decide(self.records + k, answer.interfered[k], ours[k].sent_ns)
+        if self._recording:
+            self._recording.add(ours, features.power, answer.interfered, analysed_ns)
+            self._recording.settle(settled)
+        self.records += len(ours)
+
+    def _begin(self, record: Record) -> None:
+        self._detector = Detector(record.n_prbs)
+        self._controller = Controller(record.n_prbs, *self._settings)
+        self._journal.event(
+            "first-record",
+            f"first record: {Carrier.of(record)}",
+            n_prbs=record.n_prbs,
+            scs_hz=record.scs_hz,
+            centre_hz=record.centre_hz,
+            sequence=record.sequence,
+        )
+
+    def _take(self, records: list[Record]) -> list[Record]:
+        """Those of what is followed; of the others, one of each session is told of."""
+        ours = []
+        now_ns = time.monotonic_ns()
+        for record in records:
+            before = self._followed.epoch
+            if self._followed.takes(record, now_ns):
+                ours.append(record)
+                self._tell_followed(before)
+            else:
+                self.foreign += 1
+                self._tell_foreign(record)
+        return ours
+
+    def _tell_followed(self, before: int | None) -> None:
+        epoch = self._followed.epoch
+        old, node = self._followed.node(before), self._followed.node(epoch)
+        if before not in (None, epoch) and old != node:
+            self._journal.event("following", f"{old} is gone; following {node} from here on", node=node, epoch=epoch)
+
+    def _tell_foreign(self, record: Record) -> None:
+        if record.epoch in self._told:
+            return
+        self._told.add(record.epoch)
+        node, ours = self._followed.node(record.epoch), self._followed.node(self._followed.epoch)
+        carrier = Carrier.of(record)
+        sender = node or "another sender"
+        text = f"records of {sender} are passed over while {ours or 'the first one'} is followed: one gNB at a time"
+        if carrier != self._followed.carrier:
+            text = (
+                f"records of another carrier ({carrier}) of {sender} are passed over: one carrier at a time;"
+                " restart twinlink-replay to follow another one"
+            )
+        self._journal.event("foreign", text, node=node or None, epoch=record.epoch, **carrier._asdict())
+
+    def _decide(self, index: int, interfered: NDArray[np.bool_], sent_ns: int) -> None:
+        assert self._controller
+        now_ns = time.time_ns()
+        old = now_ns - sent_ns > self._sync.thresholds.out_after * 1e9  # one of a backlog, with newer ones behind it
+        with self._lock:
+            in_sync = self._sync.state is State.IN_SYNC and not old
+            for item in self._controller.observe(interfered, now_ns, time.monotonic_ns(), in_sync):
+                if isinstance(item, Change):
+                    self._report(item, index)
+                else:
+                    self._propose(item)
+
+    def _report(self, change: Change, index: int) -> None:
+        if change.prbs:
+            text = f"interference on PRBs {format_prbs(change.prbs)} (record {index})"
+            self._journal.event("interference", text, prbs=change.prbs, first_record=index)
+        else:
+            self._journal.event("interference-ended", f"interference has ended (record {index})", record=index)
+
+    def _propose(self, block: PrbBlock) -> None:
+        try:
+            self._send(block.encode())
+        except twinlink.TwinlinkError as error:
+            self._journal.event("control-not-sent", f"PRB block {block.id} was not sent: {error}", id=block.id)
+            return
+        self.proposed += 1
+        what = f"blocking PRBs {format_prbs(block.prbs)}" if block.prbs else "to block no PRB any more"
+        self._journal.event(
+            "proposed",
+            f"proposed {what} for {block.validity_ms} ms ({block.id})",
+            time_ns=block.issued_ns,
+            id=block.id,
+            prbs=block.prbs,
+            validity_ms=block.validity_ms,
+            reason=block.reason,
+        )
+
+    def result(self, message: twinlink.Message) -> None:
+        """A message on flow ``control-result``."""
+        try:
+            result = PrbBlockResult.decode(message.payload)
+        except twinlink.MalformedPayload as error:
+            self._journal.event("malformed-result", f"an answer on flow {message.flow} cannot be read: {error}")
+            return
+        if self._controller and message.epoch == self._followed.epoch:  # others are asked, too: for another RAN
+            with self._lock:
+                self._controller.result(result)
+            if not self._told_another_twin and self._controller.is_of_another(result):
+                self._told_another_twin = True
+                text = f"another twin decides for {message.node}, too ({result.id}), and each list replaces the last"
+                self._journal.event("another-twin", f"{text}: start all but one with --no-control", id=result.id)
+        self.installed += result.status == "installed"
+        self.rejected += result.status == "rejected"
+        why = f": {result.reason}" if result.reason else ""
+        self._journal.event(
+            "block-result",
+            f"{result.id} {result.status}, PRBs {format_prbs(result.prbs) or 'none'} stand{why}",
+            id=result.id,
+            status=result.status,
+            prbs=result.prbs,
+            installed_ns=result.time_ns,
+            received_ns=message.received_ns,
+            reason=result.reason,
+        )
+
+    def link_event(self, event: Event) -> None:
+        """An event of the link."""
+        if isinstance(event, PeerUp):
+            self._followed.up(event.node, event.epoch)
+            self._journal.event("peer-up", f"{event.node} is connected", time_ns=event.time_ns, node=event.node)
+        elif isinstance(event, PeerDown):
+            self._followed.down(event.epoch, event.reason, time.monotonic_ns())
+            text = f"{event.node} is gone ({event.reason}): waiting for it to come back"
+            self._journal.event("peer-down", text, time_ns=event.time_ns, node=event.node, reason=event.reason)
+        elif isinstance(event, Restarted):
+            self._journal.event("restarted", f"{event.node} has restarted", time_ns=event.time_ns, node=event.node)
+        elif isinstance(event, Gap):
+            text = f"messages {event.first} to {event.end - 1} on flow {event.flow} did not arrive"
+            fields = {"flow": event.flow, "first": event.first, "end": event.end}
+            self._journal.event("gap", text, time_ns=event.time_ns, **fields)
+        elif isinstance(event, SyncChanged):
+            self._sync_changed(event)
+
+    def _sync_changed(self, event: SyncChanged) -> None:
+        text = f"flow {event.flow} is {event.state}"
+        if event.age_ns is not None:
+            text += f": the newest record is {event.age_ns / 1e6:.0f} ms old"
+        if event.completeness is not None:
+            text += f", {event.completeness:.1%} of the last ten seconds' are here"
+        self._journal.event(
+            "sync",
+            text,
+            time_ns=event.time_ns,
+            flow=event.flow,
+            state=event.state,
+            age_ns=event.age_ns,
+            completeness=event.completeness,
+        )
+        if event.state != State.OUT_OF_SYNC.value:
+            return
+        self.out_of_sync += 1
+        with self._lock:
+            if self._controller and (block := self._controller.withdraw(time.time_ns(), time.monotonic_ns())):
+                self._propose(block)
+
+    def finish(self) -> None:
+        """Settle what waits, and write the files."""
+        if self._recording:
+            if self._detector:
+                self._recording.settle(self._detector.finish())
+            self._recording.close()

@@ -1,0 +1,299 @@
+"""What Ctrl-C must not cut in two: peers that come and go, gaps, what has been lost."""
+
+import itertools
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import twinlink
+from tests.core.interrupting import interrupted
+from tests.core.receiving import OURS, THEIRS, Kept, data
+from tests.core.sending import sender_on
+from twinlink.engine.dispatch import Reception
+from twinlink.engine.peers import ABSENT_NS
+from twinlink.events import Event, Gap, Lost, Unclaimed
+from twinlink.process.signals import Undisturbed, undisturbed
+from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body
+from twinlink.protocol.liveness import RESTART_NS, SILENT_NS
+from twinlink.protocol.send.congestion import Budget
+from twinlink.protocol.send.flow import Outgoing
+
+LIBRARY = [str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.name != "signals.py"]
+NEXT = 9  # the session that follows THEIRS
+
+
+class _Ended(Exception):
+    pass
+
+
+@pytest.fixture
+def ending() -> Iterator[None]:
+    """Another signal whose handler raises."""
+
+    def end(number: int, frame: object) -> None:
+        assert frame is not None
+        raise _Ended
+
+    before = signal.signal(signal.SIGUSR2, end)
+    yield
+    assert signal.signal(signal.SIGUSR2, before) is end  # it was given back
+
+
+@pytest.mark.usefixtures("ending")
+def test_what_handlers_raise_is_raised_at_the_end_of_the_outer_block() -> None:
+    steps = []
+    handler = signal.getsignal(signal.SIGINT)
+
+    @undisturbed
+    def inner() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGUSR2)
+        steps.append("inner")
+
+    @undisturbed
+    def outer() -> None:
+        inner()
+        steps.append("outer")
+
+    with pytest.raises(_Ended) as raised:
+        outer()
+    assert steps == ["inner", "outer"]
+    assert isinstance(raised.value.__context__, KeyboardInterrupt)  # neither is lost
+    assert signal.getsignal(signal.SIGINT) is handler
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("ending")
+def test_wherever_ctrl_c_comes_the_handlers_are_called_then_and_later() -> None:
+    """Also while they are given back."""
+    files = [str(Path(twinlink.__file__).parent / "signals.py")]
+    for moment in itertools.count(1):
+        handler = signal.getsignal(signal.SIGINT)
+
+        def enter_and_leave() -> None:
+            with Undisturbed():
+                pass
+
+        came = interrupted(moment, enter_and_leave, *files)
+        for number, raises in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR2, _Ended)):
+            with pytest.raises(raises):
+                signal.raise_signal(number)
+        enter_and_leave()
+        assert signal.getsignal(signal.SIGINT) is handler
+        if not came:
+            break
+    assert moment > 10
+
+
+def test_other_threads_have_no_handlers_to_hold_up() -> None:
+    held = []
+
+    def enter() -> None:
+        with Undisturbed():
+            held.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert held == [signal.default_int_handler]
+
+
+def _hello(reception: Reception, epoch: int) -> None:
+    now = time.monotonic_ns()
+    body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
+    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
+
+
+def _bye(reception: Reception) -> None:
+    reception.handle(HELLO_TOPIC, frame(Kind.BYE, THEIRS, 0, 1, b""), time.monotonic_ns(), True)
+
+
+def _restart(reception: Reception) -> None:
+    reception.company.peers.heard[THEIRS] -= 2 * RESTART_NS
+    _hello(reception, NEXT)
+
+
+def _silence(reception: Reception) -> None:
+    company, now = reception.company, time.monotonic_ns()
+    if THEIRS in company.up:
+        company.peers.heard[THEIRS] = company.peers.hears_us[THEIRS] = now - 10 * SILENT_NS
+        reception.keep_time(now, now)
+    for epoch, (_, peer) in company._absent.items():
+        company._absent[epoch] = (now - 2 * ABSENT_NS, peer)
+    reception.keep_time(now, now)
+
+
+@pytest.mark.parametrize("goes", [_bye, _restart, _silence])
+def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[Reception], None]) -> None:
+    for moment in itertools.count(1):
+        transport, reported = Kept(), list[Event]()
+        reception = Reception(transport, "ours", OURS, 2**20, 2**16, reported.append)
+        core = Outgoing("flow", 2**20, 2**20, Budget(50_000))
+        sender = sender_on(transport, core, OURS)
+        reception.company.add_sender(sender)
+        _hello(reception, THEIRS)
+        for _ in range(6):
+            sender.send(bytes(100))
+        reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
+        came = interrupted(moment, lambda: goes(reception), *LIBRARY)  # noqa: B023
+        if goes is _restart:
+            time.sleep(1e-6)
+            _hello(reception, NEXT)  # another one
+        elif goes is _silence:
+            _silence(reception)
+        elif reception.company.peers.get(THEIRS):
+            _bye(reception)  # Ctrl-C came before anything was done
+        now = time.monotonic_ns()
+        reception.keep_time(now, now)
+        assert reception.company.up == core.recipients.all == ({NEXT} if goes is _restart else set())
+        assert not core.kept.entries
+        assert not core.transit
+        assert core.transit.budget.under_way == 0
+        lost = [number for event in reported if isinstance(event, Lost) for number in range(event.first, event.end)]
+        assert lost == list(range(6))
+        assert sender.stats()["lost"] == 6
+        if not came:
+            break
+    assert moment > 50
+
+
+def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
+    def gone(reception: Reception) -> None:
+        body = gone_body(Why.EVICTED, [(5, 7)])
+        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 10, 1, body), time.monotonic_ns(), True)
+
+    for moment in itertools.count(1):
+        reported = list[Event]()
+        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        _hello(reception, THEIRS)
+        incoming = reception.flow("flow")
+        incoming.claimed = True
+        for sequence in (0, 1, 2, 3, 4, 7, 8, 9):
+            data(reception, sequence, True)
+        came = interrupted(moment, lambda: gone(reception), *LIBRARY)  # noqa: B023
+        pending = incoming.streams[THEIRS].pending
+        if pending is not None and 5 in pending.missing:
+            gone(reception)  # Ctrl-C came before anything was done; it is asked for, and announced again
+        data(reception, 10, True)
+        taken = []
+        while (one := incoming.take()) is not None:
+            taken.append(one[0].sequence)
+        assert taken == [0, 1, 2, 3, 4, 7, 8, 9, 10]
+        assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(5, 7)]
+        assert incoming.stats()["missing"] == 2
+        if not came:
+            break
+    assert moment > 20
+
+
+def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
+    for moment in itertools.count(1):
+        reported = list[Event]()
+        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        sender = sender_on(Kept(), Outgoing("flow", 2**20, 2**20, Budget(50_000)), OURS)
+        reception.company.add_sender(sender)
+        for first in range(0, 100, 10):
+            sender.losses.add(first, first + 5, "it was lost")
+        came = interrupted(moment, reception.company.report_losses, *LIBRARY)
+        reception.company.report_losses()
+        assert [event.first for event in reported if isinstance(event, Lost)] == list(range(0, 100, 10))
+        if not came:
+            break
+    assert moment > 10
+
+
+@pytest.mark.usefixtures("ending")
+def test_wherever_an_application_changes_a_handler_the_change_stays() -> None:
+    """As one does whose second Ctrl-C is to end the program."""
+    files = [str(Path(twinlink.__file__).parent / "signals.py")]
+    before = signal.getsignal(signal.SIGINT)
+
+    def once(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    def enter_and_leave() -> None:
+        with Undisturbed():
+            pass
+
+    try:
+        for moment in itertools.count(1):
+            signal.signal(signal.SIGINT, once)
+            came = interrupted(moment, enter_and_leave, *files)
+            if not came:
+                break
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            enter_and_leave()
+        assert moment > 10
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_child_that_another_thread_forked_meanwhile_has_its_handlers() -> None:
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                os._exit(0)
+            os._exit(1)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    codes: list[int] = []
+    thread = threading.Thread(target=fork)
+    with Undisturbed():
+        thread.start()
+        thread.join()
+    assert codes == [0]
+
+
+def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
+    """What shows a log may take long: a terminal, a pipe."""
+
+    class Looks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            looks.append((record.getMessage().startswith("link to"), Undisturbed._holding is None))
+
+    looks: list[tuple[bool, bool]] = []
+    shown = Looks()
+    logging.getLogger("twinlink").addHandler(shown)
+    try:
+        link = twinlink.open("memory", listen=endpoint)
+        link.sender("flow").send(b"to nobody")
+        threading.Timer(0.1, link.close).start()
+        link.receiver("other").receive()  # so that this thread, the main one, ends the link
+    finally:
+        logging.getLogger("twinlink").removeHandler(shown)
+    assert (True, True) in looks
+    assert (True, False) not in looks
+
+
+def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
+    for moment in itertools.count(1):
+        reported = list[Event]()
+        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
+        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, True)
+        reception._refusals._octets = reception.flow("crowd").queued_octets = 10**9
+        data(reception, 0, at_once=True)
+
+        def refuse_and_tell(reception: Reception = reception) -> None:
+            data(reception, 1, at_once=True)
+            reception.tell()
+
+        came = interrupted(moment, refuse_and_tell, *LIBRARY)
+        data(reception, 2, at_once=True)
+        reception.tell()
+        named = [event for event in reported if isinstance(event, Gap | Unclaimed)]
+        assert sorted(number for event in named for number in range(event.first, event.end)) == [0, 1, 2]
+        if not came:
+            break
+    assert moment > 50

@@ -1,0 +1,37 @@
+"""What a sender has lost."""
+
+from twinlink.protocol.send.loss import ANYBODY, MAX_REMEMBERED, Losses
+
+OVERLOADED = 3 * MAX_REMEMBERED  # messages of which each second one is dropped
+
+
+def test_memory_is_bounded_and_the_count_is_right_in_lasting_overload() -> None:
+    losses, told = Losses(), 0
+    for sequence in range(0, 2 * OVERLOADED, 2):
+        losses.add(sequence, sequence + 1, "dropped", {1})
+        told += sum(end - first for first, end, _ in losses.report(2))
+    assert losses.count == told == OVERLOADED
+    assert len(losses.unflushed) == MAX_REMEMBERED
+    assert losses.found(2 * OVERLOADED - 2, 1)
+    assert not losses.found(0, 1)  # the price: of the oldest it is not known any more who may have them
+    assert losses.count == OVERLOADED - 1
+
+
+def test_of_very_many_ranges_some_are_told_at_a_time() -> None:
+    losses = Losses()
+    for sequence in range(0, 10, 2):
+        losses.add(sequence, sequence + 1, "dropped")
+    losses.add(20, 30, "refused")
+    assert losses.report(3) == [(0, 1, "dropped"), (2, 3, "dropped"), (4, 5, "dropped")]
+    losses.add(10, 12, "dropped")
+    assert losses.report(3) == [(6, 7, "dropped"), (8, 9, "dropped"), (10, 12, "dropped")]
+    assert losses.report(3) == [(20, 30, "refused")]
+    assert not losses.unreported
+
+
+def test_what_anybody_may_have_arrived_when_somebody_says_so() -> None:
+    losses = Losses()
+    losses.add(0, 3, "no peer was up", ANYBODY)
+    assert losses.found(1, 7)
+    assert not losses.found(1, 7)
+    assert (losses.count, list(losses.unflushed)) == (2, [(0, 1), (2, 3)])

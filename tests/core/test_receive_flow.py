@@ -1,0 +1,41 @@
+"""What waits for the application, when it takes while more arrives."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from twinlink.message import Message
+from twinlink.protocol.receive.flow import Incoming
+
+MESSAGES = 50_000
+
+
+@pytest.fixture
+def _threads_alternate() -> Iterator[None]:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("_threads_alternate")
+def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
+    incoming = Incoming("x")
+    message = Message(b"12345", "x", 0, 1, None, 0, 0)
+    size = len(message.payload)
+
+    def arrive() -> None:
+        for _ in range(MESSAGES):
+            incoming.queued_octets += size  # as `Reception` does: a call within would let `take` in between
+            incoming.queue.append(message)
+
+    thread = threading.Thread(target=arrive)
+    thread.start()
+    taken = 0
+    while taken < MESSAGES:
+        if incoming.take() is not None:
+            taken += 1
+    thread.join()
+    assert (incoming.stats()["queued"], incoming.stats()["queued_octets"]) == (0, 0)

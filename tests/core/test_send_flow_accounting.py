@@ -1,0 +1,384 @@
+"""Outgoing, whatever happens to it: sent = acknowledged + outstanding + lost + conflated at any time."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.core.sending import (
+    RETENTION,
+    TRANSIT,
+    WINDOW,
+    acknowledge,
+    assert_is_one_frame,
+    number,
+    numbers,
+    send,
+    taken,
+)
+from twinlink.protocol.frames import REFUSED, Kind, Why, parse
+from twinlink.protocol.rangeset import RangeSet
+from twinlink.protocol.send.congestion import Budget
+from twinlink.protocol.send.flow import Outgoing
+from twinlink.protocol.send.flow_control import SLACK_OCTETS
+from twinlink.protocol.send.retransmit_buffer import KEEPING_OCTETS
+
+PEERS = st.integers(1, 3)
+ANYBODY = set(range(10))
+
+
+class Sending(RuleBasedStateMachine):
+    """Every message's fate is followed one by one: who still owes an ack for it, and whether it was handed over."""
+
+    overflow = "block"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
+        self.up: set[int] = set()
+        self.absent: set[int] = set()
+        self.sizes: list[int] = []
+        self.owed: dict[int, set[int]] = {}
+        self.acknowledged: set[int] = set()
+        self.reported: set[int] = set()
+        self.owed_when_lost: dict[int, set[int]] = {}
+        self.lost_to_some: set[int] = set()  # of what is owed by others
+        self.handed_over: list[int] = []  # first transmissions
+        self.last_part = b""
+        self.doubt: dict[int, set[int]] = {}  # evicted, but handed over to this absent peer
+        self.lacked: dict[int, set[int]] = {}  # of them, what this peer has said it lacks
+
+    def note_losses(self) -> set[int]:
+        lost = {number for first, end, _ in self.core.losses.report(10**6) for number in range(first, end)}
+        assert not lost & (self.reported - self.acknowledged)
+        self.reported |= lost
+        for sequence in lost:
+            owed = set() if sequence in self.lost_to_some else self.owed.pop(sequence, set())
+            self.owed_when_lost[sequence] = owed
+        return lost
+
+    @rule(size=st.sampled_from([0, 1, 1000, 40_000, 40_000, WINDOW, 3 * WINDOW]))
+    def send(self, size: int) -> None:
+        if not self.core.fits(size):
+            assert self.overflow == "block"
+            assert self.core.kept.octets + size + KEEPING_OCTETS > RETENTION
+            return
+        sequence, everybody = self.core.backlog.next, self.up | self.absent
+        direct = send(self.core, size)
+        self.sizes.append(size)
+        self.note_losses()
+        if everybody and sequence in self.core.kept.entries:
+            self.owed[sequence] = set(everybody)
+        if direct and everybody:
+            self.handed_over.append(sequence)
+        if not everybody:
+            self.owed_when_lost[sequence] = ANYBODY
+        outstanding = numbers(self.core.outstanding())
+        for gone in set(self.owed) - self.core.kept.entries.keys():
+            waiting = self.owed.pop(gone)
+            if gone in self.lost_to_some:
+                self.lost_to_some.discard(gone)
+            elif gone in outstanding:
+                for epoch in waiting:
+                    self.doubt.setdefault(epoch, set()).add(gone)
+            else:
+                assert self.overflow == "latest"  # conflated
+
+    @rule(count=st.integers(1, 60))
+    def send_in_bulk(self, count: int) -> None:
+        for _ in range(count):
+            self.send(100)
+
+    @rule(patient=st.booleans())
+    def hand_over_some(self, patient: bool) -> None:
+        if several := self.core.backlog.take(patient):
+            self.went(several)
+
+    @rule()
+    def hand_over(self) -> None:
+        self.parts_arrive()
+        while several := self.core.backlog.take():
+            self.went(several)
+            self.parts_arrive()
+
+    def went(self, several: tuple[Kind, Any]) -> None:
+        kind, what = several
+        if kind is Kind.PART:
+            self.last_part = what
+            _, _, at, _ = parse(what)
+            if at == 0 and what[35] == Kind.DATA and number(what[32:]) not in self.handed_over:  # it may begin anew
+                self.handed_over.append(number(what[32:]))
+            return
+        assert_is_one_frame(*several)
+        self.handed_over += map(number, what) if kind is Kind.DATA else []
+
+    def parts_arrive(self) -> None:
+        if self.last_part:
+            _, _, at, sent_ns = parse(self.last_part)
+            for epoch in self.up:
+                self.core.backlog.progress(epoch, sent_ns, at + len(self.last_part) - 32)
+
+    @rule()
+    def look(self) -> None:
+        self.core.look()
+
+    @precondition(lambda self: self.sizes)
+    @rule(epoch=st.integers(1, 5), data=st.data())
+    def ack(self, epoch: int, data: st.DataObject) -> None:
+        sequences = data.draw(st.lists(st.integers(0, len(self.sizes) + 3), max_size=10))
+        expected = self.expected(epoch, sequences)
+        assert acknowledge(self.core, epoch, sequences) == expected
+        assert self.note_losses() == set()
+
+    @precondition(lambda self: self.sizes)
+    @rule(epoch=st.integers(1, 5), data=st.data(), count=st.integers(1, 40), told=st.booleans())
+    def ack_row(self, epoch: int, data: st.DataObject, count: int, told: bool) -> None:
+        first = data.draw(st.integers(0, len(self.sizes) + 3))
+        row = range(first, min(first + count, len(self.sizes) + 5))
+        expected = self.expected(epoch, row)
+        acked = [ack.sequence for ack in self.core.acknowledge_row(epoch, row, 2, 3, 4, 5, told)]
+        assert acked == expected if told else set(acked) <= set(expected)
+        assert self.note_losses() == set()
+
+    def expected(self, epoch: int, sequences: Iterable[int]) -> list[int]:
+        """Of these, what this peer still owed, which now has an ack for it."""
+        expected, was_lost = [], numbers(self.core.losses.unflushed)
+        for sequence in sequences:
+            if epoch in self.owed.get(sequence, set()):
+                expected.append(sequence)
+                self.settle(epoch, sequence)
+            elif sequence in was_lost - self.acknowledged:
+                waiting = self.owed_when_lost[sequence]
+                if waiting in ({epoch}, ANYBODY):
+                    self.acknowledged.add(sequence)  # after all
+                self.owed_when_lost[sequence] = waiting - {epoch}
+            elif sequence in self.in_doubt(epoch):
+                self.doubt_is_over({sequence}, epoch)
+                self.acknowledged |= {sequence} - self.in_doubt()
+        return expected
+
+    def settle(self, epoch: int, sequence: int) -> None:
+        self.owed[sequence].discard(epoch)
+        if not self.owed[sequence]:
+            del self.owed[sequence]
+            self.acknowledged |= {sequence} - self.lost_to_some
+            self.lost_to_some.discard(sequence)
+
+    @precondition(lambda self: self.owed)
+    @rule(data=st.data())
+    def refuse(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.sampled_from(sorted(self.owed)))
+        epoch = data.draw(st.sampled_from(sorted(self.owed[sequence])))
+        self.core.acknowledge(epoch, [(sequence, 1, REFUSED)], 3, 4, 5)
+        known = sequence in self.lost_to_some
+        self.lost_to_some.add(sequence)
+        self.settle(epoch, sequence)
+        assert self.note_losses() == (set() if known else {sequence})
+
+    @precondition(lambda self: self.in_doubt())
+    @rule(epoch=PEERS, data=st.data())
+    def refuse_what_is_in_doubt(self, epoch: int, data: st.DataObject) -> None:
+        """It is known when the peer has been asked."""
+        sequence = data.draw(st.sampled_from(sorted(self.in_doubt())))
+        self.core.acknowledge(epoch, [(sequence, 1, REFUSED)], 3, 4, 5)
+        assert self.note_losses() == set()
+
+    @precondition(lambda self: self.up)
+    @rule(data=st.data())
+    def ask(self, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.up)))
+        known = data.draw(st.integers(0, self.core.backlog.unsent))
+        self.asked(epoch, known, data.draw(st.sets(st.integers(0, self.core.backlog.unsent + 2), max_size=8)))
+
+    def asked(self, epoch: int, known: int, missing: set[int]) -> None:
+        ranges = list(RangeSet((number, number + 1) for number in missing))
+        there = set(range(known)) - missing
+        expected = [sequence for sequence in sorted(self.owed) if sequence in there and epoch in self.owed[sequence]]
+        acks = self.core.asked(epoch, known, ranges, 3, 4, 5)
+        assert [ack.sequence for ack in acks] == expected
+        for sequence in expected:
+            self.settle(epoch, sequence)
+        doubt, lacked = self.doubt.pop(epoch, set()), self.lacked.pop(epoch, set())
+        self.doubt[epoch] = doubt - missing - there
+        self.lacked[epoch] = (doubt | lacked) & missing | lacked - there
+        self.doubt_is_over(lacked & there)
+        assert self.note_losses() == lacked & there
+        self.acknowledged |= (doubt & there) - self.in_doubt() - self.reported
+        for peer in self.doubt:  # all are told that these will not come
+            self.lacked[peer] = self.lacked.get(peer, set()) | self.doubt[peer] & missing
+            self.doubt[peer] -= missing
+
+    def in_doubt(self, epoch: int | None = None) -> set[int]:
+        """What this peer, or anybody, may or may not have."""
+        return {
+            one
+            for of in (self.doubt, self.lacked)
+            for peer, sequences in of.items()
+            for one in sequences
+            if epoch in {peer, None}
+        }
+
+    def doubt_is_over(self, sequences: set[int], epoch: int | None = None) -> None:
+        for of in (self.doubt, self.lacked):
+            for peer in of:
+                if epoch in {peer, None}:
+                    of[peer] -= sequences
+
+    @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
+    def consume(self, epoch: int, consumed: int) -> None:
+        self.core.consume(epoch, consumed)
+        assert self.note_losses() == set()  # who asks for what is missing loses nothing by going on
+
+    @rule(epoch=PEERS)
+    def peer_up(self, epoch: int) -> None:
+        """Who joins owes what waits to leave for others, up to where something does not."""
+        if epoch not in self.up | self.absent:
+            for sequence in range(len(self.sizes) - 1, self.core.backlog.unsent - 1, -1):
+                if not self.owed.get(sequence, set()) & self.up:
+                    break
+                self.owed[sequence].add(epoch)
+        self.core.peer_up(epoch, repairs=True)
+        self.absent.discard(epoch)
+        self.up.add(epoch)
+
+    @precondition(lambda self: self.up)
+    @rule(data=st.data(), may_return=st.booleans())
+    def peer_down(self, data: st.DataObject, may_return: bool) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.up)))
+        self.up.discard(epoch)
+        self.core.peer_down(epoch, "went", may_return)
+        if may_return:
+            self.absent.add(epoch)
+            assert self.note_losses() == set()
+        else:
+            self.lose_all_of(epoch)
+
+    @precondition(lambda self: self.absent)
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.absent)))
+        self.absent.discard(epoch)
+        self.core.forget(epoch, "gone for good")
+        self.lose_all_of(epoch)
+
+    def lose_all_of(self, epoch: int) -> None:
+        owed = {sequence for sequence, waiting in self.owed.items() if epoch in waiting}
+        alone = {sequence for sequence in owed if self.owed[sequence] == {epoch}}
+        expected = owed - self.lost_to_some
+        for sequence in alone & self.lost_to_some:
+            self.settle(epoch, sequence)
+        for sequence in owed - alone:
+            self.owed[sequence].discard(epoch)
+        self.lost_to_some |= owed - alone
+        doubt = self.doubt.pop(epoch, set()) | self.lacked.pop(epoch, set())
+        self.doubt_is_over(doubt)
+        assert self.note_losses() == expected | doubt
+
+    @rule()
+    def everybody_catches_up(self) -> None:
+        """With patience everything kept for those who are up gets through, whatever was asked for before."""
+        same = 0
+        while self.up and same < 2:  # what was asked for again may go, and come, without any other change
+            before = self.state()
+            self.hand_over()
+            for epoch in self.up:
+                if epoch in self.core.recipients.returned:
+                    self.asked(epoch, self.core.backlog.unsent, set())
+            self.hand_over()
+            for epoch in self.up:
+                there = [sequence for sequence in self.owed if sequence < self.core.backlog.unsent]
+                acknowledge(self.core, epoch, there)
+                for sequence in there:
+                    self.settle(epoch, sequence) if epoch in self.owed[sequence] else None
+                self.core.consume(epoch, self.core.backlog.unsent)
+            same = same + 1 if before == self.state() else 0
+        if self.up:
+            assert self.core.backlog.unsent == self.core.backlog.next
+            assert not self.core.backlog.waits
+            assert self.core.window.octets == 0
+            assert not any(waiting & self.up for waiting in self.owed.values())
+        assert self.note_losses() == set()
+
+    def state(self) -> tuple[object, ...]:
+        backlog = self.core.backlog
+        return self.core.stats(), backlog.unsent, backlog.waits, self.core.transit.sequences()
+
+    @invariant()
+    def the_account_is_right(self) -> None:
+        stats = self.core.stats()
+        accounted = stats["acknowledged"] + stats["outstanding"] + stats["lost"] + stats["conflated"]
+        assert stats["sent"] == accounted == len(self.sizes)
+        assert stats["outstanding"] == len(numbers(self.core.outstanding()))
+        assert stats["sent_octets"] == sum(self.sizes)
+        assert stats["acknowledged"] == len(self.acknowledged)
+        assert set(self.core.kept.entries) == set(self.owed)
+        assert list(self.core.kept.entries) == sorted(self.core.kept.entries)
+        assert numbers(self.core.losses.unflushed) == self.reported - self.acknowledged
+        kept = sum(self.sizes[sequence] + KEEPING_OCTETS for sequence in self.owed)
+        assert stats["kept_octets"] == kept
+        assert kept <= RETENTION or len(self.owed) == 1
+        assert self.handed_over == sorted(self.handed_over)  # in order, and
+        assert len(self.handed_over) == len(set(self.handed_over))  # once
+        biggest = max(self.sizes, default=0)
+        assert 0 <= stats["in_flight_octets"] <= max(WINDOW, SLACK_OCTETS) + biggest
+        assert self.up or self.absent or not self.owed
+        assert numbers(self.core.outstanding()) == set(self.owed) - self.lost_to_some | self.in_doubt()
+
+
+class DroppingOldest(Sending):
+    overflow = "drop-oldest"
+
+
+class DroppingNewest(Sending):
+    overflow = "drop-newest"
+
+
+class KeepingTheLatest(Sending):
+    overflow = "latest"
+
+
+TestSending, TestDroppingOldest = Sending.TestCase, DroppingOldest.TestCase
+TestDroppingNewest, TestKeepingTheLatest = DroppingNewest.TestCase, KeepingTheLatest.TestCase
+TestSending.settings = settings(max_examples=400, stateful_step_count=30)
+TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest.settings = settings(
+    max_examples=200, stateful_step_count=30
+)
+
+
+def test_what_was_announced_because_another_peer_asked_is_not_taken_for_there() -> None:
+    """A peer that gave it up for that does not lack it any more, and never had it."""
+    core = Outgoing("flow", WINDOW, 10 * (1000 + KEEPING_OCTETS), Budget(TRANSIT))
+    core.peer_up(1, repairs=True)
+    core.peer_up(2, repairs=True)
+    for _ in range(8):
+        send(core, 1000)
+    acknowledge(core, 2, list(range(8)))
+    core.peer_down(1, "silent", may_return=True)
+    for sequence in range(8, 18):
+        send(core, 1000)
+        taken(core)
+        acknowledge(core, 2, [sequence])
+    assert numbers(core.doubt.all()) == set(range(8))
+    core.peer_up(3, repairs=True)
+    core.asked(3, 18, [(0, 8)], 3, 4, 10)
+    assert taken(core) == [(Why.EVICTED, [(0, 8)])]
+    core.peer_up(1, repairs=True)
+    core.asked(1, 18, [(8, 18)], 3, 4, 10)
+    assert core.stats()["lost"] == 8
+    assert core.stats()["acknowledged"] == 0
+
+
+def test_an_announcement_that_may_be_lost_is_made_up_for_when_the_link_ends() -> None:
+    """The last of all was dropped: nothing else would show it."""
+    core = Outgoing("flow", WINDOW, 2 * (1000 + KEEPING_OCTETS), Budget(TRANSIT), overflow="drop-newest")
+    core.peer_up(1, repairs=True)
+    for _ in range(3):
+        send(core, 1000)
+    assert taken(core) == [(Why.DROPPED, [(2, 3)])]
+    acknowledge(core, 1, [0, 1])
+    core.consume(1, 2)
+    assert core.last_announcements() == [(Why.EVICTED, [])]
+    core.consume(1, 3)
+    assert core.last_announcements() == []

@@ -1,0 +1,204 @@
+"""The window: what the application consumes frees it, however threads fall over each other."""
+
+import collections
+import contextlib
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+import twinlink
+from twinlink.protocol.send.flow_control import MAX_UNTOLD
+from twinlink.testing.base import free_endpoint, patience, wait_until
+
+MESSAGES = 200
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads change every microsecond, so that one consumes while another is between two lines."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(transport: str) -> None:
+    endpoint = free_endpoint()
+    stop = threading.Event()
+    with (
+        twinlink.open(transport, listen=endpoint, node="sender", window=2**20, send_timeout=patience()) as link,
+        twinlink.open(transport, connect=endpoint, node="receiver", window=2**20) as peer,
+    ):
+        link.wait_ready(patience())
+        sender, receiver, consumed = link.sender("flow"), peer.receiver("flow"), []
+
+        def poll() -> None:
+            while not stop.is_set():
+                message = receiver.receive(timeout=0)
+                if message is not None:
+                    consumed.append(message.sequence)
+
+        poller = threading.Thread(target=poll)
+        poller.start()
+        try:
+            for _ in range(MESSAGES):
+                sender.send(bytes(900_000))  # the next one has room only when this one is consumed, and known to be
+            sender.flush(patience())
+        finally:
+            stop.set()
+            poller.join()
+        while (message := receiver.receive(timeout=0)) is not None:
+            consumed.append(message.sequence)
+        assert consumed == list(range(MESSAGES))
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_threads_that_share_a_full_flow_get_their_time(transport: str) -> None:
+    """Room that another thread has taken is no reason to give up before the time is over."""
+    endpoint, send_timeout = free_endpoint(), 1.0
+    gave_up_after: list[float] = []
+    with (
+        twinlink.open(transport, listen=endpoint, retention=2**20, send_timeout=send_timeout) as link,
+        twinlink.open(transport, connect=endpoint) as peer,
+    ):
+        peer.receiver("flow", handler=lambda message: None)
+        link.wait_ready(patience())
+        sender, stop_at = link.sender("flow"), time.monotonic() + 2.5
+
+        def send() -> None:
+            while time.monotonic() < stop_at:
+                began = time.monotonic()
+                try:
+                    sender.send(bytes(300_000))
+                except twinlink.SendTimeout:
+                    gave_up_after.append(time.monotonic() - began)
+
+        threads = [threading.Thread(target=send) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(patience())
+            assert not thread.is_alive()
+        sender.flush(patience())
+        assert all(seconds > 0.8 * send_timeout for seconds in gave_up_after), gave_up_after
+        assert sender.stats()["acknowledged"] == sender.stats()["sent"] > 0
+
+
+def test_what_there_is_no_room_for_is_not_copied() -> None:
+    endpoint, blocked, release = free_endpoint(), threading.Event(), threading.Event()
+
+    def block(_: twinlink.Message) -> None:
+        blocked.set()
+        release.wait(patience())
+
+    with (
+        twinlink.open("zeromq", listen=endpoint, retention=2**20) as link,
+        twinlink.open("zeromq", connect=endpoint) as peer,
+    ):
+        peer.receiver("flow", handler=block)
+        link.wait_ready(patience())
+        sender, payload = link.sender("flow"), bytes(900_000)
+        sender.send(payload)
+        sender.flush(patience())
+        assert blocked.wait(patience())  # from now on nothing is acknowledged
+        sender.send(payload)
+        tracemalloc.start()
+        try:
+            with pytest.raises(twinlink.SendTimeout):
+                sender.send(payload)
+            assert tracemalloc.get_traced_memory()[1] < len(payload) / 2
+        finally:
+            tracemalloc.stop()
+            release.set()
+        sender.flush(patience())
+
+
+@pytest.mark.parametrize("waits", ["receive", "flush"])
+def test_handlers_that_wait_hold_up_nobody_else_and_take_no_more_memory_than_the_window(waits: str) -> None:
+    """Each sends an answer that its peer does not take, and so waits until its send gives up."""
+    window, octets, called = 2**20, 10_000, 0
+    endpoint = free_endpoint()
+    with (
+        twinlink.open("memory", listen=endpoint, node="asks", window=window) as link,
+        twinlink.open("memory", connect=endpoint, node="answers", window=window, retention=2**20) as peer,
+    ):
+        link.wait_ready(patience())
+        peer.wait_ready(patience())
+        link.receiver("answer")  # asked for, and not read
+        answer = peer.sender("answer")
+
+        def handle(_: twinlink.Message) -> None:
+            nonlocal called
+            called += 1
+            answer.send(bytes(octets))
+
+        peer.receiver("request", handler=handle)
+        other, nothing, request = peer.sender("other"), peer.receiver("nothing"), link.sender("request")
+        stopped = threading.Event()
+
+        def ask() -> None:
+            while not stopped.is_set():
+                with contextlib.suppress(twinlink.SendTimeout):
+                    request.send(bytes(octets))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            wait_until(lambda: peer.stats()["handler_errors"] > 3)  # now they wait
+            for _ in range(5):
+                before = called
+                if waits == "receive":
+                    assert nothing.receive(0.1) is None
+                else:
+                    other.send(b"x")
+                    with contextlib.suppress(twinlink.AckTimeout):
+                        other.flush(0.1)
+                assert called - before < 20  # of hundreds that wait, 50 ms each
+                assert peer.stats()["received"]["request"]["queued_octets"] < 2 * window
+        finally:
+            stopped.set()
+            asking.join()
+
+
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
+def test_acks_that_on_ack_has_not_been_called_with_fill_the_flow(transport: str, endpoint: str) -> None:
+    """A handler of the same link waits, while another thread sends: what it cannot be told of has a bound."""
+    release, waits, acks = threading.Event(), threading.Event(), 0
+
+    def on_ack(_: twinlink.Ack) -> None:
+        nonlocal acks
+        acks += 1
+
+    with (
+        twinlink.open(transport, listen=endpoint, node="sends", retention=2**20, send_timeout=2.0) as link,
+        twinlink.open(transport, connect=endpoint, node="receives", retention=2**20) as peer,
+    ):
+        link.wait_ready(patience())
+        peer.wait_ready(patience())
+        peer.receiver("flow", handler=lambda _: None)
+        nothing, sender = link.receiver("nothing"), link.sender("flow", on_ack=on_ack)
+
+        def wait(_: twinlink.Message) -> None:
+            waits.set()
+            while not release.is_set():
+                nothing.receive(0.05)
+
+        link.receiver("trigger", handler=wait)
+        peer.sender("trigger").send(b"")
+        assert waits.wait(patience())
+        try:
+            with pytest.raises(twinlink.SendTimeout, match="on_ack takes longer"):
+                collections.deque((sender.send(bytes(16)) for _ in range(4 * MAX_UNTOLD)), maxlen=0)
+        finally:
+            release.set()
+        sent = sender.stats()["sent"]
+        assert sent >= MAX_UNTOLD
+        sender.flush(4 * patience())
+        assert acks == sender.stats()["acknowledged"] == sent

@@ -1,0 +1,118 @@
+"""What an application reads from: the receiving end of a flow, and the stream of events."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from ..events import Event
+from ..message import Message
+from ..protocol.receive.flow import Incoming
+
+if TYPE_CHECKING:
+    from ..link import Link
+
+MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
+
+T = TypeVar("T")
+
+
+class Receiver:
+    """Made by ``link.receiver(flow)``.  Iterating ends when the link closes.  Several threads may share one."""
+
+    def __init__(self, link: "Link", incoming: Incoming) -> None:
+        self.flow = incoming.flow
+        self._link = link
+        self._incoming = incoming
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message; None when ``timeout`` seconds pass without one, or the link is closed.
+
+        Raises TransportError where the transport fails while this thread is the one that receives.
+        """
+        return receive(self._link, self._incoming.queue.__len__, self.take, timeout)
+
+    def take(self) -> Message | None:
+        """The next message if one is here."""
+        taken = self._incoming.take()
+        if taken is None:
+            return None
+        message, stream = taken
+        if stream is not None and not self._link.closed:
+            self._link.reception.acks.announce(f"ack/{self.flow}".encode(), stream)
+        return message
+
+    def __iter__(self) -> Iterator[Message]:
+        wait, queue, take = self._link.wait, self._incoming.queue, self.take
+        while True:
+            if not queue:
+                wait(queue.__len__, None)
+            message = take()
+            if message is not None:
+                yield message
+            elif self._link.closed:
+                return
+
+
+class EventStream:
+    """Made by ``link.events()``.  Iterating ends when the link closes.
+
+    Attributes:
+        dropped: events that went unread because nobody took them.
+    """
+
+    def __init__(self, link: "Link") -> None:
+        self.dropped = 0
+        self._link = link
+        self._queue: deque[Event] = deque()
+        self._handler: Callable[[Event], None] | None = None
+
+    def set_handler(self, handler: Callable[[Event], None]) -> None:
+        """Give every event, the held ones first, to ``handler``, on the thread that receives."""
+        calls = self._link.reception.calls
+        self._handler = handler
+        for _ in range(len(self._queue)):
+            calls.later(self._handle_next, None, "")
+        calls.run()
+
+    def put(self, event: Event) -> None:
+        """Take in an event."""
+        full = len(self._queue) >= MAX_EVENTS
+        if full:
+            self._queue.popleft()
+            self.dropped += 1
+        self._queue.append(event)
+        if self._handler is not None and not full:  # else a call for each is due
+            self._link.reception.calls.later(self._handle_next, None, "")
+
+    def _handle_next(self, _: None) -> None:
+        event, calls = self._take(), self._link.reception.calls
+        if self._queue and not calls.due:  # Ctrl-C has cut off a call
+            calls.later(self._handle_next, None, "")
+        if event is not None and self._handler is not None:
+            self._handler(event)
+
+    def receive(self, timeout: float | None = None) -> Event | None:
+        """The next event; None when ``timeout`` seconds pass without one, or the link is closed."""
+        return receive(self._link, self._queue.__len__, self._take, timeout)
+
+    def _take(self) -> Event | None:
+        try:
+            return self._queue.popleft()
+        except IndexError:
+            return None
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.receive()) is not None:
+            yield event
+
+
+def receive(link: "Link", arrived: Callable[[], int], take: Callable[[], T | None], timeout: float | None) -> T | None:
+    """Take what is there, or wait for it; somebody else may be quicker, then wait for the next."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while (taken := take()) is None:
+        left = None if deadline is None else deadline - time.monotonic()
+        if link.closed or (left is not None and left <= 0):
+            return None
+        link.wait(arrived, left)
+    return taken

@@ -1,0 +1,79 @@
+"""What `twinlink.open` takes besides its endpoint: the link's own options with their ranges, and its transport's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from .errors import ConfigurationError
+from .protocol.frames import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
+from .transports import Endpoint, Transport, transport_class
+from .transports.base import Options, make_options
+
+Priority = Literal["high", "normal"]
+Reliability = Literal["repair", "detect"]
+URGENT_FLOW = "control"  # unless its sender says otherwise
+
+MIN_WINDOW = 1024 * 1024
+WINDOW = 128 * 1024 * 1024  # the default, as is what follows
+RETENTION = 64 * 1024 * 1024
+RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where these are
+    "max_payload": (0, MAX_PAYLOAD),
+    "window": (MIN_WINDOW, 2**40),
+    "retention": (MIN_WINDOW, 2**40),
+    "send_timeout": (0, 1e9),
+}
+
+
+def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Options]:
+    """The class of a transport and its options, defaults filled in; what is ``given`` of the link's own is checked.
+
+    Raises:
+        ConfigurationError: nobody knows this transport, or an option cannot be used.
+        TransportMissing: the transport's driver is not installed.
+    """
+    for name, (low, high) in RANGES.items():
+        if name in given:
+            _check_number(name, given[name], low, high)
+    backend = transport_class(transport)
+    rest = {name: value for name, value in given.items() if name not in RANGES}
+    return backend, make_options(transport, backend.options_class, rest, RANGES)
+
+
+def make_transport(
+    name: str, *, listen: str | None, connect: str | Sequence[str] | None, node: str | None, options: Mapping[str, Any]
+) -> Transport:
+    """The transport of a link, not yet open: everything that can be checked without opening it has been.
+
+    Args:
+        name: of the transport.
+        listen, connect, node: as `twinlink.open` takes them.
+        options: the link's own (of which ``max_payload`` counts here) and the transport's.
+
+    Raises:
+        ConfigurationError, TransportMissing: as `twinlink.open` does.
+    """
+    if (listen is None) == (connect is None):
+        raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
+    texts = listen if listen is not None else connect
+    endpoint, *others = map(Endpoint.parse, texts if isinstance(texts, list | tuple) and texts else [texts])
+    if node is not None and not is_node_name(node):
+        raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
+    backend, of_transport = check(name, options)
+    if endpoint.port + backend.ports - 1 > 65535:
+        raise ConfigurationError(f"{name} needs {backend.ports} ports from {endpoint.port} up")
+    max_payload = options.get("max_payload", MAX_PAYLOAD)
+    transport = backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
+    if others:
+        transport.alternatives(others)
+    return transport
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """One of several words; None stands for the default.  Raises ConfigurationError."""
+    if value is not None and value not in choices:
+        raise ConfigurationError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
+    kinds, kind = ((int, float), "a number") if isinstance(high, float) else ((int,), "a whole number")
+    if type(value) not in kinds or not low <= value <= high:  # type: ignore[operator]
+        raise ConfigurationError(f"{name} must be {kind} from {low:,.0f} to {high:,.0f}, not {value!r}")

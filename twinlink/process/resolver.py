@@ -1,0 +1,138 @@
+"""What a host name stands for, without waiting for long: without an answer a resolver takes tens of seconds."""
+
+import errno
+import ipaddress
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from .wakeup import Bell
+
+ASK_AGAIN_S = 0.3
+ACCEPTS_S = 1.0  # the longest round trip that there is patience for, and a little (reconnect.py)
+ALSO_ACCEPTS_S = 0.1  # for the others, when one of several addresses has answered
+
+
+def is_address(host: str) -> bool:
+    """Whether this is an IP address (IPv6 in brackets or without), and no name."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def addresses(host: str, within_s: float) -> list[str]:
+    """The addresses of a host, IPv4 first.  Raises TimeoutError, or OSError where there are none."""
+    lookup = Lookup(host)
+    if not lookup.ended(within_s):
+        raise TimeoutError("DNS does not answer")
+    if lookup.failure is not None:
+        raise lookup.failure
+    return lookup.addresses
+
+
+def who_accepts(hosts: Sequence[str], port: int) -> list[str]:
+    """Those of these addresses where something listens, in the order of their answers."""
+    accepting: list[str] = []
+    with selectors.DefaultSelector() as asked, ExitStack() as made:
+        for host in hosts:
+            try:
+                one = made.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
+                one.setblocking(False)
+                if one.connect_ex((host, port)) not in {0, errno.EINPROGRESS}:
+                    continue
+            except OSError:  # no IPv6 here, or no descriptors
+                continue
+            asked.register(one, selectors.EVENT_WRITE, (host, one))
+        until_s = time.monotonic() + ACCEPTS_S
+        while asked.get_map() and (left_s := until_s - time.monotonic()) > 0:
+            for key, _ in asked.select(left_s):
+                host, one = key.data
+                asked.unregister(one)
+                if not one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    accepting.append(host)
+                    until_s = min(until_s, time.monotonic() + ALSO_ACCEPTS_S)
+    return accepting
+
+
+class Lookup:
+    """One question to the system's resolver, asked on a thread of its own.
+
+    Attributes:
+        addresses: once it has ended; IPv4 first, as who listens everywhere often listens there only, else in the
+            resolver's order.  Of several only those where something listens at ``port``, if it does at any.
+        failure: why there are none.
+    """
+
+    def __init__(self, host: str, port: int | None = None) -> None:
+        self.addresses: list[str] = []
+        self.failure: OSError | None = None
+        self._host = host.strip("[]")
+        self._port = port
+        self._ended = False
+        self._bell = Bell()
+        # Not among the threads named twinlink-, which the end of the process waits for: nothing ends this one sooner.
+        try:
+            threading.Thread(target=self._ask, name="resolver of twinlink", daemon=True).start()
+        except RuntimeError:  # there may be no more threads: better late than never
+            self._ask()
+
+    def ended(self, within_s: float = 0.0) -> bool:
+        """Whether the resolver has answered, or does so within this time."""
+        if not self._ended:
+            self._bell.wait(within_s)
+        return self._ended
+
+    def _ask(self) -> None:
+        try:
+            answers = socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+            found = [socket.getnameinfo(address, socket.NI_NUMERICHOST)[0] for *_, address in answers]  # with its zone
+            found = sorted(dict.fromkeys(found), key=lambda address: ":" in address)
+            if self._port is not None and len(found) > 1:
+                found = who_accepts(found, self._port) or found
+            self.addresses = found
+        except OSError as error:
+            self.failure = error
+        except UnicodeError:
+            self.failure = OSError("no host can have this name")
+        finally:
+            self._ended = True
+            self._bell.ring()
+
+
+class Whereabouts:
+    """Where the other side may be while nobody is met: the addresses of its host, asked for again and again.
+
+    Of several those where something listens: a transport may be given long for each attempt.  For one thread.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._address = ""  # the last that was given
+        self._turns = False
+        self._lookup: Lookup | None = None
+        self._asked_s = -ASK_AGAIN_S  # monotonic
+
+    def turn(self) -> None:
+        """Nobody is there: the next address, where the host has several."""
+        self._turns = True
+
+    def news(self, within_s: float = 0.0) -> str | None:
+        """Another address than the last, if the resolver gives one within this time; ask it, if that is due."""
+        now_s = time.monotonic()
+        if self._lookup is None and now_s - self._asked_s >= ASK_AGAIN_S:
+            self._asked_s = now_s
+            self._lookup = Lookup(self._host, self._port)
+        if self._lookup is None or not self._lookup.ended(within_s):
+            return None
+        found, self._lookup = self._lookup.addresses, None
+        before = self._address
+        if found and (self._turns or before not in found):
+            self._turns = False
+            self._address = found[(found.index(before) + 1) % len(found) if before in found else 0]
+        return self._address if self._address != before else None

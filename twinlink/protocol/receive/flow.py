@@ -1,0 +1,209 @@
+"""The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from ...message import Message
+from ...sync import Sync, Thresholds
+from ..rangeset import RangeSet
+from .reorder_buffer import Reassembly
+from .sequence import SequenceTracker
+
+ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (flow_control.py)
+WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
+MESSAGE_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
+MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
+
+
+class Stream:
+    """One sender session on one flow.
+
+    Attributes:
+        tracker: what came, and what came not; while ``pending`` is not None, its ``next`` is past what is missing.
+        consumed: every sequence below has been handed to the application, or will never be.
+        acked: every sequence below that arrived has been acknowledged, and the ack is sent.
+        repairs: whether this sender sends again what it is asked for.
+        pending: what is held until what is missing has come; None while nothing is.
+        began: the number that came first, until the sender has said from where on it owes us something.
+        declined: refused, and the sender has not said since that it will not come.
+        unannounced: octets consumed since the sender was last told, WEIGHT_OCTETS for each message among them.
+    """
+
+    __slots__ = (
+        "acked",
+        "began",
+        "conflated",
+        "consumed",
+        "declined",
+        "epoch",
+        "node",
+        "pending",
+        "refused",
+        "repaired",
+        "repairs",
+        "repeated",
+        "retired",
+        "stale",
+        "tracker",
+        "unannounced",
+    )  # fmt: skip
+
+    def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
+        self.epoch = epoch
+        self.node = node
+        self.repairs = repairs
+        self.pending: Reassembly | None = None
+        self.retired = False  # a newer session has taken its place: what still comes of it is stale
+        self.tracker = SequenceTracker(first)
+        self.consumed = first or 0
+        self.acked = self.consumed
+        self.began: int | None = None
+        self.unannounced = 0
+        self.refused = 0
+        self.declined = RangeSet()
+        self.repaired = 0  # came when asked for
+        self.repeated = 0  # came again, and was here already
+        self.conflated = 0
+        self.stale = 0
+
+
+class Untold:
+    """What no event has told yet, by session."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, RangeSet] = {}
+
+    def add(self, epoch: int, sequence: int) -> None:
+        """An event is to tell this number."""
+        self._of.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+
+    def take(self) -> list[tuple[int, int, int]]:
+        """Epoch, first and end of every range; from now on they count as told."""
+        of, self._of = self._of, {}
+        return [(epoch, first, end) for epoch, ranges in of.items() for first, end in ranges]
+
+
+class Incoming:
+    """Messages of one flow between the transport and the application.
+
+    A flow that nobody has asked for yet is *unclaimed*: its messages are held, so that no order of starting matters;
+    the link refuses them when it holds too much.
+
+    Attributes:
+        claimed: whether the application has asked for the flow.
+        handler: gets each message; without one they wait in ``queue``.
+        streams: by epoch.
+        watched: whether the age of what arrives matters: it has a limit, or ``sync``.
+        stale: what was too old on arrival.
+        refused: what nobody had asked for, and there was no room to hold.
+    """
+
+    def __init__(self, flow: str) -> None:
+        self.flow = flow
+        self.claimed = False
+        self.handler: Callable[[Message], None] | None = None
+        self.queue: deque[Message] = deque()
+        self.queued_octets = 0
+        self.streams: dict[int, Stream] = {}
+        self.watched = False
+        self.max_age_ns: int | None = None
+        self.sync: Sync | None = None
+        self.stale = Untold()
+        self.refused = Untold()
+        self._retired: Counter[str] = Counter()  # what forgotten sessions counted
+
+    def makes_way(self, up: frozenset[int]) -> Stream | None:
+        """Who is to be forgotten before another session begins, if anybody; not one that is ``up``."""
+        if len(self.streams) < MAX_STREAMS:
+            return None
+        return next((stream for epoch, stream in self.streams.items() if epoch not in up), None)
+
+    def forget(self, stream: Stream) -> None:
+        """Remember of this session only what it counted."""
+        self._retired.update(_counters(self.streams.pop(stream.epoch)))
+
+    def join(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> Stream:
+        """Begin a sender session; ``first`` is where it stood when we joined, if known."""
+        stream = self.streams[epoch] = Stream(epoch, node, first, repairs)
+        return stream
+
+    def limit_age(self, max_age_ns: int) -> None:
+        """From now on what is older on arrival is not delivered."""
+        self.max_age_ns = max_age_ns
+        self.watched = True
+
+    def watch(self, thresholds: Thresholds) -> Sync:
+        """How fresh and complete the flow is, from the first call on; later calls' ``thresholds`` are not heeded."""
+        if self.sync is None:
+            self.sync = Sync(thresholds)
+            self.watched = True
+        return self.sync
+
+    def drop_stale(self, stream: Stream, message: Message) -> None:
+        """Count a message as too old: it is not delivered, and the sender learns that it is done with."""
+        sequence = message.sequence
+        stream.stale += 1
+        self.stale.add(stream.epoch, sequence)
+        if not self.queue and sequence >= stream.consumed:
+            stream.consumed = sequence + 1
+        stream.unannounced += len(message.payload) + WEIGHT_OCTETS
+
+    def pass_gaps(self, stream: Stream) -> None:
+        """Take what will not come for consumed, once the application has taken all that came before it.
+
+        While nobody has asked for the flow at once, with all that is held: what was lost is not to fill the sender's
+        window for the others, and what is held has a bound of its own.
+        """
+        if (not self.claimed and stream.tracker.missing_count) or all(
+            message.epoch != stream.epoch for message in tuple(self.queue)
+        ):
+            due = stream.pending.due if stream.pending else stream.tracker.next
+            stream.consumed = stream.acked = max(stream.consumed, due)
+
+    def take(self) -> tuple[Message, Stream | None] | None:
+        """The next message, and the stream whose sender is to be told now how far it is consumed; None without any.
+
+        Not every message is told: then the stream is None.
+        """
+        try:
+            message = self.queue.popleft()
+        except IndexError:
+            return None
+        size = len(message.payload)
+        self.queued_octets -= size
+        stream = self.streams.get(message.epoch)
+        if stream is None:
+            return message, None
+        if message.sequence >= stream.consumed:
+            stream.consumed = message.sequence + 1
+        stream.unannounced += size + WEIGHT_OCTETS
+        return message, stream if stream.unannounced >= ANNOUNCE_OCTETS else None
+
+    def stats(self) -> dict[str, Any]:
+        """Counters over all sender sessions, and what is queued."""
+        totals = self._retired.copy()
+        for stream in list(self.streams.values()):
+            totals.update(_counters(stream))
+        return {
+            **{name: totals[name] for name in COUNTERS},
+            "sessions": len(self.streams),
+            "queued": len(self.queue),
+            "queued_octets": self.queued_octets,
+            "sync": self.sync.stats() if self.sync else None,
+        }
+
+
+COUNTERS = (
+    "received", "missing", "gaps", "reordered", "duplicates", "unclaimed", "repaired", "repeated", "conflated", "stale",
+    "held",
+)  # fmt: skip
+
+
+def _counters(stream: Stream) -> dict[str, int]:
+    tracker = stream.tracker
+    values = (
+        tracker.received, tracker.missing_count, tracker.gaps, tracker.late, tracker.duplicates, stream.refused,
+        stream.repaired, stream.repeated, stream.conflated, stream.stale, stream.pending.held if stream.pending else 0,
+    )  # fmt: skip
+    return dict(zip(COUNTERS, values, strict=True))

@@ -1,0 +1,116 @@
+"""The receiving side's repair of one sender session on one flow: what is held until what is missing has come."""
+
+from collections.abc import Iterator, Sequence
+
+from ...message import Message
+from ..rangeset import RangeSet
+
+
+class Reassembly:
+    """Begins with a gap and ends when everything below ``end`` has been released, in order and once.
+
+    Attributes:
+        due: the next number to be released.
+        end: one more than the highest number known to have been sent.
+        missing: neither here nor given up.
+    """
+
+    def __init__(self, due: int) -> None:
+        self.due = due
+        self.end = due
+        self.missing = RangeSet()
+        self._held: dict[int, Message] = {}
+        self._gone = RangeSet()  # given up, not released yet
+        self._silent = RangeSet()  # of them: not to be reported
+
+    def expect(self, end: int) -> tuple[int, int] | None:
+        """Everything below ``end`` has been sent; returns the range that is now found missing."""
+        if end <= self.end:
+            return None
+        found = (self.end, end)
+        self.missing.add(*found)
+        self.end = end
+        return found
+
+    def hold(self, message: Message) -> bool:
+        """Take in a message below ``end``; False when it has come, or been given up, before."""
+        sequence = message.sequence
+        if sequence not in self.missing:
+            return False
+        self._held[sequence] = message  # first: what is neither held nor missing would be waited for in vain
+        self.missing.remove(sequence)
+        return True
+
+    def hold_all(self, messages: Sequence[Message]) -> bool:
+        """Take in messages in a row; False, and none is taken, unless all of them are missing."""
+        first, end = messages[0].sequence, messages[-1].sequence + 1
+        if not self.missing.covers(first, end):
+            return False
+        self._held.update(zip(range(first, end), messages, strict=True))
+        self.missing.take(first, end)
+        return True
+
+    def give_up(self, ranges: Sequence[tuple[int, int]], silently: bool) -> int:
+        """These will not come; returns how many of them were missing."""
+        count = 0
+        for first, end in ranges:
+            for gone in self.missing.take(first, end):
+                count += gone[1] - gone[0]
+                self._gone.add(*gone)
+                if silently:
+                    self._silent.add(*gone)
+        return count
+
+    def give_up_all(self) -> None:
+        """Nothing more will come."""
+        self.give_up([(self.due, self.end)], silently=False)
+
+    def drop(self) -> int:
+        """Take what is held for missing; returns how many messages that were."""
+        held, self._held = self._held, {}
+        for sequence in held:
+            self.missing.add(sequence, sequence + 1)
+        return len(held)
+
+    def gave_up(self, sequence: int) -> bool:
+        """Whether this was given up, and has not been released yet."""
+        return sequence in self._gone
+
+    def release(self) -> Iterator[Message | tuple[int, int, bool]]:
+        """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order.
+
+        Whoever takes a message adds 1 to `due`, who takes a range says `pass_over`; else, as when Ctrl-C comes before,
+        it is due again.
+        """
+        while (due := self.due) < self.end:
+            message = self._held.get(due)
+            if message is not None:
+                yield message
+                del self._held[due]
+                continue
+            self._gone.take(0, due)
+            gone = self._gone.first_range()
+            if gone is None or gone[0] != self.due:
+                return
+            first, end = gone
+            quiet = self._silent.first_range()
+            silently = quiet is not None and quiet[0] == first
+            if quiet is not None:  # a range of which only a part is silent is released in parts
+                end = quiet[1] if silently else min(end, quiet[0])
+            yield first, end, silently
+
+    def pass_over(self, first: int, end: int) -> None:
+        """This range, which was given up, has been released."""
+        self._gone.take(first, end)
+        self._silent.take(first, end)
+        self.due = end
+
+    @property
+    def held(self) -> int:
+        """How many messages wait here."""
+        return len(self._held)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything has been released."""
+        return self.due == self.end

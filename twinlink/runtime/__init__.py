@@ -1,0 +1,1 @@
+"""The threads of a link: which one receives, which one transmits, and the heartbeat."""

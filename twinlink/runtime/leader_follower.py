@@ -1,0 +1,222 @@
+"""Who receives: whoever waits.
+
+A thread that waits for something (an ack, a message, a peer) takes the *lead* and reads the transport itself, so that
+what it waits for costs no hand-over between threads.  While nobody waits, the link's own thread leads.
+
+1. Exactly one thread leads at any time; everything that arrives is handled on it, handlers included.
+2. A thread that stops waiting will probably wait again: the link's own thread steps back for LEAD_KEPT_S,
+   and notices after LOOK_S at the latest.
+3. Whoever leads keeps the time.
+4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from threading import get_ident
+
+from ..errors import ConfigurationError
+from ..process.wakeup import Bells
+
+LEAD_KEPT_S = 0.002
+LOOK_S = 0.01  # how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
+IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
+
+_FOR_EVER = float("inf")
+_monotonic = time.monotonic
+
+logger = logging.getLogger("twinlink")
+
+
+class Lead:
+    """The lead of one link, and its own thread.
+
+    Attributes:
+        closed: whether `close` was called; nobody begins to wait any more.
+        followers: how many threads wait while another one leads; they look whenever something may have arrived.
+    """
+
+    def __init__(self, name: str, pump: Callable[[float], None], give_back: Callable[[], None]) -> None:
+        """``pump(timeout_s)`` receives, handles and keeps the time; ``give_back()`` ends the link, once."""
+        self.closed = False
+        self._pump = pump
+        self._give_back = give_back
+        self._given_back = False
+        self._renew_lock()
+        self._leader = 0  # thread id
+        self._let_go_at = 0.0
+        self._waiting = False  # whether a thread in wait leads
+        self.followers = 0
+        self._acting = 0  # threads that want to do something while nothing arrives
+        self._progress = Bells()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()  # which knows its owner
+        self._is_ours: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
+
+    def start(self) -> None:
+        """Start the link's own thread."""
+        self._thread.start()
+
+    @property
+    def held_here(self) -> bool:
+        """Whether the calling thread leads: then we are inside a handler."""
+        return self._leader == get_ident()
+
+    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
+        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes.
+
+        Raises ConfigurationError for a timeout that is not a number.
+        """
+        if done():
+            return
+        deadline = _FOR_EVER if timeout is None else _monotonic() + timeout
+        if math.isnan(deadline):
+            raise ConfigurationError("timeout is NaN; give seconds, or None to wait without end")
+        if self._leader == get_ident():
+            self._pump_until(done, deadline)
+            return
+        try:
+            if self._lock.acquire(False) or self._follow(done, deadline):
+                self._take(done, deadline)
+        finally:
+            if self._is_ours():
+                self._let_go_after_interrupt()
+
+    def act(self, do: Callable[[], None]) -> None:
+        """Do something while nothing arrives."""
+        if self.held_here:
+            do()
+            return
+        self._acting += 1
+        try:
+            try:
+                self._lock.acquire()
+                self._leader = get_ident()
+            finally:
+                self._acting -= 1
+            try:
+                do()
+            finally:
+                self._let_go()
+        finally:
+            if self._is_ours():
+                self._let_go_after_interrupt()
+
+    def notify(self) -> None:
+        """Something has arrived: let the followers look whether it is what they wait for."""
+        self._progress.ring()
+
+    def close(self, patience_s: float) -> bool:
+        """End the link; whether it has been given back.
+
+        It has not when a handler is running, in which `close` was perhaps called: its thread gives back when the
+        handler returns.
+        """
+        self.closed = True
+        self.notify()
+        if self.held_here:
+            return False
+        # In two goes: one may be over because the machine stood still; whoever leads needs a moment after that.
+        if not any(self._lock.acquire(timeout=patience_s / 2) for _ in range(2)):
+            return False
+        self._leader = get_ident()  # handlers that are called now may wait, as elsewhere
+        self._let_go()
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
+            self._thread.join(patience_s)
+        return True
+
+    def abandon(self) -> None:
+        """The link is closed, and nothing is given back: it belongs to another process."""
+        self.closed = self._given_back = True
+        if not self.held_here:
+            self._renew_lock()
+            self._leader = 0
+        self.followers = 0
+        self._progress = Bells()
+
+    def _take(self, done: Callable[[], object], deadline: float) -> None:
+        """Lead, the lock being ours, until done; whoever wants to act gets a turn."""
+        while True:
+            self._leader = get_ident()
+            self._waiting = True
+            try:
+                self._pump_until(done, deadline, steps_aside=True)
+            finally:
+                self._waiting = False
+                self._let_go_at = _monotonic()
+                self._let_go()
+            if not self._acting or not self._follow(done, deadline):
+                return
+
+    def _let_go_after_interrupt(self) -> None:
+        """Ctrl-C came between taking the lock and noting that, or before it was released; only the lock knows."""
+        self._waiting = False
+        self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            if self.closed and not self._given_back:
+                self._given_back = True
+                self._give_back()
+        finally:
+            self._leader = 0
+            self._lock.release()
+            if self.followers:
+                self.notify()  # one of them leads now
+
+    def _follow(self, done: Callable[[], object], deadline: float) -> bool:
+        """Wait while another thread leads; True: it has stopped, and the lead is ours."""
+        self.followers += 1
+        try:
+            while not done() and not self.closed:
+                left = min(IDLE_S, deadline - _monotonic())
+                if left <= 0:
+                    return False
+                if not self._acting and self._lock.acquire(False):
+                    return True
+                bell = self._progress.add()
+                try:
+                    if not done():
+                        bell.wait(left)
+                finally:
+                    self._progress.remove(bell)
+            return False
+        finally:
+            self.followers -= 1
+
+    def _pump_until(self, done: Callable[[], object], deadline: float, steps_aside: bool = False) -> None:
+        while not self.closed:
+            left = deadline - _monotonic()
+            if left <= 0:
+                return
+            self._pump(left if left < IDLE_S else IDLE_S)
+            if self.followers:
+                self.notify()
+            if done():
+                return
+            if steps_aside and self._acting:
+                return
+
+    def _serve(self) -> None:
+        """The link's own thread."""
+        while not self.closed:
+            if self._waiting:
+                time.sleep(LOOK_S)
+                continue
+            kept = _monotonic() - self._let_go_at < LEAD_KEPT_S
+            if kept or self.followers or self._acting or not self._lock.acquire(False):
+                time.sleep(LEAD_KEPT_S)
+                continue
+            self._leader = get_ident()
+            try:
+                while not (self.followers or self._acting or self.closed):
+                    self._pump(IDLE_S)
+            except BaseException:  # sys.exit in a handler, a transport that failed: the others still count on us
+                logger.exception("the receiving thread of a link was interrupted; it goes on")
+                time.sleep(IDLE_S)
+            finally:
+                self._let_go()
