@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, get_args
 
-from .engine.dispatch import MAX_FLOWS, Reception
+from .engine.dispatch import MAX_FLOWS, FrameDispatcher
 from .engine.receiver import EventStream, Receiver
 from .engine.sender import Sender
 from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
@@ -21,15 +21,15 @@ from .options import URGENT_FLOW, Priority, Reliability, check_choice
 from .process import exit_hooks
 from .process.malloc import trim
 from .process.resolver import addresses
-from .process.signals import Undisturbed, undisturbed
+from .process.signals import DeferSignals, defer_signals
 from .protocol.frames import FLOW_NAME, HEADER_OCTETS, Kind
 from .protocol.rangeset import RangeSet
-from .protocol.send.flow import Outgoing, Overflow
-from .runtime.heartbeat_thread import Keeper
-from .runtime.leader_follower import Lead
-from .runtime.port_probe import Scout
-from .runtime.receive_loop import Pump
-from .runtime.transmit_thread import Courier
+from .protocol.send.flow import Overflow, SendFlow
+from .runtime.heartbeat_thread import HeartbeatThread
+from .runtime.leader_follower import LeaderFollower
+from .runtime.port_probe import PortProbe
+from .runtime.receive_loop import ReceiveLoop
+from .runtime.transmit_thread import TransmitThread
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
@@ -78,21 +78,23 @@ class Link:
         self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = max_payload
         self.send_timeout = send_timeout
-        self.sending_ends = False  # it is being closed: what is sent from now on raises LinkClosed
-        self.why_unusable = "is closed"  # what LinkClosed says of it
+        self.closing = False  # it is being closed: what is sent from now on raises LinkClosed
+        self.closed_because = "is closed"  # what LinkClosed says of it
         self._window = window
         self._retention = retention
         self._transport = transport
         self._event_stream = EventStream(self)
-        self.reception = Reception(transport, self.node, self.epoch, window, max_payload, self._event_stream.put)
-        self._company = self.reception.company
-        self._scout = Scout(transport.endpoint) if transport.scouts and not transport.listening else None
-        pump = Pump(transport, self.reception, self._scout)
-        self.lead = Lead(f"twinlink-{self.node}", pump.turn, self._give_back)
-        self.wait = self.lead.wait
-        self._keeper = Keeper(self.node, transport, self._company)
-        self._courier = Courier(self.node, self._company)
-        self.wake_courier = self._courier.wake
+        self._dispatcher = FrameDispatcher(
+            transport, self.node, self.epoch, window, max_payload, self._event_stream.put
+        )
+        self.peer_manager = self._dispatcher.peer_manager
+        self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
+        receive_loop = ReceiveLoop(transport, self._dispatcher, self._port_probe)
+        self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
+        self.wait = self._leader_follower.wait
+        self._heartbeat_thread = HeartbeatThread(self.node, transport, self.peer_manager)
+        self._transmit_thread = TransmitThread(self.node, self.peer_manager)
+        self.wake_transmit = self._transmit_thread.wake
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
 
@@ -100,13 +102,13 @@ class Link:
         transport.epoch = self.epoch
         transport.open()
         try:
-            exit_hooks.add(self)
-            self._company.say(Kind.HELLO)
-            self._keeper.start()
-            self._courier.start()
-            self.lead.start()
+            exit_hooks.register(self)
+            self.peer_manager.send_hello(Kind.HELLO)
+            self._heartbeat_thread.start()
+            self._transmit_thread.start()
+            self._leader_follower.start()
         except BaseException:  # Ctrl-C as well
-            self.lead.close(CLOSE_S)
+            self._leader_follower.close(CLOSE_S)
             raise
 
     # What applications call
@@ -147,31 +149,31 @@ class Link:
         check_choice("overflow", overflow, get_args(Overflow))
         check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
-            sender = self._company.senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
-        for asked, is_now in (
+            sender = self.peer_manager.senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
+        for given, is_now in (
             (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
         ):  # fmt: skip
-            if asked not in {None, is_now}:
+            if given not in {None, is_now}:
                 raise ConfigurationError(
-                    f"flow {flow!r} has been opened as {is_now!r}: it cannot be {asked!r}; use another flow for that"
+                    f"flow {flow!r} has been opened as {is_now!r}: it cannot be {given!r}; use another flow for that"
                 )
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender
 
-    @undisturbed
+    @defer_signals
     def _open_flow(
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
         """A sender for a flow that has none; None stands for the default.  For who holds `_flows_lock`."""
-        if len(self._company.senders) >= MAX_FLOWS:
+        if len(self.peer_manager.senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
-        core = Outgoing(
+        core = SendFlow(
             flow,
             self._window,
             self._retention,
-            self._company.budgets[priority],
+            self.peer_manager.budgets[priority],
             repair=reliability != "detect",
             overflow=overflow or "block",
             framing_octets=HEADER_OCTETS + self._transport.added_octets,
@@ -179,9 +181,9 @@ class Link:
         sender = Sender(self, self._transport, core, priority)
         if priority == "high":
             self._transport.prefer(f"traffic/{flow}".encode())
-        self._company.add_sender(sender)
-        self.reception.feedback.add_sender(sender)
-        self._company.say(Kind.HELLO)  # peers learn of the flow before its first message
+        self.peer_manager.add_sender(sender)
+        self._dispatcher.feedback.add_sender(sender)
+        self.peer_manager.send_hello(Kind.HELLO)  # peers learn of the flow before its first message
         return sender
 
     def receiver(
@@ -205,23 +207,23 @@ class Link:
         _check_callable("handler", handler)
         if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
             raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
-        incoming = self.reception.flow(flow)
-        incoming.claimed = True
+        receive_flow = self._dispatcher.flow(flow)
+        receive_flow.subscribed = True
         if max_age is not None:
-            incoming.limit_age(int(max_age * 1e9))
+            receive_flow.limit_age(int(max_age * 1e9))
         with self._flows_lock:
-            receiver = self._receivers.setdefault(flow, Receiver(self, incoming))
+            receiver = self._receivers.setdefault(flow, Receiver(self, receive_flow))
         if handler is not None:
-            self.lead.act(lambda: self._set_handler(receiver, handler))
+            self._leader_follower.run_exclusively(lambda: self._set_handler(receiver, handler))
         return receiver
 
     def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
-        incoming, calls = self.reception.flow(receiver.flow), self.reception.calls
-        incoming.handler = handler
-        for _ in range(len(incoming.queue)):
-            calls.later(self.reception.take_next, incoming, incoming.flow)
-        calls.run()
+        receive_flow, callbacks = self._dispatcher.flow(receiver.flow), self._dispatcher.callbacks
+        receive_flow.handler = handler
+        for _ in range(len(receive_flow.queue)):
+            callbacks.enqueue(self._dispatcher.deliver_next, receive_flow, receive_flow.flow)
+        callbacks.run()
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
         """How fresh and how complete a flow is that this side receives; watched from the first call on.
@@ -246,9 +248,9 @@ class Link:
                 f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
                 f"{out_after!r} and {completeness!r}"
             )
-        incoming = self.reception.flow(flow)
+        receive_flow = self._dispatcher.flow(flow)
         with self._flows_lock:
-            return incoming.watch(Thresholds(stale_after, out_after, completeness))
+            return receive_flow.watch(Thresholds(stale_after, out_after, completeness))
 
     def wait_ready(self, timeout: float = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.
@@ -257,17 +259,17 @@ class Link:
             PeerTimeout: nobody did within ``timeout`` seconds.
             LinkClosed: the link was closed.
         """
-        self.wait(lambda: self._company.up, timeout)
+        self.wait(lambda: self.peer_manager.up, timeout)
         self._check_open()
-        if not self._company.up:
-            raise self.no_peer(timeout)
+        if not self.peer_manager.up:
+            raise self.no_peer_error(timeout)
 
-    def no_peer(self, within_s: float) -> PeerTimeout:
+    def no_peer_error(self, within_s: float) -> PeerTimeout:
         """What to raise where nobody was up for so long, with what to check."""
         role, other = ("listening on", "connects") if self.listening else ("connecting to", "listens")
         first, count = self._transport.endpoint.port, self._transport.ports
         ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
-        heard = ", ".join([peer.node for peer in self._company.peers.all()][:4])
+        heard = ", ".join([peer.node for peer in self.peer_manager.peers.all()][:4])
         if heard:
             hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
         elif known := self._unresolved() or self._transport.why_alone():
@@ -293,7 +295,7 @@ class Link:
 
     def peers(self) -> list[str]:
         """Names of the nodes that are up."""
-        return sorted(peer.node for peer in self._company.peers.all() if peer.up)
+        return sorted(peer.node for peer in self.peer_manager.peers.all() if peer.up)
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
@@ -303,44 +305,44 @@ class Link:
         """
         _check_callable("handler", handler)
         if handler is not None:
-            self.lead.act(lambda: self._event_stream.set_handler(handler))
+            self._leader_follower.run_exclusively(lambda: self._event_stream.set_handler(handler))
         return self._event_stream
 
     def stats(self) -> dict[str, Any]:
         """Everything counted so far, as plain data: per flow sent and received, peers, malformed frames."""
-        reception = self.reception
+        dispatcher = self._dispatcher
         return {
             "transport": self.transport_name,
             "endpoint": self.endpoint,
             "node": self.node,
             "epoch": f"{self.epoch:016x}",
             "peers": self.peers(),
-            "sent": {flow: sender.stats() for flow, sender in list(self._company.senders.items())},
-            "received": {flow: incoming.stats() for flow, incoming in list(reception.flows.items())},
-            "malformed": {reason: state[0] for reason, state in list(reception.malformed.items())},
-            "acks_sent": reception.acks.sent,
-            "handler_errors": reception.calls.errors,
+            "sent": {flow: sender.stats() for flow, sender in list(self.peer_manager.senders.items())},
+            "received": {flow: receive_flow.stats() for flow, receive_flow in list(dispatcher.flows.items())},
+            "malformed": {reason: state[0] for reason, state in list(dispatcher.malformed.items())},
+            "acks_sent": dispatcher.ack_sender.sent,
+            "handler_errors": dispatcher.callbacks.errors,
             "events_dropped": self._event_stream.dropped,
         }
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self.lead.closed
+        return self._leader_follower.closed
 
     def close(self) -> None:
         """Wait up to 0.3 s for outstanding acks, say goodbye, and give everything back.
 
         Ends within a second from any state; a second call does nothing.  What stays unacknowledged is logged.
         """
-        if self.closed or self.sending_ends:
+        if self.closed or self.closing:
             return
         # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
-        closing = threading.Thread(target=self._end, name=f"twinlink-{self.node}-close", daemon=True)
-        with Undisturbed():
+        closing = threading.Thread(target=self._close, name=f"twinlink-{self.node}-close", daemon=True)
+        with DeferSignals():
             # First: acks could not settle, nor get through, while others go on sending.
-            self.sending_ends = self.reception.calls.ending = True
-            starts = not self.lead.held_here
+            self.closing = self._dispatcher.callbacks.closing = True
+            starts = not self._leader_follower.is_leading
             if starts:
                 try:
                     closing.start()
@@ -349,13 +351,17 @@ class Link:
         if starts:
             closing.join(ENDS_S)
         else:
-            self._end()
+            self._close()
 
-    def _end(self) -> None:
-        senders = list(self._company.senders.values())
-        if self._company.up and not self.lead.held_here:
-            self.wait(lambda: all(sender.settled for sender in senders), LINGER_S)
-        if not self.lead.close(CLOSE_S) and self.reception.calls.running and not self.lead.held_here:
+    def _close(self) -> None:
+        senders = list(self.peer_manager.senders.values())
+        if self.peer_manager.up and not self._leader_follower.is_leading:
+            self.wait(lambda: all(sender.is_settled for sender in senders), LINGER_S)
+        if (
+            not self._leader_follower.close(CLOSE_S)
+            and self._dispatcher.callbacks.running
+            and not self._leader_follower.is_leading
+        ):
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
 
     def abandon(self) -> None:
@@ -363,55 +369,57 @@ class Link:
 
         Whoever calls is only told so.
         """
-        self.why_unusable = "was opened before this process was forked; open another one here"
-        self.sending_ends = True
-        self.lead.abandon()
-        for sender in list(self._company.senders.values()):
+        self.closed_because = "was opened before this process was forked; open another one here"
+        self.closing = True
+        self._leader_follower.abandon()
+        for sender in list(self.peer_manager.senders.values()):
             sender.abandon()
 
-    def _give_back(self) -> None:
+    def _shut_down(self) -> None:
         """Make the calls that are due, then leave.  Called once, by the thread that holds the lead."""
-        self.sending_ends = True
-        calls, deadline = self.reception.calls, time.monotonic() + STOP_S
+        self.closing = True
+        callbacks, deadline = self._dispatcher.callbacks, time.monotonic() + STOP_S
         try:
-            self.reception.tell()
-            while self._company.report_losses() and time.monotonic() < deadline - STOP_S / 2:
-                calls.run()
-            calls.run(STOP_S / 2)  # of what has been acknowledged
-            if calls.due:
-                logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, len(calls.due))
+            self._dispatcher.report_undelivered()
+            while self.peer_manager.report_losses() and time.monotonic() < deadline - STOP_S / 2:
+                callbacks.run()
+            callbacks.run(STOP_S / 2)  # of what has been acknowledged
+            if callbacks.pending:
+                logger.warning(
+                    "link to %s closed; %d calls of handlers were not made", self.endpoint, len(callbacks.pending)
+                )
         finally:
-            ended = self._leave(deadline)
-            exit_hooks.discard(self)
-            self._name_outstanding(ended)
+            ended = self._release(deadline)
+            exit_hooks.unregister(self)
+            self._log_outstanding(ended)
 
-    def end_flows(self) -> None:
+    def close_flows(self) -> None:
         """For the end of the process, where a handler that does not return keeps the link from being given back."""
-        self._name_outstanding([sender.end() for sender in list(self._company.senders.values())])
+        self._log_outstanding([sender.close() for sender in list(self.peer_manager.senders.values())])
 
-    def _name_outstanding(self, ended: list[tuple[str, str, RangeSet]]) -> None:
+    def _log_outstanding(self, ended: list[tuple[str, str, RangeSet]]) -> None:
         """Log what `Sender.end` has said."""
         for flow, by, missing in ended:
             if missing:
                 logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self.endpoint, flow, by, missing)
 
-    @undisturbed
-    def _leave(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
+    @defer_signals
+    def _release(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
         """Say goodbye, and give back threads and transport; returns what every `Sender.end` says."""
-        senders = list(self._company.senders.values())
-        self._keeper.stop(deadline - time.monotonic())
-        self._courier.stop(deadline - time.monotonic())  # so that the bye is the last word
+        senders = list(self.peer_manager.senders.values())
+        self._heartbeat_thread.stop(deadline - time.monotonic())
+        self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last word
         with contextlib.suppress(TransportError):
             for sender in senders:
-                sender.say_what_is_gone()
+                sender.send_abandoned()
         with contextlib.suppress(TransportError):
-            self._company.say(Kind.BYE)
+            self.peer_manager.send_hello(Kind.BYE)
         for sender in senders:
-            sender.let_send_end(deadline - time.monotonic())
-        if self._scout is not None:
-            self._scout.rest()
+            sender.wait_for_send(deadline - time.monotonic())
+        if self._port_probe is not None:
+            self._port_probe.cancel()
         self._transport.close()
-        ended = [sender.end() for sender in senders]
+        ended = [sender.close() for sender in senders]
         trim()
         return ended
 
@@ -433,7 +441,7 @@ class Link:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LinkClosed(f"the link to {self.endpoint} {self.why_unusable}")
+            raise LinkClosed(f"the link to {self.endpoint} {self.closed_because}")
 
 
 def _check_callable(name: str, value: object) -> None:

@@ -195,11 +195,11 @@ class _LinkCollector(Collector):
         for node, is_up in self._peers.items():
             family.add_metric([node], is_up)
         yield family
-        reception = link.reception
+        dispatcher = link._dispatcher
         for name, text, value in (
             ("twinlink_malformed", "Frames that are none of twinlink's, dropped.",
-             sum(state[0] for state in list(reception.malformed.values()))),
-            ("twinlink_handler_errors", "Exceptions of the application's handlers.", reception.calls.errors),
+             sum(state[0] for state in list(dispatcher.malformed.values()))),
+            ("twinlink_handler_errors", "Exceptions of the application's handlers.", dispatcher.callbacks.errors),
             ("twinlink_events_dropped", "Events that the application did not take.", link.events().dropped),
         ):  # fmt: skip
             yield CounterMetricFamily(name, text, value)
@@ -215,13 +215,13 @@ class _LinkCollector(Collector):
         return True
 
     def _sent_metrics(self) -> Iterator[Metric]:
-        company, counted = self._link.reception.company, {}
+        peer_manager, counted = self._link._dispatcher.peer_manager, {}
         sessions: set[tuple[str, int]] = set()
         clocks: dict[str, tuple[int, int]] = {}  # by node: offset and bound, the flow that knows best
-        for flow, sender in list(company.senders.items()):
+        for flow, sender in list(peer_manager.senders.items()):
             counted[flow], acks_of = sender.snapshot()
             for epoch, acks in acks_of.items():
-                peer, estimate = company.known(epoch), clock_offset(acks)
+                peer, estimate = peer_manager.find(epoch), clock_offset(acks)
                 if estimate is not None:  # None without acks
                     sessions.add((flow, epoch))
                     if peer is not None and self._remember(peer.node, peer.up):
@@ -241,9 +241,9 @@ class _LinkCollector(Collector):
             yield family
 
     def _received_metrics(self) -> Iterator[Metric]:
-        flows = {flow: (each, each.stats()) for flow, each in list(self._link.reception.flows.items())}
+        flows = {flow: (each, each.stats()) for flow, each in list(self._link._dispatcher.flows.items())}
         # A peer can make up flows, so only those that the application asked for have labels.
-        ours = {flow: found for flow, found in flows.items() if found[0].claimed or found[0].sync is not None}
+        ours = {flow: found for flow, found in flows.items() if found[0].subscribed or found[0].sync is not None}
         yield from self._families(_RECEIVED, _RECEIVED_NOW, {flow: values for flow, (_, values) in ours.items()})
         refused = sum(values["unclaimed"] for _, values in flows.values())
         yield CounterMetricFamily(

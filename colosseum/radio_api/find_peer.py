@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from twinlink.process.resolver import who_accepts
+from twinlink.process.resolver import accepting_addresses
 
 INTERFACE = "col0"
 HOSTS = range(101, 229)  # SRN 1 to 128

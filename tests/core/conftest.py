@@ -4,10 +4,10 @@ import pytest
 
 from tests.core.receiving import OURS, Kept
 from tests.core.sending import RETENTION, TRANSIT, WINDOW
-from twinlink.engine.dispatch import Reception
+from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.events import Event
-from twinlink.protocol.send.congestion import Budget
-from twinlink.protocol.send.flow import Outgoing
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.flow import SendFlow
 
 
 @pytest.fixture
@@ -21,12 +21,12 @@ def reported() -> list[Event]:
 
 
 @pytest.fixture
-def reception(transport: Kept, reported: list[Event]) -> Reception:
-    return Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+def dispatcher(transport: Kept, reported: list[Event]) -> FrameDispatcher:
+    return FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
 
 
 @pytest.fixture
-def core() -> Outgoing:
-    core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT))
-    core.peer_up(1, repairs=True)
+def core() -> SendFlow:
+    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(TRANSIT))
+    core.on_peer_up(1, repairs=True)
     return core

@@ -1,7 +1,7 @@
 """What the tests of a reception share."""
 
-from twinlink.engine.dispatch import Reception
-from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_row
+from twinlink.engine.dispatch import FrameDispatcher
+from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_range
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 
@@ -40,13 +40,13 @@ class Kept(Transport):
             if octets[3] == Kind.ACK:
                 acked_epoch, consumed, records = parse_ack(octets)
                 found.append((acked_epoch, consumed, [record[0] for record in records]))
-            elif octets[3] == Kind.ACK_ROW:
-                acked_epoch, consumed, row, _ = parse_ack_row(octets)
+            elif octets[3] == Kind.ACK_RANGE:
+                acked_epoch, consumed, row, _ = parse_ack_range(octets)
                 found.append((acked_epoch, consumed, list(row)))
         assert all(acked_epoch == THEIRS for acked_epoch, _, _ in found)
         return [(consumed, sequences) for _, consumed, sequences in found]
 
 
-def data(reception: Reception, sequence: int, at_once: bool, size: int = 10) -> None:
+def data(dispatcher: FrameDispatcher, sequence: int, at_once: bool, size: int = 10) -> None:
     octets = frame(Kind.DATA, THEIRS, sequence, 1, bytes(size))
-    reception.handle(b"traffic/flow", octets, 0, at_once)
+    dispatcher.dispatch(b"traffic/flow", octets, 0, at_once)

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from twinlink.engine.sender import Sender
-from twinlink.protocol.fragmentation import Parts
-from twinlink.protocol.frames import Kind, Why, frame, parse
+from twinlink.protocol.fragmentation import FragmentReassembler
+from twinlink.protocol.frames import AbandonReason, Kind, frame, parse
 from twinlink.protocol.rangeset import RangeSet
-from twinlink.protocol.send.flow import Outgoing
+from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
 from twinlink.transports import Transport
@@ -22,34 +22,34 @@ def numbers(ranges: RangeSet | None) -> set[int]:
     return {sequence for first, end in ranges or () for sequence in range(first, end)}
 
 
-def send(core: Outgoing, size: int, now: int = 1) -> bool | None:
-    return core.send(frame(Kind.DATA, 7, core.backlog.next, now, bytes(size)), size, now)
+def send(core: SendFlow, size: int, now: int = 1) -> bool | None:
+    return core.send(frame(Kind.DATA, 7, core.queue.next_sequence, now, bytes(size)), size, now)
 
 
-def acknowledge(core: Outgoing, epoch: int, sequences: list[int], now: int = 10) -> list[int]:
-    acks = core.acknowledge(epoch, [(sequence, 1, 2) for sequence in sequences], 3, 4, now)
+def acknowledge(core: SendFlow, epoch: int, sequences: list[int], now: int = 10) -> list[int]:
+    acks = core.on_ack(epoch, [(sequence, 1, 2) for sequence in sequences], 3, 4, now)
     return [ack.sequence for ack in acks]
 
 
-def taken(core: Outgoing) -> list[int | tuple[Why, list[tuple[int, int]]]]:
+def taken(core: SendFlow) -> list[int | tuple[AbandonReason, list[tuple[int, int]]]]:
     """All of the backlog that may go now: numbers of messages, announcements of what is gone.
 
     Whatever goes in parts, everybody is quick to say how much of it is there.
     """
-    out: list[int | tuple[Why, list[tuple[int, int]]]] = []
-    parts = Parts(2**24)
-    while several := core.backlog.take():
+    out: list[int | tuple[AbandonReason, list[tuple[int, int]]]] = []
+    reassembler = FragmentReassembler(2**24)
+    while several := core.queue.next_frame():
         kind, what = several
-        if kind is Kind.PART:
-            there = parts.take(b"", what, True)
+        if kind is Kind.FRAGMENT:
+            there = reassembler.receive(b"", what, True)
             if isinstance(there, memoryview):
                 out.append(number(bytes(there)))
             else:
-                for epoch in core.recipients.up:
-                    core.backlog.progress(epoch, parse(what)[3], there)
+                for epoch in core.receivers.up:
+                    core.queue.on_fragment_progress(epoch, parse(what)[3], there)
             continue
         assert_is_one_frame(*several)
-        out += [what] if kind is Kind.GONE else map(number, what)
+        out += [what] if kind is Kind.ABANDONED else map(number, what)
     return out
 
 
@@ -59,11 +59,11 @@ def number(octets: bytes) -> int:
 
 def assert_is_one_frame(kind: Kind, what: Any) -> None:
     """One announcement, one message of any size, or a bundle."""
-    if kind is not Kind.GONE and len(what) > 1:
+    if kind is not Kind.ABANDONED and len(what) > 1:
         assert sum(map(len, what)) <= BUNDLE_OCTETS
 
 
-def sender_on(transport: Transport, core: Outgoing, epoch: int) -> Sender:
+def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
     """A sender whose link has no threads: nobody waits, and the backlog leaves by `Sender.hand_over`."""
     link: Any = SimpleNamespace(
         epoch=epoch,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.runtime.busy_poll import FIRST_PAUSE, GAIN, LEAST_NS, LONGEST_NS, LONGEST_PAUSE, RUN, RUNS, BusyPoll
+from twinlink.runtime.busy_poll import FIRST_PAUSE, GAIN, LONGEST_PAUSE, MAX_POLL_NS, MIN_WAIT_NS, RUN, RUNS, BusyPoll
 
 TRIAL = RUN * len(RUNS)
 
@@ -17,7 +17,7 @@ def looks(poll: BusyPoll, waits: int, wait_ns: Callable[[bool], float]) -> float
     looked = 0
     for _ in range(waits):
         looked += poll.polls
-        poll.waited(int(wait_ns(poll.polls)))
+        poll.on_wait(int(wait_ns(poll.polls)))
     return looked / waits
 
 
@@ -43,28 +43,28 @@ def test_a_handful_of_messages_does_not_wait_for_a_trial() -> None:
     assert looks(BusyPoll(), FIRST_PAUSE, noisy(150_000, 80_000)) == 1
 
 
-@given(st.integers(LEAST_NS, 2 * LONGEST_NS), st.floats(0.1, 1.5))
+@given(st.integers(MIN_WAIT_NS, 2 * MAX_POLL_NS), st.floats(0.1, 1.5))
 def test_a_trial_tells_which_is_shorter(slept_ns: int, ratio: float) -> None:
     poll, looked_ns = BusyPoll(), int(slept_ns * ratio)
     looks(poll, FIRST_PAUSE + TRIAL, lambda looks: looked_ns if looks else slept_ns)
-    assert poll.polls == (LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS))
+    assert poll.polls == (MIN_WAIT_NS <= looked_ns < min(GAIN * slept_ns, MAX_POLL_NS))
 
 
-@given(st.lists(st.tuples(st.integers(LEAST_NS, LONGEST_NS), st.floats(0.3, 1.3)), min_size=1, max_size=5))
+@given(st.lists(st.tuples(st.integers(MIN_WAIT_NS, MAX_POLL_NS), st.floats(0.3, 1.3)), min_size=1, max_size=5))
 def test_what_has_changed_is_noticed_at_the_next_trial(phases: list[tuple[int, float]]) -> None:
     poll = BusyPoll()
     for slept_ns, ratio in phases:
         looked_ns = int(slept_ns * ratio)
         looks(poll, LONGEST_PAUSE + 2 * TRIAL, lambda looks: looked_ns if looks else slept_ns)  # noqa: B023
         part = looks(poll, 2000, lambda looks: looked_ns if looks else slept_ns)  # noqa: B023
-        assert (part > 0.9) if LEAST_NS <= looked_ns < GAIN * slept_ns else (part < 0.1)
+        assert (part > 0.9) if MIN_WAIT_NS <= looked_ns < GAIN * slept_ns else (part < 0.1)
 
 
 def test_who_rests_does_not_look_and_goes_on_as_before() -> None:
     poll = BusyPoll()
     for _ in range(10):
         looks(poll, 20_000, noisy(150_000, 80_000))
-        poll.waited(10**8)
+        poll.on_wait(10**8)
         assert looks(poll, 1000, lambda looks: 10**8) == 0
     assert looks(poll, 20_000, noisy(150_000, 80_000)) > 0.95
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.interrupting import interrupted
 from twinlink.engine import callbacks, receiver
-from twinlink.engine.callbacks import RUN_S, Calls
+from twinlink.engine.callbacks import RUN_S, CallbackQueue
 from twinlink.events import Event, PeerDown, PeerUp
 
 COUNT = 10
@@ -22,7 +22,7 @@ def _slow(made: list[int], number: int) -> None:
 
 def test_what_there_is_no_time_for_is_called_later_and_before_what_is_due_already() -> None:
     made: list[int] = []
-    due = Calls(lambda _: None)
+    due = CallbackQueue(lambda _: None)
 
     def handler(number: int) -> None:
         if number == 0:  # it waits, and something arrives meanwhile
@@ -31,7 +31,7 @@ def test_what_there_is_no_time_for_is_called_later_and_before_what_is_due_alread
 
     due.call_each(handler, range(COUNT), "flow")
     assert len(made) < COUNT
-    while due.due:
+    while due.pending:
         before = len(made)
         due.run()
         assert before < len(made) < before + COUNT
@@ -45,10 +45,10 @@ def test_wherever_ctrl_c_comes_nothing_is_called_twice_and_the_interrupted_call_
     monkeypatch.setattr(callbacks, "RUN_S", 0.0)  # there is time for one call
     for moment in itertools.count(1):
         made: list[int] = []
-        due = Calls(lambda _: None)
+        due = CallbackQueue(lambda _: None)
         if not interrupted(moment, lambda: due.call_each(made.append, range(COUNT), "flow"), callbacks.__file__):  # noqa: B023
             break
-        while due.due:
+        while due.pending:
             due.run()
         assert made == sorted(set(made))
         assert len(made) >= (COUNT - 1 if moment > 1 else 0)  # the first is before `call_each` does anything
@@ -57,7 +57,7 @@ def test_wherever_ctrl_c_comes_nothing_is_called_twice_and_the_interrupted_call_
 
 def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
     for moment in itertools.count(1):
-        due, got = Calls(lambda _: None), list[Event]()
+        due, got = CallbackQueue(lambda _: None), list[Event]()
         link: Any = SimpleNamespace(reception=SimpleNamespace(calls=due))
         stream = receiver.EventStream(link)
         stream.set_handler(got.append)
@@ -65,7 +65,7 @@ def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
         stream.put(first)
         came = interrupted(moment, due.run, callbacks.__file__, receiver.__file__)
         stream.put(last)
-        while due.due:
+        while due.pending:
             due.run()
         assert got in ([first, last], [last])  # or the interrupted call is gone
         assert came or got == [first, last]

@@ -15,14 +15,14 @@ import twinlink
 from tests.core.interrupting import interrupted
 from tests.core.receiving import OURS, THEIRS, Kept, data
 from tests.core.sending import sender_on
-from twinlink.engine.dispatch import Reception
-from twinlink.engine.peers import ABSENT_NS
+from twinlink.engine.dispatch import FrameDispatcher
+from twinlink.engine.peers import SUSPENDED_NS
 from twinlink.events import Event, Gap, Lost, Unclaimed
-from twinlink.process.signals import Undisturbed, undisturbed
-from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body
-from twinlink.protocol.liveness import RESTART_NS, SILENT_NS
-from twinlink.protocol.send.congestion import Budget
-from twinlink.protocol.send.flow import Outgoing
+from twinlink.process.signals import DeferSignals, defer_signals
+from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame
+from twinlink.protocol.liveness import PEER_TIMEOUT_NS, RESTART_NS
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.flow import SendFlow
 
 LIBRARY = [str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.name != "signals.py"]
 NEXT = 9  # the session that follows THEIRS
@@ -50,13 +50,13 @@ def test_what_handlers_raise_is_raised_at_the_end_of_the_outer_block() -> None:
     steps = []
     handler = signal.getsignal(signal.SIGINT)
 
-    @undisturbed
+    @defer_signals
     def inner() -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGUSR2)
         steps.append("inner")
 
-    @undisturbed
+    @defer_signals
     def outer() -> None:
         inner()
         steps.append("outer")
@@ -78,7 +78,7 @@ def test_wherever_ctrl_c_comes_the_handlers_are_called_then_and_later() -> None:
         handler = signal.getsignal(signal.SIGINT)
 
         def enter_and_leave() -> None:
-            with Undisturbed():
+            with DeferSignals():
                 pass
 
         came = interrupted(moment, enter_and_leave, *files)
@@ -96,7 +96,7 @@ def test_other_threads_have_no_handlers_to_hold_up() -> None:
     held = []
 
     def enter() -> None:
-        with Undisturbed():
+        with DeferSignals():
             held.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=enter)
@@ -105,57 +105,59 @@ def test_other_threads_have_no_handlers_to_hold_up() -> None:
     assert held == [signal.default_int_handler]
 
 
-def _hello(reception: Reception, epoch: int) -> None:
+def _hello(dispatcher: FrameDispatcher, epoch: int) -> None:
     now = time.monotonic_ns()
     body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
 
 
-def _bye(reception: Reception) -> None:
-    reception.handle(HELLO_TOPIC, frame(Kind.BYE, THEIRS, 0, 1, b""), time.monotonic_ns(), True)
+def _bye(dispatcher: FrameDispatcher) -> None:
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.BYE, THEIRS, 0, 1, b""), time.monotonic_ns(), True)
 
 
-def _restart(reception: Reception) -> None:
-    reception.company.peers.heard[THEIRS] -= 2 * RESTART_NS
-    _hello(reception, NEXT)
+def _restart(dispatcher: FrameDispatcher) -> None:
+    dispatcher.peer_manager.peers.heard_mono_ns[THEIRS] -= 2 * RESTART_NS
+    _hello(dispatcher, NEXT)
 
 
-def _silence(reception: Reception) -> None:
-    company, now = reception.company, time.monotonic_ns()
-    if THEIRS in company.up:
-        company.peers.heard[THEIRS] = company.peers.hears_us[THEIRS] = now - 10 * SILENT_NS
-        reception.keep_time(now, now)
-    for epoch, (_, peer) in company._absent.items():
-        company._absent[epoch] = (now - 2 * ABSENT_NS, peer)
-    reception.keep_time(now, now)
+def _silence(dispatcher: FrameDispatcher) -> None:
+    peer_manager, now = dispatcher.peer_manager, time.monotonic_ns()
+    if THEIRS in peer_manager.up:
+        peer_manager.peers.heard_mono_ns[THEIRS] = peer_manager.peers.confirmed_mono_ns[THEIRS] = (
+            now - 10 * PEER_TIMEOUT_NS
+        )
+        dispatcher.on_tick(now, now)
+    for epoch, (_, peer) in peer_manager._suspended.items():
+        peer_manager._suspended[epoch] = (now - 2 * SUSPENDED_NS, peer)
+    dispatcher.on_tick(now, now)
 
 
 @pytest.mark.parametrize("goes", [_bye, _restart, _silence])
-def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[Reception], None]) -> None:
+def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[FrameDispatcher], None]) -> None:
     for moment in itertools.count(1):
         transport, reported = Kept(), list[Event]()
-        reception = Reception(transport, "ours", OURS, 2**20, 2**16, reported.append)
-        core = Outgoing("flow", 2**20, 2**20, Budget(50_000))
+        dispatcher = FrameDispatcher(transport, "ours", OURS, 2**20, 2**16, reported.append)
+        core = SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000))
         sender = sender_on(transport, core, OURS)
-        reception.company.add_sender(sender)
-        _hello(reception, THEIRS)
+        dispatcher.peer_manager.add_sender(sender)
+        _hello(dispatcher, THEIRS)
         for _ in range(6):
             sender.send(bytes(100))
-        reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
-        came = interrupted(moment, lambda: goes(reception), *LIBRARY)  # noqa: B023
+        dispatcher.on_tick(time.monotonic_ns(), time.monotonic_ns())
+        came = interrupted(moment, lambda: goes(dispatcher), *LIBRARY)  # noqa: B023
         if goes is _restart:
             time.sleep(1e-6)
-            _hello(reception, NEXT)  # another one
+            _hello(dispatcher, NEXT)  # another one
         elif goes is _silence:
-            _silence(reception)
-        elif reception.company.peers.get(THEIRS):
-            _bye(reception)  # Ctrl-C came before anything was done
+            _silence(dispatcher)
+        elif dispatcher.peer_manager.peers.get(THEIRS):
+            _bye(dispatcher)  # Ctrl-C came before anything was done
         now = time.monotonic_ns()
-        reception.keep_time(now, now)
-        assert reception.company.up == core.recipients.all == ({NEXT} if goes is _restart else set())
-        assert not core.kept.entries
-        assert not core.transit
-        assert core.transit.budget.under_way == 0
+        dispatcher.on_tick(now, now)
+        assert dispatcher.peer_manager.up == core.receivers.all == ({NEXT} if goes is _restart else set())
+        assert not core.unacked.entries
+        assert not core.in_flight
+        assert core.in_flight.budget.in_flight == 0
         lost = [number for event in reported if isinstance(event, Lost) for number in range(event.first, event.end)]
         assert lost == list(range(6))
         assert sender.stats()["lost"] == 6
@@ -165,29 +167,29 @@ def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Call
 
 
 def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
-    def gone(reception: Reception) -> None:
-        body = gone_body(Why.EVICTED, [(5, 7)])
-        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 10, 1, body), time.monotonic_ns(), True)
+    def gone(dispatcher: FrameDispatcher) -> None:
+        body = abandoned_body(AbandonReason.EVICTED, [(5, 7)])
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 10, 1, body), time.monotonic_ns(), True)
 
     for moment in itertools.count(1):
         reported = list[Event]()
-        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
-        _hello(reception, THEIRS)
-        incoming = reception.flow("flow")
-        incoming.claimed = True
+        dispatcher = FrameDispatcher(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        _hello(dispatcher, THEIRS)
+        receive_flow = dispatcher.flow("flow")
+        receive_flow.subscribed = True
         for sequence in (0, 1, 2, 3, 4, 7, 8, 9):
-            data(reception, sequence, True)
-        came = interrupted(moment, lambda: gone(reception), *LIBRARY)  # noqa: B023
-        pending = incoming.streams[THEIRS].pending
-        if pending is not None and 5 in pending.missing:
-            gone(reception)  # Ctrl-C came before anything was done; it is asked for, and announced again
-        data(reception, 10, True)
+            data(dispatcher, sequence, True)
+        came = interrupted(moment, lambda: gone(dispatcher), *LIBRARY)  # noqa: B023
+        reorder_buffer = receive_flow.streams[THEIRS].reorder_buffer
+        if reorder_buffer is not None and 5 in reorder_buffer.missing:
+            gone(dispatcher)  # Ctrl-C came before anything was done; it is asked for, and announced again
+        data(dispatcher, 10, True)
         taken = []
-        while (one := incoming.take()) is not None:
+        while (one := receive_flow.next_message()) is not None:
             taken.append(one[0].sequence)
         assert taken == [0, 1, 2, 3, 4, 7, 8, 9, 10]
         assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(5, 7)]
-        assert incoming.stats()["missing"] == 2
+        assert receive_flow.stats()["missing"] == 2
         if not came:
             break
     assert moment > 20
@@ -196,13 +198,13 @@ def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
 def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
-        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
-        sender = sender_on(Kept(), Outgoing("flow", 2**20, 2**20, Budget(50_000)), OURS)
-        reception.company.add_sender(sender)
+        dispatcher = FrameDispatcher(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        sender = sender_on(Kept(), SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000)), OURS)
+        dispatcher.peer_manager.add_sender(sender)
         for first in range(0, 100, 10):
             sender.losses.add(first, first + 5, "it was lost")
-        came = interrupted(moment, reception.company.report_losses, *LIBRARY)
-        reception.company.report_losses()
+        came = interrupted(moment, dispatcher.peer_manager.report_losses, *LIBRARY)
+        dispatcher.peer_manager.report_losses()
         assert [event.first for event in reported if isinstance(event, Lost)] == list(range(0, 100, 10))
         if not came:
             break
@@ -220,7 +222,7 @@ def test_wherever_an_application_changes_a_handler_the_change_stays() -> None:
         raise KeyboardInterrupt
 
     def enter_and_leave() -> None:
-        with Undisturbed():
+        with DeferSignals():
             pass
 
     try:
@@ -249,7 +251,7 @@ def test_a_child_that_another_thread_forked_meanwhile_has_its_handlers() -> None
 
     codes: list[int] = []
     thread = threading.Thread(target=fork)
-    with Undisturbed():
+    with DeferSignals():
         thread.start()
         thread.join()
     assert codes == [0]
@@ -260,7 +262,7 @@ def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
 
     class Looks(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            looks.append((record.getMessage().startswith("link to"), Undisturbed._holding is None))
+            looks.append((record.getMessage().startswith("link to"), DeferSignals._active is None))
 
     looks: list[tuple[bool, bool]] = []
     shown = Looks()
@@ -279,19 +281,19 @@ def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
 def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
-        reception = Reception(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        dispatcher = FrameDispatcher(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, True)
-        reception._refusals._octets = reception.flow("crowd").queued_octets = 10**9
-        data(reception, 0, at_once=True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, True)
+        dispatcher._unclaimed._octets = dispatcher.flow("crowd").queued_octets = 10**9
+        data(dispatcher, 0, at_once=True)
 
-        def refuse_and_tell(reception: Reception = reception) -> None:
-            data(reception, 1, at_once=True)
-            reception.tell()
+        def refuse_and_tell(dispatcher: FrameDispatcher = dispatcher) -> None:
+            data(dispatcher, 1, at_once=True)
+            dispatcher.report_undelivered()
 
         came = interrupted(moment, refuse_and_tell, *LIBRARY)
-        data(reception, 2, at_once=True)
-        reception.tell()
+        data(dispatcher, 2, at_once=True)
+        dispatcher.report_undelivered()
         named = [event for event in reported if isinstance(event, Gap | Unclaimed)]
         assert sorted(number for event in named for number in range(event.first, event.end)) == [0, 1, 2]
         if not came:

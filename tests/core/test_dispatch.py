@@ -10,35 +10,46 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.engine.dispatch import Reception
+from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.engine.receiver import Receiver
 from twinlink.events import Event, Gap, Restarted
 from twinlink.message import Message
-from twinlink.protocol.frames import HELLO_TOPIC, MAX_ACK_ROW, Hello, Kind, Why, frame, gone_body, parse_ask
+from twinlink.protocol.frames import (
+    HELLO_TOPIC,
+    MAX_ACK_RANGE,
+    AbandonReason,
+    Hello,
+    Kind,
+    abandoned_body,
+    frame,
+    parse_nak,
+)
 from twinlink.protocol.receive.flow import MAX_STREAMS
 
 
 class NoLink:
     """What a Receiver needs of a link when everything is there already."""
 
-    def __init__(self, reception: Reception) -> None:
-        self.reception = reception
+    def __init__(self, dispatcher: FrameDispatcher) -> None:
+        self.dispatcher = dispatcher
         self.closed = False
         self.lead = self
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_consumption_is_never_announced_before_the_ack(reception: Reception, transport: Kept, at_once: bool) -> None:
+def test_consumption_is_never_announced_before_the_ack(
+    dispatcher: FrameDispatcher, transport: Kept, at_once: bool
+) -> None:
     """Or the sender would take what was delivered for lost."""
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    link: Any = NoLink(reception)
-    receiver = Receiver(link, incoming)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
+    link: Any = NoLink(dispatcher)
+    receiver = Receiver(link, receive_flow)
     for sequence in range(200):
-        data(reception, sequence, at_once)
+        data(dispatcher, sequence, at_once)
         if sequence % 3:
             receiver.take()  # by another thread, which may be ahead of the acks
-    reception.acks.send_batch()
+    dispatcher.ack_sender.send_batch()
     while receiver.take() is not None:
         pass
     acknowledged: set[int] = set()
@@ -48,69 +59,73 @@ def test_consumption_is_never_announced_before_the_ack(reception: Reception, tra
     assert acknowledged == set(range(200))
 
 
-def test_what_came_again_does_not_hide_how_far_is_consumed(reception: Reception, transport: Kept) -> None:
+def test_what_came_again_does_not_hide_how_far_is_consumed(dispatcher: FrameDispatcher, transport: Kept) -> None:
     """Or a sender whose window is full would wait for it for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    incoming.handler = lambda message: None
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
+    receive_flow.handler = lambda message: None
     messages = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in (0, 2, 3)]
-    messages.append(frame(Kind.AGAIN, THEIRS, 1, 1, b""))
-    reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(messages)), 0, False)
+    messages.append(frame(Kind.RETRANSMIT, THEIRS, 1, 1, b""))
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(messages)), 0, False)
     assert transport.acks()[0][1] == [0, 2, 3, 1]
     assert transport.acks()[-1] == (4, [])
 
 
 def test_what_will_not_come_is_done_with_once_the_application_has_what_came_before(
-    reception: Reception, transport: Kept
+    dispatcher: FrameDispatcher, transport: Kept
 ) -> None:
     """Or a sender whose window is full of what it had to give up would wait for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    link: Any = NoLink(reception)
-    receiver = Receiver(link, incoming)
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
+    link: Any = NoLink(dispatcher)
+    receiver = Receiver(link, receive_flow)
 
     def consumed_when_asked() -> int:
-        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 4, 1, gone_body(Why.EVICTED, [])), 0, True)
+        dispatcher.dispatch(
+            b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, True
+        )
         return transport.acks()[-1][0]
 
-    data(reception, 0, at_once=False)
-    reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, 4, 1, gone_body(Why.EVICTED, [(1, 3)])), 0, False)
+    data(dispatcher, 0, at_once=False)
+    dispatcher.dispatch(
+        b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [(1, 3)])), 0, False
+    )
     assert consumed_when_asked() == 0
     assert receiver.take() is not None
     assert consumed_when_asked() == 3  # the last one is missing: it may come yet
-    data(reception, 3, at_once=False)
+    data(dispatcher, 3, at_once=False)
     assert consumed_when_asked() == 3
     assert receiver.take() is not None
     assert consumed_when_asked() == 4
 
 
 def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_for(
-    reception: Reception, transport: Kept
+    dispatcher: FrameDispatcher, transport: Kept
 ) -> None:
     """As after a restart: ZeroMQ brings what the sender said to the dead session, and it holds the rest for lost."""
     hello = Hello("theirs", {}, {"flow": 57}, True)
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
     taken: list[int] = []
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    incoming.handler = lambda message: taken.append(message.sequence)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
+    receive_flow.handler = lambda message: taken.append(message.sequence)
 
     def gone(unsent: int, *ranges: tuple[int, int]) -> list[tuple[int, int]]:
         """Announce it; returns what is asked for."""
         before = len(transport.sent)
-        body = gone_body(Why.EVICTED, list(ranges))
-        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, unsent, 1, body), 0, True)
-        asks = [parse_ask(octets) for _, octets in transport.sent[before:] if octets[3] == Kind.ASK]
+        body = abandoned_body(AbandonReason.EVICTED, list(ranges))
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, unsent, 1, body), 0, True)
+        asks = [parse_nak(octets) for _, octets in transport.sent[before:] if octets[3] == Kind.NAK]
         return asks[-1][2] if asks else []
 
     assert gone(49) == []  # these two were queued for the dead session
     assert gone(50) == [(49, 50)]
     assert gone(57, (49, 50)) == [(50, 57)]
-    data(reception, 57, at_once=True)
+    data(dispatcher, 57, at_once=True)
     assert not taken
     assert gone(58, (50, 57)) == []
     assert taken == [57]
@@ -118,33 +133,33 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
     assert gone(60, (62, 63)) == []  # the newest was dropped; those before it have not left yet
 
 
-def test_a_batch_is_acknowledged_together_and_one_alone_at_once(reception: Reception, transport: Kept) -> None:
-    reception.flow("flow").claimed = True
-    data(reception, 0, at_once=True)
+def test_a_batch_is_acknowledged_together_and_one_alone_at_once(dispatcher: FrameDispatcher, transport: Kept) -> None:
+    dispatcher.flow("flow").subscribed = True
+    data(dispatcher, 0, at_once=True)
     assert [sequences for _, sequences in transport.acks()] == [[0]]
     for sequence in range(1, 100):
-        data(reception, sequence, at_once=False)
-    reception.acks.send_batch()
+        data(dispatcher, sequence, at_once=False)
+    dispatcher.ack_sender.send_batch()
     assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
 
 
-def test_a_bundle_is_acknowledged_as_a_whole(reception: Reception, transport: Kept) -> None:
-    reception.flow("flow").claimed = True
-    data(reception, 0, at_once=False)
-    for first, count in ((1, 1000), (1001, MAX_ACK_ROW), (1001 + MAX_ACK_ROW, MAX_ACK_ROW + 1)):
+def test_a_bundle_is_acknowledged_as_a_whole(dispatcher: FrameDispatcher, transport: Kept) -> None:
+    dispatcher.flow("flow").subscribed = True
+    data(dispatcher, 0, at_once=False)
+    for first, count in ((1, 1000), (1001, MAX_ACK_RANGE), (1001 + MAX_ACK_RANGE, MAX_ACK_RANGE + 1)):
         frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + count)]
-        reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, False)
-    reception.acks.send_batch()
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, False)
+    dispatcher.ack_sender.send_batch()
     acknowledged = [sequences for _, sequences in transport.acks()]
-    assert [len(sequences) for sequences in acknowledged[:3]] == [1, 1000, MAX_ACK_ROW]  # a row has no room for more
-    assert [one for sequences in acknowledged for one in sequences] == list(range(2 + 1000 + 2 * MAX_ACK_ROW))
+    assert [len(sequences) for sequences in acknowledged[:3]] == [1, 1000, MAX_ACK_RANGE]  # a row has no room for more
+    assert [one for sequences in acknowledged for one in sequences] == list(range(2 + 1000 + 2 * MAX_ACK_RANGE))
 
 
 bundled = st.lists(
     st.builds(
         lambda first, step, count, kind: [(kind, first + step * n) for n in range(count)],
         st.integers(0, 30), st.sampled_from([1, 1, 1, 2]), st.integers(1, 12),
-        st.sampled_from([Kind.DATA, Kind.DATA, Kind.AGAIN]),
+        st.sampled_from([Kind.DATA, Kind.DATA, Kind.RETRANSMIT]),
     ),
     max_size=8,
 )  # fmt: skip
@@ -152,8 +167,8 @@ bundled = st.lists(
 
 @given(bundled, st.booleans(), st.booleans())
 @example([[(Kind.DATA, 1)], [(Kind.DATA, 0), (Kind.DATA, 1), (Kind.DATA, 2)]], True, True)
-@example([[(Kind.DATA, 5)], [(Kind.DATA, 6), (Kind.DATA, 7)], [(Kind.AGAIN, n) for n in range(5)]], True, True)
-@example([[(Kind.DATA, 5)], [(Kind.AGAIN, 0), (Kind.DATA, 1), (Kind.AGAIN, 2)]], True, True)
+@example([[(Kind.DATA, 5)], [(Kind.DATA, 6), (Kind.DATA, 7)], [(Kind.RETRANSMIT, n) for n in range(5)]], True, True)
+@example([[(Kind.DATA, 5)], [(Kind.RETRANSMIT, 0), (Kind.DATA, 1), (Kind.RETRANSMIT, 2)]], True, True)
 def test_in_a_bundle_messages_mean_what_they_mean_alone(
     bundles: list[list[tuple[Kind, int]]], handled: bool, greeted: bool
 ) -> None:
@@ -161,29 +176,29 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
     for together in (False, True):
         transport = Kept()
         reported: list[Event] = []
-        reception = Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-        incoming = reception.flow("flow")
-        incoming.claimed = True
+        dispatcher = FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+        receive_flow = dispatcher.flow("flow")
+        receive_flow.subscribed = True
         received: list[Message] = []
         if handled:
-            incoming.handler = received.append
+            receive_flow.handler = received.append
         if greeted:
             hello = Hello("theirs", {}, {"flow": 0}, True)
-            reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+            dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
         for bundle in bundles:
             frames = [frame(kind, THEIRS, sequence, 7, bytes(sequence)) for kind, sequence in bundle]
             for octets in [frame(Kind.BUNDLE, THEIRS, 0, 7, b"".join(frames))] if together else frames:
-                reception.handle(b"traffic/flow", octets, 0, False)
-            reception.acks.send_batch()
-            while reception.calls.due:  # the machine stood still
-                reception.calls.run()
+                dispatcher.dispatch(b"traffic/flow", octets, 0, False)
+            dispatcher.ack_sender.send_batch()
+            while dispatcher.callbacks.pending:  # the machine stood still
+                dispatcher.callbacks.run()
         acknowledged = [sequence for _, sequences in transport.acks() for sequence in sequences]
         outcomes.append(
             (
-                [message._replace(received_ns=0) for message in received + list(incoming.queue)],
+                [message._replace(received_ns=0) for message in received + list(receive_flow.queue)],
                 acknowledged,
                 transport.acks()[-1:] and transport.acks()[-1][0],
-                incoming.stats(),
+                receive_flow.stats(),
                 [replace(event, time_ns=0) for event in reported],
             )
         )
@@ -192,7 +207,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
 
 @pytest.mark.parametrize("bundled", [True, False])
 def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
-    reception: Reception, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
+    dispatcher: FrameDispatcher, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has been taken: nobody would send it again."""
 
@@ -201,42 +216,42 @@ def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
 
     monkeypatch.setattr(transport, "send", fail)
     received: list[Message] = []
-    incoming = reception.flow("flow")
-    incoming.claimed, incoming.handler = True, received.append
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed, receive_flow.handler = True, received.append
     frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
     for octets in (
         [frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(part)) for part in (frames[:1], frames[1:])] if bundled else frames
     ):
         with contextlib.suppress(OSError):
-            reception.handle(b"traffic/flow", octets, 0, True)
-    while reception.calls.due:  # the machine stood still
-        reception.calls.run()
+            dispatcher.dispatch(b"traffic/flow", octets, 0, True)
+    while dispatcher.callbacks.pending:  # the machine stood still
+        dispatcher.callbacks.run()
     assert [message.sequence for message in received] == list(range(70))
 
 
 def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
-    reception: Reception, transport: Kept, monkeypatch: pytest.MonkeyPatch
+    dispatcher: FrameDispatcher, transport: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: list[Message] = []
-    incoming = reception.flow("flow")
-    incoming.claimed, incoming.handler = True, received.append
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed, receive_flow.handler = True, received.append
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(reception, 1, at_once=True)
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(dispatcher, 1, at_once=True)
 
     def fail(topic: bytes, frame: bytes) -> None:
         raise OSError
 
     with monkeypatch.context() as failing, contextlib.suppress(OSError):
         failing.setattr(transport, "send", fail)
-        data(reception, 0, at_once=True)
-    data(reception, 2, at_once=True)
+        data(dispatcher, 0, at_once=True)
+    data(dispatcher, 2, at_once=True)
     assert [message.sequence for message in received] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("leaves", [SystemExit, KeyboardInterrupt])
 def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
-    reception: Reception, leaves: type[BaseException]
+    dispatcher: FrameDispatcher, leaves: type[BaseException]
 ) -> None:
     """All of it has been acknowledged: nobody would send it again, nor find it missing."""
     received: list[int] = []
@@ -246,76 +261,76 @@ def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
         if message.sequence == 30:
             raise leaves
 
-    incoming = reception.flow("flow")
-    incoming.claimed, incoming.handler = True, handle
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed, receive_flow.handler = True, handle
     frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
-    data(reception, 0, at_once=True)
+    data(dispatcher, 0, at_once=True)
     with pytest.raises(leaves):
-        reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[1:60])), 0, True)
-    reception.handle(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[60:])), 0, True)
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[1:60])), 0, True)
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[60:])), 0, True)
     assert received == list(range(70))
 
 
-def test_a_duplicate_is_acknowledged_again_but_not_delivered(reception: Reception, transport: Kept) -> None:
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    data(reception, 0, at_once=True)
-    data(reception, 0, at_once=True)
+def test_a_duplicate_is_acknowledged_again_but_not_delivered(dispatcher: FrameDispatcher, transport: Kept) -> None:
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
+    data(dispatcher, 0, at_once=True)
+    data(dispatcher, 0, at_once=True)
     assert [sequences for _, sequences in transport.acks()] == [[0], [0]]  # the first ack may have been lost
-    assert len(incoming.queue) == 1
+    assert len(receive_flow.queue) == 1
 
 
-def test_an_unclaimed_flow_costs_less_than_a_window(reception: Reception, transport: Kept) -> None:
+def test_an_unclaimed_flow_costs_less_than_a_window(dispatcher: FrameDispatcher, transport: Kept) -> None:
     for sequence in range(200):
-        data(reception, sequence, at_once=True, size=10_000)
-    incoming = reception.flow("flow")
-    assert 512 * 1024 < incoming.queued_octets < 1024 * 1024
-    stats = incoming.stats()
+        data(dispatcher, sequence, at_once=True, size=10_000)
+    receive_flow = dispatcher.flow("flow")
+    assert 512 * 1024 < receive_flow.queued_octets < 1024 * 1024
+    stats = receive_flow.stats()
     assert stats["received"] + stats["unclaimed"] == 200
     assert transport.acks()[-1] == (200, [])  # refused: not acknowledged, and the sender's window is free
 
 
-def test_a_flood_of_topics_is_bounded(reception: Reception) -> None:
+def test_a_flood_of_topics_is_bounded(dispatcher: FrameDispatcher) -> None:
     for number in range(3000):
-        reception.handle(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, True)
-    assert len(reception.flows) <= 1024
-    assert reception.malformed["flows"][0] == 3000 - len(reception.flows)
+        dispatcher.dispatch(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, True)
+    assert len(dispatcher.flows) <= 1024
+    assert dispatcher.malformed["flows"][0] == 3000 - len(dispatcher.flows)
 
 
-def test_what_was_refused_before_the_first_hello_is_no_gap(reception: Reception, transport: Kept) -> None:
+def test_what_was_refused_before_the_first_hello_is_no_gap(dispatcher: FrameDispatcher, transport: Kept) -> None:
     """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
-    crowd = reception.flow("crowd")
-    reception._refusals._octets = crowd.queued_octets = 10**9
+    crowd = dispatcher.flow("crowd")
+    dispatcher._unclaimed._octets = crowd.queued_octets = 10**9
     now = time.monotonic_ns()
-    reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, True)
-    assert reception.flow("flow").stats()["unclaimed"] == 1
-    reception.handle(
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, True)
+    assert dispatcher.flow("flow").stats()["unclaimed"] == 1
+    dispatcher.dispatch(
         HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {"flow": 8}, True).encode()), now, True
     )
     crowd.queued_octets = 0
-    reception.flow("flow").claimed = True
+    dispatcher.flow("flow").subscribed = True
     transport.sent.clear()
-    reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, True)
-    asks = [parse_ask(octets) for _, octets in transport.sent if octets[3] == Kind.ASK]
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, True)
+    asks = [parse_nak(octets) for _, octets in transport.sent if octets[3] == Kind.NAK]
     assert asks == [(THEIRS, 8, [(7, 10)])]  # 7 is no gap here, but its sender is to know that it was refused
-    assert reception.malformed == {}
+    assert dispatcher.malformed == {}
 
 
 def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
-    reception: Reception, reported: list[Event]
+    dispatcher: FrameDispatcher, reported: list[Event]
 ) -> None:
     """A restart within less than two hellos: both sessions are up for a moment."""
-    incoming = reception.flow("flow")
-    incoming.claimed = True
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
     ms, began = 1_000_000, time.monotonic_ns()  # what hellos confirm was said since the link was opened
 
     def hello(epoch: int, number: int, mono_ns: int) -> None:
         mono_ns += began
         said = Hello("theirs", {OURS: mono_ns}, {"flow": 0}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, number, number, said), mono_ns, True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, number, number, said), mono_ns, True)
 
     def message(epoch: int, sequence: int, mono_ns: int) -> None:
-        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), began + mono_ns, True)
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), began + mono_ns, True)
 
     newer = THEIRS + 10
     hello(THEIRS, 1, 100 * ms)
@@ -325,55 +340,55 @@ def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
     message(newer, 0, 210 * ms)
     hello(newer, 3, 700 * ms)
     assert any(isinstance(event, Restarted) for event in reported)
-    assert [(one.epoch, one.sequence) for one in incoming.queue] == [(THEIRS, 0), (newer, 0)]
+    assert [(one.epoch, one.sequence) for one in receive_flow.queue] == [(THEIRS, 0), (newer, 0)]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 4)]
-    assert (incoming.stats()["received"], incoming.stats()["missing"]) == (2, 3)
+    assert (receive_flow.stats()["received"], receive_flow.stats()["missing"]) == (2, 3)
 
 
 def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_what_it_holds(
-    reception: Reception, reported: list[Event]
+    dispatcher: FrameDispatcher, reported: list[Event]
 ) -> None:
     """Data overtook the hello that names the flow; what is missing before it will not be asked for."""
-    incoming = reception.flow("flow")
-    incoming.claimed = True
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
     hello = Hello("theirs", {}, {}, True)
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    reception.company.peers.bye(THEIRS)  # it fell silent; its session is known
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    dispatcher.peer_manager.peers.on_bye(THEIRS)  # it fell silent; its session is known
     for sequence in (5, 6):
-        data(reception, sequence, True)
-    assert not incoming.queue
+        data(dispatcher, sequence, True)
+    assert not receive_flow.queue
     hello = Hello("theirs", {}, {"flow": 7}, True, frozenset({"flow"}))
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 2, 1, hello.encode()), 0, True)
-    assert [message.sequence for message in incoming.queue] == [5, 6]
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 2, 1, hello.encode()), 0, True)
+    assert [message.sequence for message in receive_flow.queue] == [5, 6]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(0, 5)]
-    data(reception, 7, True)
-    assert len(incoming.queue) == 3
+    data(dispatcher, 7, True)
+    assert len(receive_flow.queue) == 3
 
 
 def test_a_new_flow_of_a_peer_that_is_up_repairs_nothing_once_a_hello_says_so(
-    reception: Reception, reported: list[Event]
+    dispatcher: FrameDispatcher, reported: list[Event]
 ) -> None:
     """The first hello that names it was lost; from the next one on a gap is reported, and not waited for."""
-    incoming = reception.flow("flow")
-    incoming.claimed = True
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
     for number, flows in ((1, {}), (2, {}), (3, {"flow": 0})):
         hello = Hello("theirs", {OURS: 1}, flows, True, frozenset(flows))
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, hello.encode()), number, True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, hello.encode()), number, True)
         if number == 2:
             for sequence in (0, 2):
-                data(reception, sequence, True)
-            assert len(incoming.queue) == 1
-    assert [message.sequence for message in incoming.queue] == [0, 2]
-    data(reception, 4, True)
-    assert [message.sequence for message in incoming.queue] == [0, 2, 4]
+                data(dispatcher, sequence, True)
+            assert len(receive_flow.queue) == 1
+    assert [message.sequence for message in receive_flow.queue] == [0, 2]
+    data(dispatcher, 4, True)
+    assert [message.sequence for message in receive_flow.queue] == [0, 2, 4]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 2), (3, 4)]
 
 
 def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_over(
-    reception: Reception, transport: Kept
+    dispatcher: FrameDispatcher, transport: Kept
 ) -> None:
-    incoming = reception.flow("flow")
-    incoming.claimed = True
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
     got: list[int] = []
     meanwhile: list[object] = []
 
@@ -381,27 +396,27 @@ def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_
         got.append(message.sequence)
         if message.sequence == 0:  # it waits for something, and so receives
             for sequence in range(1, 10):
-                data(reception, sequence, True)
-            meanwhile.extend((len(got), incoming.stats()["queued"], transport.acks()[-1]))
+                data(dispatcher, sequence, True)
+            meanwhile.extend((len(got), receive_flow.stats()["queued"], transport.acks()[-1]))
 
-    incoming.handler = handle
-    data(reception, 0, True)
+    receive_flow.handler = handle
+    data(dispatcher, 0, True)
     assert meanwhile == [1, 9, (1, [9])]
     assert got == list(range(10))
     assert transport.acks()[-1][0] == 10
 
 
-def test_a_session_that_makes_way_gives_back_what_it_held(reception: Reception, reported: list[Event]) -> None:
-    incoming = reception.flow("flow")
-    incoming.claimed = True
+def test_a_session_that_makes_way_gives_back_what_it_held(dispatcher: FrameDispatcher, reported: list[Event]) -> None:
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(reception, 3, True)
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    data(dispatcher, 3, True)
     for epoch in range(10**6, 10**6 + MAX_STREAMS):
-        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, True)
-    assert THEIRS not in incoming.streams
-    assert [message.sequence for message in incoming.queue if message.epoch == THEIRS] == [3]
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, True)
+    assert THEIRS not in receive_flow.streams
+    assert [message.sequence for message in receive_flow.queue if message.epoch == THEIRS] == [3]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap) and event.epoch == THEIRS] == [
         (0, 3)
     ]
-    assert incoming.stats()["held"] == 0
+    assert receive_flow.stats()["held"] == 0

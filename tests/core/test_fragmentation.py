@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.protocol.fragmentation import BEGUN_OCTETS, MOST_OCTETS, Cut, Parts
-from twinlink.protocol.frames import Kind, Malformed, check, frame
+from twinlink.protocol.fragmentation import MAX_PARTIAL_OCTETS, PARTIAL_FRAME_OCTETS, Fragmenter, FragmentReassembler
+from twinlink.protocol.frames import Kind, MalformedFrame, check, frame
 
 TOPICS = [b"traffic/a", b"traffic/b"]
 PART_OCTETS = 1000
@@ -16,10 +16,10 @@ BOTH = frozenset((8, 9))
 
 def in_parts(whole: bytes) -> list[bytes]:
     """All parts of a frame."""
-    cut = Cut(0, whole, False)
+    fragmenter = Fragmenter(0, whole, False)
     parts = []
-    while cut.at < cut.octets:
-        parts.append(cut.next(PART_OCTETS))
+    while fragmenter.offset < fragmenter.octets:
+        parts.append(fragmenter.next_fragment(PART_OCTETS))
     return parts
 
 
@@ -36,7 +36,7 @@ def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.D
         frames.append((topic, whole))
         queues[topic, epoch] += [(number, part) for part in in_parts(whole + b"a seal")]
     lossy = data.draw(st.booleans())
-    joined = Parts(2**24)
+    joined = FragmentReassembler(2**24)
     there: dict[int, int] = defaultdict(int)
     broken: set[int] = set()
     came = []
@@ -45,58 +45,58 @@ def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.D
         number, part = queues[key].pop(0)
         if not queues[key]:
             del queues[key]
-        assert check(part) is Kind.PART
+        assert check(part) is Kind.FRAGMENT
         assert len(part) <= PART_OCTETS + 32
         if lossy and data.draw(st.booleans()):
             broken.add(number)
             continue
-        taken = joined.take(key[0], part, True)
+        taken = joined.receive(key[0], part, True)
         there[number] += len(part) - 32
         if isinstance(taken, memoryview):
             came.append((key[0], bytes(taken)))
         else:
             assert number in broken or taken == there[number]
     assert sorted(came) == sorted(one for number, one in enumerate(frames) if number not in broken)
-    assert joined._octets == sum(begun.octets + BEGUN_OCTETS for begun in joined._begun.values())
+    assert joined._octets == sum(partial.octets + PARTIAL_FRAME_OCTETS for partial in joined._partial.values())
 
 
 def test_strangers_take_no_more_than_so_much_memory_and_no_peers_place() -> None:
-    joined = Parts(2**24)
+    joined = FragmentReassembler(2**24)
     long = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))
-    peers = MOST_OCTETS // len(long) - 1
+    peers = MAX_PARTIAL_OCTETS // len(long) - 1
     for epoch in range(1000):
         known = 10 <= epoch < 10 + peers
-        taken = joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, long[:1000]), known)
+        taken = joined.receive(b"traffic/a", frame(Kind.FRAGMENT, epoch, 0, 1, long[:1000]), known)
         assert taken in ((1000,) if known or epoch < 10 else (0, 1000))
-        assert joined._octets <= MOST_OCTETS
+        assert joined._octets <= MAX_PARTIAL_OCTETS
     for epoch in range(10, 10 + peers):
-        rest = frame(Kind.PART, epoch, 1000, 1, long[1000:])
-        whole = joined.take(b"traffic/a", rest, True)
+        rest = frame(Kind.FRAGMENT, epoch, 1000, 1, long[1000:])
+        whole = joined.receive(b"traffic/a", rest, True)
         assert isinstance(whole, memoryview)
         assert whole == long
     for epoch in range(1000):
         joined.forget(epoch)
-    assert (joined._octets, joined._begun) == (0, {})
+    assert (joined._octets, joined._partial) == (0, {})
 
 
 def test_peers_do_not_throw_each_other_out() -> None:
-    joined = Parts(2**24)
+    joined = FragmentReassembler(2**24)
     long = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))
-    taken = [joined.take(b"traffic/a", frame(Kind.PART, epoch, 0, 1, long[:1000]), True) for epoch in range(20)]
+    taken = [joined.receive(b"traffic/a", frame(Kind.FRAGMENT, epoch, 0, 1, long[:1000]), True) for epoch in range(20)]
     first = taken.index(0)
     assert taken == [1000] * first + [0] * (20 - first)
-    assert isinstance(joined.take(b"traffic/a", frame(Kind.PART, 0, 1000, 1, long[1000:]), True), memoryview)
-    assert joined.take(b"traffic/a", frame(Kind.PART, 19, 0, 1, long[:1000]), True) == 1000
+    assert isinstance(joined.receive(b"traffic/a", frame(Kind.FRAGMENT, 0, 1000, 1, long[1000:]), True), memoryview)
+    assert joined.receive(b"traffic/a", frame(Kind.FRAGMENT, 19, 0, 1, long[:1000]), True) == 1000
 
 
 @given(st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 1500)), max_size=30))
 def test_what_comes_once_more_or_too_early_changes_nothing(pieces: list[tuple[int, int]]) -> None:
-    joined = Parts(2**24)
+    joined = FragmentReassembler(2**24)
     whole = frame(Kind.DATA, 1, 0, 77, bytes(range(250)) * 10)
     there = 0
     for at, octets in [(0, 100), *pieces, (0, len(whole))]:
         piece = whole[at : at + octets]
-        taken = joined.take(b"traffic/a", frame(Kind.PART, 1, at, 77, piece), True)
+        taken = joined.receive(b"traffic/a", frame(Kind.FRAGMENT, 1, at, 77, piece), True)
         there = max(there, at + len(piece)) if at <= there else there
         assert bytes(taken) == whole if isinstance(taken, memoryview) else taken == there
         if there == len(whole):
@@ -104,38 +104,38 @@ def test_what_comes_once_more_or_too_early_changes_nothing(pieces: list[tuple[in
 
 
 def test_what_is_too_long_or_a_part_itself_is_malformed() -> None:
-    part = frame(Kind.PART, 1, 0, 1, b"")
+    part = frame(Kind.FRAGMENT, 1, 0, 1, b"")
     for octets in (frame(Kind.DATA, 1, 0, 1, bytes(100)), part, part[:20], part + b"more"):
-        with pytest.raises(Malformed, match="part"):
-            Parts(100).take(b"traffic/a", frame(Kind.PART, 1, 0, 1, octets), True)
+        with pytest.raises(MalformedFrame, match="part"):
+            FragmentReassembler(100).receive(b"traffic/a", frame(Kind.FRAGMENT, 1, 0, 1, octets), True)
 
 
 def test_what_not_everybody_has_is_under_way() -> None:
-    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
-    assert cut.under_way(BOTH) == 0
-    cut.next(PART_OCTETS), cut.next(PART_OCTETS)
-    assert cut.under_way(BOTH) == 2 * PART_OCTETS
-    assert cut.progress(8, 77, 2 * PART_OCTETS)
-    assert cut.progress(9, 77, PART_OCTETS)
-    assert (cut.under_way(BOTH), cut.under_way(frozenset((8,)))) == (PART_OCTETS, 0)
+    fragmenter = Fragmenter(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
+    assert fragmenter.in_flight(BOTH) == 0
+    fragmenter.next_fragment(PART_OCTETS), fragmenter.next_fragment(PART_OCTETS)
+    assert fragmenter.in_flight(BOTH) == 2 * PART_OCTETS
+    assert fragmenter.on_progress(8, 77, 2 * PART_OCTETS)
+    assert fragmenter.on_progress(9, 77, PART_OCTETS)
+    assert (fragmenter.in_flight(BOTH), fragmenter.in_flight(frozenset((8,)))) == (PART_OCTETS, 0)
 
 
 def test_of_another_frame_is_no_progress() -> None:
-    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
-    cut.next(PART_OCTETS)
-    assert not cut.progress(8, 78, PART_OCTETS)
-    assert not cut.progress(8, 77, cut.octets)
-    assert cut.progress(8, 77, PART_OCTETS)
-    assert cut.under_way(BOTH) == PART_OCTETS
+    fragmenter = Fragmenter(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
+    fragmenter.next_fragment(PART_OCTETS)
+    assert not fragmenter.on_progress(8, 78, PART_OCTETS)
+    assert not fragmenter.on_progress(8, 77, fragmenter.octets)
+    assert fragmenter.on_progress(8, 77, PART_OCTETS)
+    assert fragmenter.in_flight(BOTH) == PART_OCTETS
 
 
 def test_what_everybody_has_from_before_is_not_handed_over_again() -> None:
-    cut = Cut(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
-    cut.next(2 * PART_OCTETS)
-    cut.go_back(BOTH)
-    assert cut.at == 0
-    cut.progress(8, 77, 2 * PART_OCTETS)  # said late
-    assert cut.under_way(BOTH) == cut.at == 0
-    cut.progress(9, 77, PART_OCTETS)
-    assert cut.under_way(BOTH) == 0
-    assert cut.at == PART_OCTETS
+    fragmenter = Fragmenter(5, frame(Kind.DATA, 1, 5, 77, bytes(3 * PART_OCTETS)), False)
+    fragmenter.next_fragment(2 * PART_OCTETS)
+    fragmenter.rewind(BOTH)
+    assert fragmenter.offset == 0
+    fragmenter.on_progress(8, 77, 2 * PART_OCTETS)  # said late
+    assert fragmenter.in_flight(BOTH) == fragmenter.offset == 0
+    fragmenter.on_progress(9, 77, PART_OCTETS)
+    assert fragmenter.in_flight(BOTH) == 0
+    assert fragmenter.offset == PART_OCTETS

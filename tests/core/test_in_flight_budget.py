@@ -8,12 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.sending import acknowledge, number, send
-from twinlink.protocol.fragmentation import Parts
+from twinlink.protocol.fragmentation import FragmentReassembler
 from twinlink.protocol.frames import Kind, parse
-from twinlink.protocol.liveness import HELLO_NS, SILENT_NS
-from twinlink.protocol.send.congestion import Budget
-from twinlink.protocol.send.flow import Outgoing
-from twinlink.protocol.send.in_flight import FRAMING_OCTETS, Transit
+from twinlink.protocol.liveness import HELLO_INTERVAL_NS, PEER_TIMEOUT_NS
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.flow import SendFlow
+from twinlink.protocol.send.in_flight import FRAMING_OCTETS, InFlight
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
 
 FLOWS = 12
@@ -31,13 +31,13 @@ class Path:
     """
 
     def __init__(self, sharing: int) -> None:
-        self.budget = Budget(LIMIT)
+        self.budget = InFlightBudget(LIMIT)
         self.budget.divide(LIMIT, LIMIT // 2, BUNDLE_OCTETS, sharing, 0)
-        self.budget.roomy = self.wake
-        self.flows = [Outgoing(f"flow-{n}", PLENTY, PLENTY, self.budget) for n in range(FLOWS)]
-        self.parts = [Parts(PLENTY) for _ in self.flows]
+        self.budget.on_room = self.wake
+        self.flows = [SendFlow(f"flow-{n}", PLENTY, PLENTY, self.budget) for n in range(FLOWS)]
+        self.parts = [FragmentReassembler(PLENTY) for _ in self.flows]
         for flow in self.flows:
-            flow.peer_up(1, repairs=True)
+            flow.on_peer_up(1, repairs=True)
         self.under_way: deque[tuple[int, Kind, Any]] = deque()
         self.woken = False
         self.now = self.turn = 0
@@ -49,7 +49,7 @@ class Path:
         flow = self.flows[n]
         self.now += 1
         if send(flow, size, self.now):
-            self.under_way.append((n, Kind.DATA, [flow.kept.entries[flow.backlog.next - 1][2]]))
+            self.under_way.append((n, Kind.DATA, [flow.unacked.entries[flow.queue.next_sequence - 1][2]]))
         else:
             self.wake()
         self.is_bounded()
@@ -60,28 +60,28 @@ class Path:
         self.turn += 1
         for turn in range(self.turn, self.turn + FLOWS):
             n, flow = turn % FLOWS, self.flows[turn % FLOWS]
-            while taken := flow.backlog.take():
+            while taken := flow.queue.next_frame():
                 self.under_way.append((n, *taken))
                 self.is_bounded()
 
     def arrives(self) -> None:
         n, kind, what = self.under_way.popleft()
         flow = self.flows[n]
-        if kind is Kind.PART:
-            there = self.parts[n].take(b"", what, True)
+        if kind is Kind.FRAGMENT:
+            there = self.parts[n].receive(b"", what, True)
             if isinstance(there, int):
-                flow.backlog.progress(1, parse(what)[3], there)
+                flow.queue.on_fragment_progress(1, parse(what)[3], there)
             else:
                 acknowledge(flow, 1, [number(bytes(there))])
         else:
             acknowledge(flow, 1, [number(frame) for frame in what])
-        self.woken = self.woken or flow.backlog.may_go
+        self.woken = self.woken or flow.queue.can_send
 
     def is_bounded(self) -> None:
         """Together no more than the limit, and one message that began when there was room."""
-        whole = self.budget.whole
-        under_way = sum(len(what) if kind is Kind.PART else sum(map(len, what)) for _, kind, what in self.under_way)
-        assert under_way <= self.budget.under_way < LIMIT + whole + FRAMING_OCTETS
+        whole = self.budget.unfragmented
+        under_way = sum(len(what) if kind is Kind.FRAGMENT else sum(map(len, what)) for _, kind, what in self.under_way)
+        assert under_way <= self.budget.in_flight < LIMIT + whole + FRAMING_OCTETS
 
 
 @settings(max_examples=200)
@@ -108,8 +108,8 @@ def test_all_flows_together_keep_to_it_and_none_is_forgotten(
         else:
             path.arrives()
     for flow in path.flows:
-        assert not flow.kept.entries
-    assert path.budget.under_way == 0
+        assert not flow.unacked.entries
+    assert path.budget.in_flight == 0
 
 
 def test_who_begins_while_others_fill_the_path_has_its_turn() -> None:
@@ -125,7 +125,7 @@ def test_who_begins_while_others_fill_the_path_has_its_turn() -> None:
     path.turn = beginner - 1
     path.hand_over()
     assert path.budget.room <= 0
-    assert path.flows[beginner].backlog.unsent == 1
+    assert path.flows[beginner].queue.next_to_send == 1
 
 
 def test_what_is_given_up_leaves_room() -> None:
@@ -135,49 +135,49 @@ def test_what_is_given_up_leaves_room() -> None:
     path.hand_over()
     assert path.budget.room <= 0
     for flow in path.flows:
-        flow.peer_down(1, "gone")
+        flow.on_peer_down(1, "gone")
     assert path.woken
-    assert path.budget.under_way == 0
+    assert path.budget.in_flight == 0
 
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_what_a_peer_that_cannot_ask_did_not_get_leaves_room(others: int) -> None:
     """A connection that is cut takes it with it, and is made anew before anybody counts as gone."""
-    budget = Budget(LIMIT)
-    flow = Outgoing("flow", PLENTY, PLENTY, budget, repair=others > 0)
-    flow.peer_up(1)
+    budget = InFlightBudget(LIMIT)
+    flow = SendFlow("flow", PLENTY, PLENTY, budget, repair=others > 0)
+    flow.on_peer_up(1)
     for epoch in range(2, 2 + others):
-        flow.peer_up(epoch, repairs=True)
-    while send(flow, 1000, flow.backlog.next):
+        flow.on_peer_up(epoch, repairs=True)
+    while send(flow, 1000, flow.queue.next_sequence):
         pass
-    flow.backlog.take()
-    sent = flow.backlog.unsent
+    flow.queue.next_frame()
+    sent = flow.queue.next_to_send
     for epoch in range(2, 2 + others):
         acknowledge(flow, epoch, list(range(sent)))
     looks = 0
-    while budget.under_way and looks < 100:
-        assert flow.backlog.unsent == sent
-        flow.look()
+    while budget.in_flight and looks < 100:
+        assert flow.queue.next_to_send == sent
+        flow.on_tick()
         looks += 1
-    assert looks * HELLO_NS > SILENT_NS
-    assert not budget.under_way
-    assert flow.backlog.take() is not None
+    assert looks * HELLO_INTERVAL_NS > PEER_TIMEOUT_NS
+    assert not budget.in_flight
+    assert flow.queue.next_frame() is not None
 
 
 def test_who_can_ask_is_waited_for() -> None:
-    budget = Budget(LIMIT)
-    flow = Outgoing("flow", PLENTY, PLENTY, budget)
-    flow.peer_up(1, repairs=True)
+    budget = InFlightBudget(LIMIT)
+    flow = SendFlow("flow", PLENTY, PLENTY, budget)
+    flow.on_peer_up(1, repairs=True)
     send(flow, 1000)
-    under_way = budget.under_way
+    under_way = budget.in_flight
     for _ in range(100):
-        flow.look()
-    assert budget.under_way == under_way
+        flow.on_tick()
+    assert budget.in_flight == under_way
 
 
 def test_whether_a_part_goes_may_be_asked_while_its_message_is_given_up() -> None:
     """Who takes in an ack asks it without a lock, beside a thread that sends and drops the oldest."""
-    transit = Transit(Budget(LIMIT), single=False)
-    transit.add(0, FRAMING_OCTETS)
-    transit.remove([0])
-    assert transit.takes_part(0)
+    in_flight = InFlight(InFlightBudget(LIMIT), single=False)
+    in_flight.add(0, FRAMING_OCTETS)
+    in_flight.remove([0])
+    assert in_flight.has_room_for_fragment(0)

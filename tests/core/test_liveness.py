@@ -8,14 +8,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from twinlink.protocol.frames import Hello
 from twinlink.protocol.liveness import (
-    CERTAIN_NS,
-    HELLO_NS,
+    HARD_TIMEOUT_NS,
+    HELLO_INTERVAL_NS,
     MAX_PEERS,
-    QUIET_NS,
+    PEER_TIMEOUT_NS,
     RESTART_NS,
-    SILENT_NS,
-    Change,
+    SUSPECT_NS,
     PeerTable,
+    PeerTransition,
 )
 
 OURS = 1
@@ -45,7 +45,7 @@ class Peers(RuleBasedStateMachine):
         self.model: dict[int, Model] = {}
         self.fell_silent: dict[int, int] = {}
 
-    def take(self, changes: list[Change]) -> None:
+    def take(self, changes: list[PeerTransition]) -> None:
         for change in changes:
             epoch = change.peer.epoch
             if change.reason is None:
@@ -73,25 +73,25 @@ class Peers(RuleBasedStateMachine):
         peer = self.model.setdefault(epoch, Model(node, 0, known=self.fell_silent.pop(epoch, 0)))
         before, peer.heard = peer.up, self.now
         joins = joins and not peer.up  # nobody is asked of who is up
-        silent, peer.number = self.now - peer.number > QUIET_NS, self.now
+        silent, peer.number = self.now - peer.number > SUSPECT_NS, self.now
         number = {
             "nothing": None, "never said": 0, "known": peer.known, "a little more": min(peer.known + 1, self.now),
             "the last": self.now, "to come": self.now + 1,
         }[what]  # fmt: skip
         heard = dict.fromkeys(others, 7) | ({} if number is None else {OURS: number})
-        answer, changes = self.table.hello(
+        answer, changes = self.table.on_hello(
             epoch, self.now, self.now, Hello(peer.node, heard, {}, behind=behind), self.now, joins
         )
         number = None if joins else number
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
         assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
-        interrupted = before and (silent or (number is not None and number - peer.known > 2 * QUIET_NS))
+        interrupted = before and (silent or (number is not None and number - peer.known > 2 * SUSPECT_NS))
         if number is None and peer.up:
             peer.up, peer.known = False, self.now
         elif number is not None and peer.known < number <= self.now:
             peer.up, peer.known = True, number
-            peer.hears = max(peer.hears, number, self.now - HELLO_NS)
+            peer.hears = max(peer.hears, number, self.now - HELLO_INTERVAL_NS)
         elif number is not None and behind:
             peer.hears = self.now
         if joins:
@@ -100,11 +100,11 @@ class Peers(RuleBasedStateMachine):
             assert answer == (not peer.up or not before or interrupted)  # answered until both sides know
         entry = self.table.get(epoch)
         assert entry is not None
-        assert (entry.interrupted, entry.joins) == (interrupted, joins)
+        assert (entry.interrupted, entry.joining) == (interrupted, joins)
 
     @rule(epoch=EPOCHS)
     def bye(self, epoch: int) -> None:
-        changes = self.table.bye(epoch)
+        changes = self.table.on_bye(epoch)
         assert [change.reason for change in changes] == (["closed"] if epoch in self.up else [])
         self.take(changes)
         self.model.pop(epoch, None)
@@ -112,20 +112,29 @@ class Peers(RuleBasedStateMachine):
     @rule(epoch=EPOCHS)
     def data(self, epoch: int) -> None:
         """Or any other frame."""
-        if epoch in self.table.heard:
-            self.table.heard[epoch] = self.model[epoch].heard = self.now
+        if epoch in self.table.heard_mono_ns:
+            self.table.heard_mono_ns[epoch] = self.model[epoch].heard = self.now
 
     @rule(epoch=EPOCHS)
     def ack(self, epoch: int) -> None:
         self.data(epoch)
-        if epoch in self.table.hears_us:
-            self.table.hears_us[epoch] = self.model[epoch].hears = self.now
+        if epoch in self.table.confirmed_mono_ns:
+            self.table.confirmed_mono_ns[epoch] = self.model[epoch].hears = self.now
 
     @rule(
         passed_ns=st.sampled_from(
-            [1, HELLO_NS, RESTART_NS, RESTART_NS + 1, 2 * QUIET_NS, SILENT_NS, SILENT_NS + 1, CERTAIN_NS]
+            [
+                1,
+                HELLO_INTERVAL_NS,
+                RESTART_NS,
+                RESTART_NS + 1,
+                2 * SUSPECT_NS,
+                PEER_TIMEOUT_NS,
+                PEER_TIMEOUT_NS + 1,
+                HARD_TIMEOUT_NS,
+            ]
         ),
-        unread_ns=st.sampled_from([0, SILENT_NS, CERTAIN_NS]),
+        unread_ns=st.sampled_from([0, PEER_TIMEOUT_NS, HARD_TIMEOUT_NS]),
     )
     def time_passes(self, passed_ns: int, unread_ns: int) -> None:
         """``unread_ns``: for how long hellos may have been waiting behind data."""
@@ -136,10 +145,10 @@ class Peers(RuleBasedStateMachine):
         reasons = {change.peer.epoch: change.reason for change in changes}
         for epoch, peer in list(self.model.items()):
             good = peer.hears if peer.up else peer.heard
-            over = self.now - unread_ns - good > SILENT_NS or self.now - peer.heard > CERTAIN_NS
+            over = self.now - unread_ns - good > PEER_TIMEOUT_NS or self.now - peer.heard > HARD_TIMEOUT_NS
             assert over or epoch not in reasons
             if over and reasons.get(epoch) == "deaf":
-                assert peer.heard - peer.hears > 2 * HELLO_NS
+                assert peer.heard - peer.hears > 2 * HELLO_INTERVAL_NS
                 peer.up, peer.known = False, self.now
             elif over:
                 del self.model[epoch]
@@ -147,23 +156,23 @@ class Peers(RuleBasedStateMachine):
 
     @rule()
     def this_side_was_not_listening(self) -> None:
-        self.table.excuse(self.now)
+        self.table.restart_timers(self.now)
         for peer in self.model.values():
             peer.heard = peer.hears = self.now
 
     @rule()
     def whoever_is_up_is_quiet_or_not(self) -> None:
-        quiet = [peer for peer in self.model.values() if peer.up and self.now - peer.heard > QUIET_NS]
-        deaf = [peer for peer in self.model.values() if peer.up and self.now - peer.hears > 2 * QUIET_NS]
-        assert self.table.quiet(self.now) == bool(quiet or deaf)
+        quiet = [peer for peer in self.model.values() if peer.up and self.now - peer.heard > SUSPECT_NS]
+        deaf = [peer for peer in self.model.values() if peer.up and self.now - peer.hears > 2 * SUSPECT_NS]
+        assert self.table.any_suspect(self.now) == bool(quiet or deaf)
 
     @invariant()
     def the_table_is_true(self) -> None:
         assert {peer.epoch: (peer.node, peer.up) for peer in self.table.all()} == {
             epoch: (peer.node, peer.up) for epoch, peer in self.model.items()
         }
-        assert self.table.heard == {epoch: peer.heard for epoch, peer in self.model.items()}
-        assert self.table.hears_us == {epoch: peer.hears for epoch, peer in self.model.items()}
+        assert self.table.heard_mono_ns == {epoch: peer.heard for epoch, peer in self.model.items()}
+        assert self.table.confirmed_mono_ns == {epoch: peer.hears for epoch, peer in self.model.items()}
         assert {epoch for epoch, peer in self.model.items() if peer.up} == self.up
         assert all((self.table.get(epoch) is not None) == (epoch in self.model) for epoch in range(2, 7))
 
@@ -179,21 +188,21 @@ def confirming(node: str, now: int) -> Hello:
 
 def test_two_living_nodes_of_one_name_are_no_restart() -> None:
     table = PeerTable(OURS, 0)
-    changes: list[Change] = []
+    changes: list[PeerTransition] = []
     for turn in range(20):
-        now = 1 + turn * HELLO_NS // 2
-        changes += table.hello(2 + turn % 2, turn, turn, confirming("gnb", now), now)[1]
+        now = 1 + turn * HELLO_INTERVAL_NS // 2
+        changes += table.on_hello(2 + turn % 2, turn, turn, confirming("gnb", now), now)[1]
         changes += table.expire(now, now)
     assert [(change.peer.epoch, change.reason) for change in changes] == [(2, None), (3, None)]
 
 
 def test_a_quick_restart_is_seen_when_the_old_one_misses_its_hello() -> None:
     table = PeerTable(OURS, 0)
-    table.hello(2, 0, 0, confirming("gnb", 1), 1)
-    changes: list[Change] = []
+    table.on_hello(2, 0, 0, confirming("gnb", 1), 1)
+    changes: list[PeerTransition] = []
     for turn in range(1, 6):
-        now = 1 + turn * HELLO_NS // 2
-        changes += table.hello(3, turn, turn, confirming("gnb", now), now)[1]
+        now = 1 + turn * HELLO_INTERVAL_NS // 2
+        changes += table.on_hello(3, turn, turn, confirming("gnb", now), now)[1]
     assert [(c.peer.epoch, c.reason, c.successor) for c in changes] == [(3, None, None), (2, "restarted", 3)]
 
 
@@ -201,13 +210,13 @@ def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> No
     ours, theirs = 1, 2
     tables = {ours: PeerTable(ours, 0), theirs: PeerTable(theirs, 0)}
     for here, there in ((ours, theirs), (theirs, ours)):
-        tables[here].hello(there, 1, 1, Hello(f"n{there}", {here: 1}, {}), 1)
-    healed = 4 * QUIET_NS  # what was said meanwhile did not get through
+        tables[here].on_hello(there, 1, 1, Hello(f"n{there}", {here: 1}, {}), 1)
+    healed = 4 * SUSPECT_NS  # what was said meanwhile did not get through
     interrupted: list[bool] = []
     here, there, confirmed, answers = theirs, ours, 1, True
     while answers:
         now = healed + len(interrupted)
-        answers, changes = tables[here].hello(there, now, now, Hello(f"n{there}", {here: confirmed}, {}), now)
+        answers, changes = tables[here].on_hello(there, now, now, Hello(f"n{there}", {here: confirmed}, {}), now)
         assert not changes
         (peer,) = tables[here].all()
         interrupted.append(peer.interrupted)
@@ -218,17 +227,17 @@ def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> No
 
 def test_who_confirms_what_was_said_before_there_was_anybody_to_say_it_is_not_up() -> None:
     table = PeerTable(OURS, 1000)
-    assert table.hello(2, 1, 1, confirming("stranger", 1000), 2000)[1] == []
-    assert [change.reason for change in table.hello(2, 2, 2, confirming("stranger", 1001), 2001)[1]] == [None]
+    assert table.on_hello(2, 1, 1, confirming("stranger", 1000), 2000)[1] == []
+    assert [change.reason for change in table.on_hello(2, 2, 2, confirming("stranger", 1001), 2001)[1]] == [None]
 
 
 def test_a_flood_of_hellos_is_bounded() -> None:
     table = PeerTable(OURS, 0)
     for wave in range(3):
-        now = wave * 2 * SILENT_NS
+        now = wave * 2 * PEER_TIMEOUT_NS
         for epoch in range(2, 2 * MAX_PEERS):
-            table.hello(wave * 10_000 + epoch, 1, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
-        assert len(table.all()) == len(table.heard) == len(table.hears_us) == MAX_PEERS
-        table.expire(now + SILENT_NS + 1, now + SILENT_NS + 1)
+            table.on_hello(wave * 10_000 + epoch, 1, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
+        assert len(table.all()) == len(table.heard_mono_ns) == len(table.confirmed_mono_ns) == MAX_PEERS
+        table.expire(now + PEER_TIMEOUT_NS + 1, now + PEER_TIMEOUT_NS + 1)
         assert table.all() == []
-    assert len(table._fell_silent) == MAX_PEERS
+    assert len(table._timed_out) == MAX_PEERS

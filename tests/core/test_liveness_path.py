@@ -5,13 +5,20 @@ from dataclasses import dataclass, field
 import pytest
 
 from twinlink.protocol.frames import Hello
-from twinlink.protocol.liveness import BEHIND_NS, HELLO_NS, LOOK_NS, SEARCH_NS, Change, PeerTable
+from twinlink.protocol.liveness import (
+    BEHIND_NS,
+    HELLO_INTERVAL_NS,
+    SEARCH_INTERVAL_NS,
+    TICK_NS,
+    PeerTable,
+    PeerTransition,
+)
 
 MS = 1_000_000
 STEP = 5 * MS
 CUT = 5_000 * MS
 NOTICED = 1_500 * MS
-PHASES = range(0, HELLO_NS, 35 * MS)
+PHASES = range(0, HELLO_INTERVAL_NS, 35 * MS)
 
 
 @dataclass
@@ -32,27 +39,29 @@ class End:
         self.table = PeerTable(self.epoch, 0)
 
     def say(self, now: int) -> None:
-        heard = {peer.epoch: peer.number for peer in self.table.all()}
+        heard = {peer.epoch: peer.hello_number for peer in self.table.all()}
         behind = now - self.read > BEHIND_NS
         self.way.append((now + self.delay, now, Hello(str(self.epoch), heard, {}, behind=behind)))
 
-    def note(self, changes: list[Change], now: int) -> None:
+    def note(self, changes: list[PeerTransition], now: int) -> None:
         self.told += [(now, change.reason) for change in changes]
 
     def step(self, now: int, other: "End") -> None:
         if now >= self.next_hello:
-            self.next_hello = now + (HELLO_NS if any(peer.up for peer in self.table.all()) else SEARCH_NS)
+            self.next_hello = now + (
+                HELLO_INTERVAL_NS if any(peer.up for peer in self.table.all()) else SEARCH_INTERVAL_NS
+            )
             self.say(now)
         if within(now, self.busy):
             return
         self.read = now
         while other.way and other.way[0][0] <= now and not within(now, other.stalls):
             _, number, hello = other.way.pop(0)
-            answer, changes = self.table.hello(other.epoch, number, number, hello, now)
+            answer, changes = self.table.on_hello(other.epoch, number, number, hello, now)
             self.note(changes, now)
             if answer:
                 self.say(now)
-        if now % LOOK_NS == 0:
+        if now % TICK_NS == 0:
             changes = self.table.expire(now, now)
             self.note(changes, now)
             if changes:
@@ -90,7 +99,7 @@ def test_both_sides_notice_a_cut_of_one_way(delay: int, stuck_after: int) -> Non
             assert 0 < at - CUT <= NOTICED
             assert reason in {"silent", "deaf"}
             assert end.after(2 * CUT) == [None]  # up again, once
-            assert end.told[-1][0] - 2 * CUT <= 2 * delay + 2 * HELLO_NS
+            assert end.told[-1][0] - 2 * CUT <= 2 * delay + 2 * HELLO_INTERVAL_NS
         assert stuck_after < CUT or one.told[1][1] == "deaf"
 
 

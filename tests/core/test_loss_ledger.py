@@ -1,37 +1,37 @@
 """What a sender has lost."""
 
-from twinlink.protocol.send.loss import ANYBODY, MAX_REMEMBERED, Losses
+from twinlink.protocol.send.loss import ANY_PEER, MAX_REMEMBERED, LossLedger
 
 OVERLOADED = 3 * MAX_REMEMBERED  # messages of which each second one is dropped
 
 
 def test_memory_is_bounded_and_the_count_is_right_in_lasting_overload() -> None:
-    losses, told = Losses(), 0
+    losses, told = LossLedger(), 0
     for sequence in range(0, 2 * OVERLOADED, 2):
         losses.add(sequence, sequence + 1, "dropped", {1})
-        told += sum(end - first for first, end, _ in losses.report(2))
+        told += sum(end - first for first, end, _ in losses.take_unreported(2))
     assert losses.count == told == OVERLOADED
     assert len(losses.unflushed) == MAX_REMEMBERED
-    assert losses.found(2 * OVERLOADED - 2, 1)
-    assert not losses.found(0, 1)  # the price: of the oldest it is not known any more who may have them
+    assert losses.on_late_ack(2 * OVERLOADED - 2, 1)
+    assert not losses.on_late_ack(0, 1)  # the price: of the oldest it is not known any more who may have them
     assert losses.count == OVERLOADED - 1
 
 
 def test_of_very_many_ranges_some_are_told_at_a_time() -> None:
-    losses = Losses()
+    losses = LossLedger()
     for sequence in range(0, 10, 2):
         losses.add(sequence, sequence + 1, "dropped")
     losses.add(20, 30, "refused")
-    assert losses.report(3) == [(0, 1, "dropped"), (2, 3, "dropped"), (4, 5, "dropped")]
+    assert losses.take_unreported(3) == [(0, 1, "dropped"), (2, 3, "dropped"), (4, 5, "dropped")]
     losses.add(10, 12, "dropped")
-    assert losses.report(3) == [(6, 7, "dropped"), (8, 9, "dropped"), (10, 12, "dropped")]
-    assert losses.report(3) == [(20, 30, "refused")]
+    assert losses.take_unreported(3) == [(6, 7, "dropped"), (8, 9, "dropped"), (10, 12, "dropped")]
+    assert losses.take_unreported(3) == [(20, 30, "refused")]
     assert not losses.unreported
 
 
 def test_what_anybody_may_have_arrived_when_somebody_says_so() -> None:
-    losses = Losses()
-    losses.add(0, 3, "no peer was up", ANYBODY)
-    assert losses.found(1, 7)
-    assert not losses.found(1, 7)
+    losses = LossLedger()
+    losses.add(0, 3, "no peer was up", ANY_PEER)
+    assert losses.on_late_ack(1, 7)
+    assert not losses.on_late_ack(1, 7)
     assert (losses.count, list(losses.unflushed)) == (2, [(0, 1), (2, 3)])

@@ -10,18 +10,18 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.core.sending import sender_on
 from twinlink import SendTimeout
-from twinlink.engine.dispatch import Reception
+from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.events import Event, Gap
 from twinlink.message import Message
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
-from twinlink.protocol.send.congestion import Budget
-from twinlink.protocol.send.flow import Outgoing
-from twinlink.protocol.send.retransmit_buffer import KEEPING_OCTETS
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.flow import SendFlow
+from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 
 REAL_WORLD, TWINS = 1, (2, 3)
-RETENTION = 20 * (1000 + KEEPING_OCTETS)
+RETENTION = 20 * (1000 + ENTRY_OVERHEAD_OCTETS)
 TRANSIT = 4000  # what is longer goes in parts of 1000
 LOOKS = 12  # several in a row may be needed: something waits for the same as at the look before
 
@@ -45,14 +45,14 @@ class Way(Transport):
     def close(self) -> None: ...
 
 
-def met(way: Way, ours: int, theirs: Iterable[int], reported: list[Event]) -> Reception:
+def met(way: Way, ours: int, theirs: Iterable[int], reported: list[Event]) -> FrameDispatcher:
     """A reception whose peers are up."""
-    reception = Reception(way, f"node-{ours}", ours, 2**20, 2**16, reported.append)
+    dispatcher = FrameDispatcher(way, f"node-{ours}", ours, 2**20, 2**16, reported.append)
     now = time.monotonic_ns()
     for epoch in theirs:
         body = Hello(f"node-{epoch}", {ours: now - 1}, {"flow": 0}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, True)
-    return reception
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, True)
+    return dispatcher
 
 
 class Twin:
@@ -63,9 +63,9 @@ class Twin:
         self.out, self.back = Way(), Way()
         self.reported: list[Event] = []
         self.delivered: list[int] = []
-        self.reception = met(self.back, epoch, [REAL_WORLD], self.reported)
-        incoming = self.reception.flow("flow")
-        incoming.claimed, incoming.handler = True, self.deliver
+        self.dispatcher = met(self.back, epoch, [REAL_WORLD], self.reported)
+        receive_flow = self.dispatcher.flow("flow")
+        receive_flow.subscribed, receive_flow.handler = True, self.deliver
         self.up = True
 
     def deliver(self, message: Message) -> None:
@@ -103,11 +103,11 @@ class LossyPath(RuleBasedStateMachine):
         self.twins = {epoch: Twin(epoch) for epoch in TWINS}
         fork = Fork(list(self.twins.values()))
         self.acks = met(fork, REAL_WORLD, TWINS, [])
-        self.core = Outgoing("flow", 2**20, RETENTION, Budget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = SendFlow("flow", 2**20, RETENTION, InFlightBudget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
         self.sender = sender_on(fork, self.core, REAL_WORLD)
-        self.acks.company.add_sender(self.sender)
+        self.acks.peer_manager.add_sender(self.sender)
         self.acks.feedback.add_sender(self.sender)
-        assert self.core.recipients.up == set(TWINS)
+        assert self.core.receivers.up == set(TWINS)
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
     def send(self, size: int, count: int) -> None:
@@ -119,21 +119,21 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule()
     def hand_over(self) -> None:
-        self.sender.hand_over(lambda: False)
+        self.sender.transmit(lambda: False)
 
     @rule(epoch=TWIN, count=SOME, at_once=st.booleans())
     def arrive(self, epoch: int, count: int, at_once: bool) -> None:
-        self.pass_on(self.twins[epoch].out, self.twins[epoch].reception, count, at_once)
+        self.pass_on(self.twins[epoch].out, self.twins[epoch].dispatcher, count, at_once)
 
     @rule(epoch=TWIN, count=SOME)
     def answer(self, epoch: int, count: int) -> None:
         self.pass_on(self.twins[epoch].back, self.acks, count, True)
 
-    def pass_on(self, way: Way, reception: Reception, count: int, at_once: bool) -> None:
+    def pass_on(self, way: Way, dispatcher: FrameDispatcher, count: int, at_once: bool) -> None:
         for _ in range(min(count, len(way.frames))):
             topic, octets = way.frames.popleft()
-            reception.handle(topic, octets, time.monotonic_ns(), at_once)
-        reception.acks.send_batch()
+            dispatcher.dispatch(topic, octets, time.monotonic_ns(), at_once)
+        dispatcher.ack_sender.send_batch()
 
     @rule(epoch=TWIN, count=SOME)
     def lose_on_the_way_out(self, epoch: int, count: int) -> None:
@@ -149,16 +149,16 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        self.sender.look_after()
+        self.sender.on_tick()
 
     @rule(epoch=TWIN)
     def fall_silent_or_come_back(self, epoch: int) -> None:
         twin = self.twins[epoch]
         twin.up = not twin.up
         if twin.up:
-            self.sender.peer_up(epoch, repairs=True)
+            self.sender.on_peer_up(epoch, repairs=True)
         else:
-            self.sender.peer_down(epoch, "silent", True, None)
+            self.sender.on_peer_down(epoch, "silent", True, None)
 
     @rule(goes_on=st.booleans())
     def everything_gets_through(self, goes_on: bool) -> None:
@@ -177,7 +177,7 @@ class LossyPath(RuleBasedStateMachine):
                     self.arrive(twin.epoch, len(twin.out.frames), at_once=False)
                     self.answer(twin.epoch, len(twin.back.frames))
                 self.hand_over()
-        assert not self.core.backlog.waits
+        assert not self.core.queue.has_pending
         assert not self.core.outstanding()
         lost = {sequence for first, end in self.core.losses.unflushed for sequence in range(first, end)}
         missed: set[int] = set()
@@ -186,8 +186,8 @@ class LossyPath(RuleBasedStateMachine):
             missed |= gaps
             assert twin.delivered == sorted(set(twin.delivered))
             assert not gaps & set(twin.delivered)
-            conflated = twin.reception.flow("flow").stats()["conflated"]
-            assert len(twin.delivered) + len(gaps) + conflated == self.core.backlog.next
+            conflated = twin.dispatcher.flow("flow").stats()["conflated"]
+            assert len(twin.delivered) + len(gaps) + conflated == self.core.queue.next_sequence
         if self.overflow == "drop-oldest":  # what was dropped when it had been handed over may have arrived
             assert missed <= lost
         else:

@@ -5,20 +5,20 @@ import time
 import pytest
 
 from tests.core.receiving import OURS, THEIRS, Kept
-from twinlink.engine.dispatch import Reception
-from twinlink.engine.peers import ABSENT_NS
+from twinlink.engine.dispatch import FrameDispatcher
+from twinlink.engine.peers import SUSPENDED_NS
 from twinlink.message import Message
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse
-from twinlink.protocol.liveness import BEHIND_NS, LOOK_NS, RESTART_NS, SILENT_NS
-from twinlink.protocol.reconnect import TIMES, TURN_NS
+from twinlink.protocol.liveness import BEHIND_NS, PEER_TIMEOUT_NS, RESTART_NS, TICK_NS
+from twinlink.protocol.reconnect import STEP_NS, TIMEOUT_FACTORS
 
 
-def test_a_hello_is_answered_until_both_sides_know(reception: Reception, transport: Kept) -> None:
+def test_a_hello_is_answered_until_both_sides_know(dispatcher: FrameDispatcher, transport: Kept) -> None:
     def hello(number: int, heard: dict[int, int]) -> list[tuple[int, Hello]]:
         body = Hello("theirs", heard, {}).encode()
         transport.sent.clear()
         now = time.monotonic_ns()
-        reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, number, 1, body), now, True)
+        dispatcher.dispatch(b"traffic/_link", frame(Kind.HELLO, THEIRS, number, 1, body), now, True)
         assert all(topic == b"traffic/_link" and parse(octets)[0] is Kind.HELLO for topic, octets in transport.sent)
         return [(parse(octets)[2], Hello.decode(octets[32:])) for _, octets in transport.sent]
 
@@ -30,63 +30,63 @@ def test_a_hello_is_answered_until_both_sides_know(reception: Reception, transpo
     assert hello(7, {OURS: first}) == []
 
 
-def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(reception: Reception) -> None:
-    reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), 0, True)
-    hears = reception.company.peers.hears_us
+def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(dispatcher: FrameDispatcher) -> None:
+    dispatcher.dispatch(b"traffic/_link", frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), 0, True)
+    hears = dispatcher.peer_manager.peers.confirmed_mono_ns
     record = (0, 1, 1)
     for body, expected in ((ack_body(OURS, 1, []), 0), (ack_body(5, 1, [record]), 0), (ack_body(OURS, 1, [record]), 9)):
-        reception.handle(b"ack/flow", frame(Kind.ACK, THEIRS, 0, 1, body), 9, True)
+        dispatcher.dispatch(b"ack/flow", frame(Kind.ACK, THEIRS, 0, 1, body), 9, True)
         assert hears == {THEIRS: expected}
 
 
-def test_a_hello_whose_number_is_no_number_is_dropped(reception: Reception) -> None:
+def test_a_hello_whose_number_is_no_number_is_dropped(dispatcher: FrameDispatcher) -> None:
     """Repeated in our hellos, it would make them malformed to everybody."""
     body = Hello("theirs", {}, {}).encode()
-    reception.handle(b"traffic/_link", frame(Kind.HELLO, THEIRS, 2**63, 1, body), 0, True)
-    assert reception.malformed["sequence"][0] == 1
-    assert reception.company.peers.all() == []
+    dispatcher.dispatch(b"traffic/_link", frame(Kind.HELLO, THEIRS, 2**63, 1, body), 0, True)
+    assert dispatcher.malformed["sequence"][0] == 1
+    assert dispatcher.peer_manager.peers.all() == []
 
 
-def test_who_has_not_read_all_says_so(reception: Reception, transport: Kept) -> None:
+def test_who_has_not_read_all_says_so(dispatcher: FrameDispatcher, transport: Kept) -> None:
     def says() -> bool:
-        reception.company.say(Kind.HELLO)
+        dispatcher.peer_manager.send_hello(Kind.HELLO)
         return Hello.decode(transport.sent[-1][1][32:]).behind
 
     now = time.monotonic_ns()
-    reception.keep_time(now, now)
+    dispatcher.on_tick(now, now)
     assert not says()
-    reception.keep_time(now, now - 2 * BEHIND_NS)
+    dispatcher.on_tick(now, now - 2 * BEHIND_NS)
     assert says()
 
 
-def test_our_own_frames_do_not_come_back_to_us(reception: Reception) -> None:
-    reception.handle(b"traffic/flow", frame(Kind.DATA, OURS, 0, 1, b""), 0, True)
-    reception.handle(b"traffic/_link", frame(Kind.BYE, OURS, 0, 1, b""), 0, True)
-    assert reception.malformed["reflected"][0] == 2
-    assert len(reception.flow("flow").queue) == 0
+def test_our_own_frames_do_not_come_back_to_us(dispatcher: FrameDispatcher) -> None:
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, OURS, 0, 1, b""), 0, True)
+    dispatcher.dispatch(b"traffic/_link", frame(Kind.BYE, OURS, 0, 1, b""), 0, True)
+    assert dispatcher.malformed["reflected"][0] == 2
+    assert len(dispatcher.flow("flow").queue) == 0
 
 
-def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(reception: Reception) -> None:
+def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(dispatcher: FrameDispatcher) -> None:
     """What the old one left in buffers on the way may arrive for seconds."""
     old, new = THEIRS, THEIRS + 1
     received: list[Message] = []
-    incoming = reception.flow("flow")
-    incoming.claimed, incoming.handler = True, received.append
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed, receive_flow.handler = True, received.append
 
     def arrives(epoch: int, sequence: int, now: int) -> None:
-        reception.handle(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b"data"), now, True)
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b"data"), now, True)
 
     def hello(epoch: int, now: int) -> None:
         body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, True)
 
     start = time.monotonic_ns()
     hello(old, start)
     arrives(old, 0, start)
-    late = start + 2 * SILENT_NS
-    for now in range(start, late, LOOK_NS):
-        reception.keep_time(now, now)
-    assert not reception.company.up
+    late = start + 2 * PEER_TIMEOUT_NS
+    for now in range(start, late, TICK_NS):
+        dispatcher.on_tick(now, now)
+    assert not dispatcher.peer_manager.up
     arrives(old, 1, late)  # it may come back
     hello(new, late)
     arrives(new, 0, late)
@@ -96,123 +96,129 @@ def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(rece
 
 @pytest.mark.parametrize("down", [False, True], ids=["up", "fell silent"])
 def test_a_flow_that_begins_while_its_peer_is_silent_begins_with_what_was_lost(
-    reception: Reception, down: bool
+    dispatcher: FrameDispatcher, down: bool
 ) -> None:
     """After a cut, data may arrive before the hello that brings the peer back."""
     received: list[int] = []
-    incoming = reception.flow("flow")
-    incoming.claimed, incoming.handler = True, lambda message: received.append(message.sequence)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed, receive_flow.handler = True, lambda message: received.append(message.sequence)
     now = time.monotonic_ns()
-    reception.handle(
+    dispatcher.dispatch(
         HELLO_TOPIC, frame(Kind.HELLO, THEIRS, now, 1, Hello("theirs", {OURS: now - 1}, {}, True).encode()), now, True
     )
-    for _ in range(down * 2 * SILENT_NS // LOOK_NS):
-        now += LOOK_NS
-        reception.keep_time(now, now)
-    assert bool(reception.company.up) is not down
-    reception.handle(b"traffic/flow", frame(Kind.DATA, THEIRS, 1, 1, b"data"), now, True)
+    for _ in range(down * 2 * PEER_TIMEOUT_NS // TICK_NS):
+        now += TICK_NS
+        dispatcher.on_tick(now, now)
+    assert bool(dispatcher.peer_manager.up) is not down
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, THEIRS, 1, 1, b"data"), now, True)
     assert received == []
-    reception.handle(b"traffic/flow", frame(Kind.AGAIN, THEIRS, 0, 1, b"data"), now, True)
+    dispatcher.dispatch(b"traffic/flow", frame(Kind.RETRANSMIT, THEIRS, 0, 1, b"data"), now, True)
     assert received == [0, 1]
 
 
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "not yet replaced"])
-def test_a_hello_that_waited_does_not_end_the_session_that_lives(reception: Reception, replaced: bool) -> None:
+def test_a_hello_that_waited_does_not_end_the_session_that_lives(dispatcher: FrameDispatcher, replaced: bool) -> None:
     """Those of the session that died are read after those of the next one, which are then not read for a while."""
     old, new = THEIRS, THEIRS + 1
     received: list[tuple[int, int]] = []
-    incoming = reception.flow("flow")
-    incoming.claimed, incoming.handler = True, lambda message: received.append((message.epoch, message.sequence))
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed, receive_flow.handler = (
+        True,
+        lambda message: received.append((message.epoch, message.sequence)),
+    )
 
     def hello(epoch: int, sent: int, now: int) -> None:
         body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, sent, 10**18 + sent, body), now, True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, sent, 10**18 + sent, body), now, True)
 
     def data(sequence: int, now: int) -> None:
-        reception.handle(b"traffic/flow", frame(Kind.DATA, new, sequence, 1, b"data"), now, True)
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, new, sequence, 1, b"data"), now, True)
 
     start = time.monotonic_ns()
     hello(old, start, start)
     now = start + (RESTART_NS + 1 if replaced else 1)
-    hello(new, start + 2 * SILENT_NS, now)
+    hello(new, start + 2 * PEER_TIMEOUT_NS, now)
     data(0, now)
-    assert reception.company.up == ({new} if replaced else {old, new})
+    assert dispatcher.peer_manager.up == ({new} if replaced else {old, new})
     now += 2 * RESTART_NS
     hello(old, start + 1, now)
     data(1, now)
-    assert new in reception.company.up
+    assert new in dispatcher.peer_manager.up
     now += 2 * RESTART_NS
-    hello(new, start + 3 * SILENT_NS, now)
+    hello(new, start + 3 * PEER_TIMEOUT_NS, now)
     hello(old, start + 2, now)
     data(2, now)
-    assert reception.company.up == {new}
+    assert dispatcher.peer_manager.up == {new}
     assert received == [(new, 0), (new, 1), (new, 2)]
 
 
-def test_a_transport_connects_anew_as_patience_says(reception: Reception, transport: Kept) -> None:
+def test_a_transport_connects_anew_as_patience_says(dispatcher: FrameDispatcher, transport: Kept) -> None:
     start = time.monotonic_ns()
 
     def alone(since_ns: int, seconds: float) -> list[int]:
         transport.renewed.clear()
-        for now in range(since_ns, since_ns + int(seconds * 1e9), LOOK_NS):
-            reception.keep_time(now, now)
+        for now in range(since_ns, since_ns + int(seconds * 1e9), TICK_NS):
+            dispatcher.on_tick(now, now)
         return list(transport.renewed)
 
-    assert alone(start, 0.9 * TURN_NS / 1e9) == []
-    met = start + 2 * TURN_NS
-    assert alone(start + TURN_NS, TURN_NS / 1e9) == [TIMES[1]]
-    meet(reception, met, trip_ns=100_000_000)
-    assert set(alone(met, 60)) == {TIMES[1]}  # what was in force when somebody came
+    assert alone(start, 0.9 * STEP_NS / 1e9) == []
+    met = start + 2 * STEP_NS
+    assert alone(start + STEP_NS, STEP_NS / 1e9) == [TIMEOUT_FACTORS[1]]
+    meet(dispatcher, met, trip_ns=100_000_000)
+    assert set(alone(met, 60)) == {TIMEOUT_FACTORS[1]}  # what was in force when somebody came
     met += 61 * 10**9
-    meet(reception, met, trip_ns=10_000_000)
-    assert set(alone(met, 60)) == {TIMES[0]}  # as much as the path needs: a try that takes long finds late who is back
+    meet(dispatcher, met, trip_ns=10_000_000)
+    # as much as the path needs: a try that takes long finds late who is back
+    assert set(alone(met, 60)) == {TIMEOUT_FACTORS[0]}
 
 
-def meet(reception: Reception, now: int, trip_ns: int) -> None:
+def meet(dispatcher: FrameDispatcher, now: int, trip_ns: int) -> None:
     """Somebody confirms a hello that left so long ago."""
-    reception.keep_time(now, now)
+    dispatcher.on_tick(now, now)
     hello = Hello("theirs", {OURS: now - trip_ns}, {})
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, now, 1, hello.encode()), now, True)
-    assert reception.company.up
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, now, 1, hello.encode()), now, True)
+    assert dispatcher.peer_manager.up
 
 
-def test_nobody_is_alone_with_a_node_that_is_heard_or_may_return(reception: Reception) -> None:
+def test_nobody_is_alone_with_a_node_that_is_heard_or_may_return(dispatcher: FrameDispatcher) -> None:
     """Then nothing is sent past the limits: it would be ahead of what is owed to that node."""
-    company, now = reception.company, time.monotonic_ns()
-    assert company.alone
-    company.say(Kind.HELLO)
+    peer_manager, now = dispatcher.peer_manager, time.monotonic_ns()
+    assert peer_manager.alone
+    peer_manager.send_hello(Kind.HELLO)
     for number, heard in ((1, {}), (2, {OURS: now + 10**9})):
         body = Hello("theirs", heard, {}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), now + 2 * 10**9, True)
-    assert company.up
-    assert not company.alone
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), now + 2 * 10**9, True)
+    assert peer_manager.up
+    assert not peer_manager.alone
     at = now + 2 * 10**9
-    while company.up:
-        at += LOOK_NS
-        reception.keep_time(at, at)
-    for later in range(at, at + ABSENT_NS, LOOK_NS):
-        reception.keep_time(later, later)
-        assert not company.alone
-    reception.keep_time(later + 2 * LOOK_NS, later + 2 * LOOK_NS)
-    assert company.alone
+    while peer_manager.up:
+        at += TICK_NS
+        dispatcher.on_tick(at, at)
+    for later in range(at, at + SUSPENDED_NS, TICK_NS):
+        dispatcher.on_tick(later, later)
+        assert not peer_manager.alone
+    dispatcher.on_tick(later + 2 * TICK_NS, later + 2 * TICK_NS)
+    assert peer_manager.alone
 
 
-def test_a_session_that_fell_silent_beside_its_successor_will_not_return(reception: Reception) -> None:
+def test_a_session_that_fell_silent_beside_its_successor_will_not_return(dispatcher: FrameDispatcher) -> None:
     """It was restarted so soon that the new one said hello before the old one could be missed."""
-    company, newer = reception.company, THEIRS + 10
+    peer_manager, newer = dispatcher.peer_manager, THEIRS + 10
 
     def hello(epoch: int) -> None:
         now = time.monotonic_ns()
         body = Hello("theirs", {OURS: now - 1}, {}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
 
-    reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
+    dispatcher.on_tick(time.monotonic_ns(), time.monotonic_ns())
     hello(THEIRS)
     hello(newer)
-    assert company.up == {THEIRS, newer}
-    company.peers.heard[THEIRS] = company.peers.hears_us[THEIRS] = time.monotonic_ns() - 2 * SILENT_NS
-    reception.keep_time(time.monotonic_ns(), time.monotonic_ns())
-    assert company.up == {newer}
-    assert company.names(frozenset({THEIRS})) == "theirs (down, may return)"
+    assert peer_manager.up == {THEIRS, newer}
+    peer_manager.peers.heard_mono_ns[THEIRS] = peer_manager.peers.confirmed_mono_ns[THEIRS] = (
+        time.monotonic_ns() - 2 * PEER_TIMEOUT_NS
+    )
+    dispatcher.on_tick(time.monotonic_ns(), time.monotonic_ns())
+    assert peer_manager.up == {newer}
+    assert peer_manager.names(frozenset({THEIRS})) == "theirs (down, may return)"
     hello(newer)
-    assert company.names(frozenset({THEIRS})) == "nobody who is left"
+    assert peer_manager.names(frozenset({THEIRS})) == "nobody who is left"

@@ -10,11 +10,11 @@ import pytest
 
 import twinlink
 from tests.core.receiving import Kept
-from twinlink.engine.dispatch import Reception
+from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.protocol.frames import Kind
-from twinlink.protocol.reconnect import Answer
-from twinlink.runtime.port_probe import EVERY_S, LEAST_SILENCE_S, MOST, Scout
-from twinlink.runtime.receive_loop import Pump
+from twinlink.protocol.reconnect import ProbeResult
+from twinlink.runtime.port_probe import INTERVAL_S, MAX_ATTEMPTS, MIN_SILENCE_S, PortProbe
+from twinlink.runtime.receive_loop import ReceiveLoop
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transports import Endpoint
 
@@ -27,10 +27,10 @@ def endpoint() -> Endpoint:
 
 
 @pytest.fixture
-def scout(endpoint: Endpoint) -> Iterator[Scout]:
-    scout = Scout(endpoint)
-    yield scout
-    scout.rest()
+def port_probe(endpoint: Endpoint) -> Iterator[PortProbe]:
+    port_probe = PortProbe(endpoint)
+    yield port_probe
+    port_probe.cancel()
 
 
 def listen(endpoint: Endpoint, backlog: int = 128) -> socket.socket:
@@ -48,44 +48,46 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def silence(scout: Scout) -> None:
+def silence(port_probe: PortProbe) -> None:
     """Search until the port has not answered for a while."""
-    until(lambda: scout.search(STEP_S) is None and not scout.answers)
+    until(lambda: port_probe.probe(STEP_S) is None and not port_probe.reachable)
     since = time.monotonic()
-    until(lambda: scout.search(STEP_S) is None and time.monotonic() - since > LEAST_SILENCE_S)
+    until(lambda: port_probe.probe(STEP_S) is None and time.monotonic() - since > MIN_SILENCE_S)
 
 
-def test_a_port_that_answers_from_the_first_is_no_news(scout: Scout, endpoint: Endpoint) -> None:
+def test_a_port_that_answers_from_the_first_is_no_news(port_probe: PortProbe, endpoint: Endpoint) -> None:
     """The transport's own attempt is not to be disturbed; but how long the path is tells what patience it needs."""
     with listen(endpoint):
-        answers: list[Answer | None] = []
+        answers: list[ProbeResult | None] = []
         begun_ns = time.monotonic_ns()
-        until(lambda: any(answers), lambda: answers.append(scout.search(STEP_S)))
-        assert scout.answers
-        assert [answer.anew for answer in answers if answer] == [False]
+        until(lambda: any(answers), lambda: answers.append(port_probe.probe(STEP_S)))
+        assert port_probe.reachable
+        assert [answer.newly_reachable for answer in answers if answer] == [False]
         assert answers[-1] is not None
-        assert 0 < answers[-1].trip_ns < time.monotonic_ns() - begun_ns
+        assert 0 < answers[-1].rtt_ns < time.monotonic_ns() - begun_ns
 
 
-def test_a_port_that_begins_to_answer_is_told_of_once(scout: Scout, endpoint: Endpoint) -> None:
-    silence(scout)
+def test_a_port_that_begins_to_answer_is_told_of_once(port_probe: PortProbe, endpoint: Endpoint) -> None:
+    silence(port_probe)
     with listen(endpoint):
-        until(lambda: (answer := scout.search(STEP_S)) is not None and answer.anew)
-        assert scout.answers
-        assert all(scout.search(STEP_S) is None for _ in range(100))
-    silence(scout)  # and is seen to fall silent again
+        until(lambda: (answer := port_probe.probe(STEP_S)) is not None and answer.newly_reachable)
+        assert port_probe.reachable
+        assert all(port_probe.probe(STEP_S) is None for _ in range(100))
+    silence(port_probe)  # and is seen to fall silent again
 
 
-def test_a_silence_of_a_moment_is_a_packet_that_was_lost(scout: Scout, endpoint: Endpoint) -> None:
-    until(lambda: scout.search(STEP_S) is None and not scout.answers)
-    scout._silent_since_s = time.monotonic() + patience()  # the silence is young, however slow the machine
+def test_a_silence_of_a_moment_is_a_packet_that_was_lost(port_probe: PortProbe, endpoint: Endpoint) -> None:
+    until(lambda: port_probe.probe(STEP_S) is None and not port_probe.reachable)
+    port_probe._silent_since_s = time.monotonic() + patience()  # the silence is young, however slow the machine
     with listen(endpoint):
-        answers: list[Answer | None] = []
-        until(lambda: any(answers), lambda: answers.append(scout.search(STEP_S)))
-    assert [answer.anew for answer in answers if answer] == [False]
+        answers: list[ProbeResult | None] = []
+        until(lambda: any(answers), lambda: answers.append(port_probe.probe(STEP_S)))
+    assert [answer.newly_reachable for answer in answers if answer] == [False]
 
 
-def test_attempts_that_nobody_answers_are_many_in_turn_and_few_at_a_time(scout: Scout, endpoint: Endpoint) -> None:
+def test_attempts_that_nobody_answers_are_many_in_turn_and_few_at_a_time(
+    port_probe: PortProbe, endpoint: Endpoint
+) -> None:
     """Whoever listens and has no room for another connection drops the first packet, as a partition does."""
     with ExitStack() as held, listen(endpoint, backlog=0) as listener:
         for _ in range(4):
@@ -93,47 +95,47 @@ def test_attempts_that_nobody_answers_are_many_in_turn_and_few_at_a_time(scout: 
             one.setblocking(False)
             one.connect_ex((endpoint.host, endpoint.port))
         before = descriptors()
-        silence(scout)
+        silence(port_probe)
         begun = time.monotonic()
         searches = 0
-        while time.monotonic() - begun < 20 * EVERY_S:
-            assert scout.search(STEP_S) is None
-            assert descriptors() <= before + MOST
+        while time.monotonic() - begun < 20 * INTERVAL_S:
+            assert port_probe.probe(STEP_S) is None
+            assert descriptors() <= before + MAX_ATTEMPTS
             searches += 1
         assert searches <= 40  # it waits in between
         listener.settimeout(patience())
         for _ in range(4):
             held.enter_context(listener.accept()[0])
-        until(lambda: scout.search(STEP_S) is not None)
+        until(lambda: port_probe.probe(STEP_S) is not None)
         assert descriptors() == before + 4  # accepted; no attempt is left
 
 
 def test_a_host_is_asked_for_by_name() -> None:
     endpoint = Endpoint("localhost", Endpoint.parse(free_endpoint()).port)
-    scout = Scout(endpoint)
-    silence(scout)
+    port_probe = PortProbe(endpoint)
+    silence(port_probe)
     with listen(Endpoint("127.0.0.1", endpoint.port)):
-        until(lambda: scout.search(STEP_S) is not None)
+        until(lambda: port_probe.probe(STEP_S) is not None)
 
 
 def test_where_no_connection_can_be_begun_nothing_answers(endpoint: Endpoint) -> None:
-    scout = Scout(Endpoint("[fe80::1%nowhere]", endpoint.port))
+    port_probe = PortProbe(Endpoint("[fe80::1%nowhere]", endpoint.port))
     before = descriptors()
-    silence(scout)
+    silence(port_probe)
     assert descriptors() == before
 
 
 def test_the_transport_is_told_to_connect_and_hello_is_said(
-    reception: Reception, transport: Kept, scout: Scout, endpoint: Endpoint
+    dispatcher: FrameDispatcher, transport: Kept, port_probe: PortProbe, endpoint: Endpoint
 ) -> None:
-    pump = Pump(transport, reception, scout)
+    receive_loop = ReceiveLoop(transport, dispatcher, port_probe)
 
     def turn() -> None:
-        pump.turn(STEP_S)
+        receive_loop.run_once(STEP_S)
 
-    until(lambda: not scout.answers, turn)
+    until(lambda: not port_probe.reachable, turn)
     since = time.monotonic()
-    until(lambda: time.monotonic() - since > LEAST_SILENCE_S, turn)
+    until(lambda: time.monotonic() - since > MIN_SILENCE_S, turn)
     assert not transport.reached_with
     hellos = len(transport.sent)
     with listen(endpoint):
@@ -148,11 +150,11 @@ def test_who_connects_leaves_no_attempt_open(transport_name: str) -> None:
     """The listener comes late; once it is met, only the transport's connections are there."""
     where = free_endpoint()
     with twinlink.open(transport_name, connect=where) as connector:
-        scout = connector._scout
-        assert scout is not None
-        wait_until(lambda: not scout.answers)
+        port_probe = connector._port_probe
+        assert port_probe is not None
+        wait_until(lambda: not port_probe.reachable)
         with twinlink.open(transport_name, listen=where) as listener:
             for link in (connector, listener):
                 link.wait_ready(patience())
-            assert listener._scout is None
-            wait_until(lambda: not scout._attempts)
+            assert listener._port_probe is None
+            wait_until(lambda: not port_probe._attempts)

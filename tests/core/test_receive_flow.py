@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from twinlink.message import Message
-from twinlink.protocol.receive.flow import Incoming
+from twinlink.protocol.receive.flow import ReceiveFlow
 
 MESSAGES = 50_000
 
@@ -22,20 +22,20 @@ def _threads_alternate() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_threads_alternate")
 def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
-    incoming = Incoming("x")
+    receive_flow = ReceiveFlow("x")
     message = Message(b"12345", "x", 0, 1, None, 0, 0)
     size = len(message.payload)
 
     def arrive() -> None:
         for _ in range(MESSAGES):
-            incoming.queued_octets += size  # as `Reception` does: a call within would let `take` in between
-            incoming.queue.append(message)
+            receive_flow.queued_octets += size  # as `Reception` does: a call within would let `take` in between
+            receive_flow.queue.append(message)
 
     thread = threading.Thread(target=arrive)
     thread.start()
     taken = 0
     while taken < MESSAGES:
-        if incoming.take() is not None:
+        if receive_flow.next_message() is not None:
             taken += 1
     thread.join()
-    assert (incoming.stats()["queued"], incoming.stats()["queued_octets"]) == (0, 0)
+    assert (receive_flow.stats()["queued"], receive_flow.stats()["queued_octets"]) == (0, 0)

@@ -1,39 +1,39 @@
 """Who is to get what is sent: peers come, fall silent, return and go."""
 
-from twinlink.protocol.send.receivers import Recipients
+from twinlink.protocol.send.receivers import ReceiverSet
 
 THIS, OTHER = 1, 2
 
 
-def _two() -> Recipients:
+def _two() -> ReceiverSet:
     """One peer that asks for what it misses is up, and one that takes frames whole."""
-    these = Recipients()
-    these.come(THIS, 10, 10, repairs=True, asks=True)
-    these.come(OTHER, 20, 20, repairs=False, asks=False)
+    these = ReceiverSet()
+    these.on_up(THIS, 10, 10, repairs=True, sends_naks=True)
+    these.on_up(OTHER, 20, 20, repairs=False, sends_naks=False)
     these.consumed[THIS] = 15
     return these
 
 
-def _absent() -> Recipients:
+def _absent() -> ReceiverSet:
     these = _two()
-    these.go(THIS, may_return=True)
+    these.on_down(THIS, may_return=True)
     return these
 
 
 def test_who_falls_silent_is_kept_for_if_it_will_ask() -> None:
     these = _two()
-    assert these.go(THIS, may_return=True)
-    assert not these.go(OTHER, may_return=True)
+    assert these.on_down(THIS, may_return=True)
+    assert not these.on_down(OTHER, may_return=True)
     assert these.all == {THIS}
     assert not these.up
-    assert (these.absent, these.unread) == ({THIS: 15}, {OTHER: 20})
-    assert THIS in these.since
-    assert OTHER not in these.since
+    assert (these.suspended, these.unread_by) == ({THIS: 15}, {OTHER: 20})
+    assert THIS in these.first_owed
+    assert OTHER not in these.first_owed
 
 
 def test_who_is_back_goes_on_where_it_was() -> None:
     these = _absent()
-    these.come(THIS, 100, 90, repairs=True, asks=True)
-    assert (these.consumed[THIS], these.since[THIS]) == (15, 10)
-    assert these.returned == {THIS: 90}
-    assert not these.absent
+    these.on_up(THIS, 100, 90, repairs=True, sends_naks=True)
+    assert (these.consumed[THIS], these.first_owed[THIS]) == (15, 10)
+    assert these.resuming == {THIS: 90}
+    assert not these.suspended

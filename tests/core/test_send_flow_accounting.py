@@ -18,12 +18,12 @@ from tests.core.sending import (
     send,
     taken,
 )
-from twinlink.protocol.frames import REFUSED, Kind, Why, parse
+from twinlink.protocol.frames import REJECTED, AbandonReason, Kind, parse
 from twinlink.protocol.rangeset import RangeSet
-from twinlink.protocol.send.congestion import Budget
-from twinlink.protocol.send.flow import Outgoing
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.flow_control import SLACK_OCTETS
-from twinlink.protocol.send.retransmit_buffer import KEEPING_OCTETS
+from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 
 PEERS = st.integers(1, 3)
 ANYBODY = set(range(10))
@@ -36,7 +36,7 @@ class Sending(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.core = Outgoing("flow", WINDOW, RETENTION, Budget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
         self.up: set[int] = set()
         self.absent: set[int] = set()
         self.sizes: list[int] = []
@@ -51,7 +51,7 @@ class Sending(RuleBasedStateMachine):
         self.lacked: dict[int, set[int]] = {}  # of them, what this peer has said it lacks
 
     def note_losses(self) -> set[int]:
-        lost = {number for first, end, _ in self.core.losses.report(10**6) for number in range(first, end)}
+        lost = {number for first, end, _ in self.core.losses.take_unreported(10**6) for number in range(first, end)}
         assert not lost & (self.reported - self.acknowledged)
         self.reported |= lost
         for sequence in lost:
@@ -63,20 +63,20 @@ class Sending(RuleBasedStateMachine):
     def send(self, size: int) -> None:
         if not self.core.fits(size):
             assert self.overflow == "block"
-            assert self.core.kept.octets + size + KEEPING_OCTETS > RETENTION
+            assert self.core.unacked.octets + size + ENTRY_OVERHEAD_OCTETS > RETENTION
             return
-        sequence, everybody = self.core.backlog.next, self.up | self.absent
+        sequence, everybody = self.core.queue.next_sequence, self.up | self.absent
         direct = send(self.core, size)
         self.sizes.append(size)
         self.note_losses()
-        if everybody and sequence in self.core.kept.entries:
+        if everybody and sequence in self.core.unacked.entries:
             self.owed[sequence] = set(everybody)
         if direct and everybody:
             self.handed_over.append(sequence)
         if not everybody:
             self.owed_when_lost[sequence] = ANYBODY
         outstanding = numbers(self.core.outstanding())
-        for gone in set(self.owed) - self.core.kept.entries.keys():
+        for gone in set(self.owed) - self.core.unacked.entries.keys():
             waiting = self.owed.pop(gone)
             if gone in self.lost_to_some:
                 self.lost_to_some.discard(gone)
@@ -93,19 +93,19 @@ class Sending(RuleBasedStateMachine):
 
     @rule(patient=st.booleans())
     def hand_over_some(self, patient: bool) -> None:
-        if several := self.core.backlog.take(patient):
+        if several := self.core.queue.next_frame(patient):
             self.went(several)
 
     @rule()
     def hand_over(self) -> None:
         self.parts_arrive()
-        while several := self.core.backlog.take():
+        while several := self.core.queue.next_frame():
             self.went(several)
             self.parts_arrive()
 
     def went(self, several: tuple[Kind, Any]) -> None:
         kind, what = several
-        if kind is Kind.PART:
+        if kind is Kind.FRAGMENT:
             self.last_part = what
             _, _, at, _ = parse(what)
             if at == 0 and what[35] == Kind.DATA and number(what[32:]) not in self.handed_over:  # it may begin anew
@@ -118,11 +118,11 @@ class Sending(RuleBasedStateMachine):
         if self.last_part:
             _, _, at, sent_ns = parse(self.last_part)
             for epoch in self.up:
-                self.core.backlog.progress(epoch, sent_ns, at + len(self.last_part) - 32)
+                self.core.queue.on_fragment_progress(epoch, sent_ns, at + len(self.last_part) - 32)
 
     @rule()
     def look(self) -> None:
-        self.core.look()
+        self.core.on_tick()
 
     @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())
@@ -138,7 +138,7 @@ class Sending(RuleBasedStateMachine):
         first = data.draw(st.integers(0, len(self.sizes) + 3))
         row = range(first, min(first + count, len(self.sizes) + 5))
         expected = self.expected(epoch, row)
-        acked = [ack.sequence for ack in self.core.acknowledge_row(epoch, row, 2, 3, 4, 5, told)]
+        acked = [ack.sequence for ack in self.core.on_ack_range(epoch, row, 2, 3, 4, 5, told)]
         assert acked == expected if told else set(acked) <= set(expected)
         assert self.note_losses() == set()
 
@@ -171,7 +171,7 @@ class Sending(RuleBasedStateMachine):
     def refuse(self, data: st.DataObject) -> None:
         sequence = data.draw(st.sampled_from(sorted(self.owed)))
         epoch = data.draw(st.sampled_from(sorted(self.owed[sequence])))
-        self.core.acknowledge(epoch, [(sequence, 1, REFUSED)], 3, 4, 5)
+        self.core.on_ack(epoch, [(sequence, 1, REJECTED)], 3, 4, 5)
         known = sequence in self.lost_to_some
         self.lost_to_some.add(sequence)
         self.settle(epoch, sequence)
@@ -182,21 +182,21 @@ class Sending(RuleBasedStateMachine):
     def refuse_what_is_in_doubt(self, epoch: int, data: st.DataObject) -> None:
         """It is known when the peer has been asked."""
         sequence = data.draw(st.sampled_from(sorted(self.in_doubt())))
-        self.core.acknowledge(epoch, [(sequence, 1, REFUSED)], 3, 4, 5)
+        self.core.on_ack(epoch, [(sequence, 1, REJECTED)], 3, 4, 5)
         assert self.note_losses() == set()
 
     @precondition(lambda self: self.up)
     @rule(data=st.data())
     def ask(self, data: st.DataObject) -> None:
         epoch = data.draw(st.sampled_from(sorted(self.up)))
-        known = data.draw(st.integers(0, self.core.backlog.unsent))
-        self.asked(epoch, known, data.draw(st.sets(st.integers(0, self.core.backlog.unsent + 2), max_size=8)))
+        known = data.draw(st.integers(0, self.core.queue.next_to_send))
+        self.asked(epoch, known, data.draw(st.sets(st.integers(0, self.core.queue.next_to_send + 2), max_size=8)))
 
     def asked(self, epoch: int, known: int, missing: set[int]) -> None:
         ranges = list(RangeSet((number, number + 1) for number in missing))
         there = set(range(known)) - missing
         expected = [sequence for sequence in sorted(self.owed) if sequence in there and epoch in self.owed[sequence]]
-        acks = self.core.asked(epoch, known, ranges, 3, 4, 5)
+        acks = self.core.on_nak(epoch, known, ranges, 3, 4, 5)
         assert [ack.sequence for ack in acks] == expected
         for sequence in expected:
             self.settle(epoch, sequence)
@@ -228,18 +228,18 @@ class Sending(RuleBasedStateMachine):
 
     @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
     def consume(self, epoch: int, consumed: int) -> None:
-        self.core.consume(epoch, consumed)
+        self.core.on_consumed(epoch, consumed)
         assert self.note_losses() == set()  # who asks for what is missing loses nothing by going on
 
     @rule(epoch=PEERS)
     def peer_up(self, epoch: int) -> None:
         """Who joins owes what waits to leave for others, up to where something does not."""
         if epoch not in self.up | self.absent:
-            for sequence in range(len(self.sizes) - 1, self.core.backlog.unsent - 1, -1):
+            for sequence in range(len(self.sizes) - 1, self.core.queue.next_to_send - 1, -1):
                 if not self.owed.get(sequence, set()) & self.up:
                     break
                 self.owed[sequence].add(epoch)
-        self.core.peer_up(epoch, repairs=True)
+        self.core.on_peer_up(epoch, repairs=True)
         self.absent.discard(epoch)
         self.up.add(epoch)
 
@@ -248,7 +248,7 @@ class Sending(RuleBasedStateMachine):
     def peer_down(self, data: st.DataObject, may_return: bool) -> None:
         epoch = data.draw(st.sampled_from(sorted(self.up)))
         self.up.discard(epoch)
-        self.core.peer_down(epoch, "went", may_return)
+        self.core.on_peer_down(epoch, "went", may_return)
         if may_return:
             self.absent.add(epoch)
             assert self.note_losses() == set()
@@ -260,7 +260,7 @@ class Sending(RuleBasedStateMachine):
     def forget(self, data: st.DataObject) -> None:
         epoch = data.draw(st.sampled_from(sorted(self.absent)))
         self.absent.discard(epoch)
-        self.core.forget(epoch, "gone for good")
+        self.core.on_peer_ended(epoch, "gone for good")
         self.lose_all_of(epoch)
 
     def lose_all_of(self, epoch: int) -> None:
@@ -284,26 +284,26 @@ class Sending(RuleBasedStateMachine):
             before = self.state()
             self.hand_over()
             for epoch in self.up:
-                if epoch in self.core.recipients.returned:
-                    self.asked(epoch, self.core.backlog.unsent, set())
+                if epoch in self.core.receivers.resuming:
+                    self.asked(epoch, self.core.queue.next_to_send, set())
             self.hand_over()
             for epoch in self.up:
-                there = [sequence for sequence in self.owed if sequence < self.core.backlog.unsent]
+                there = [sequence for sequence in self.owed if sequence < self.core.queue.next_to_send]
                 acknowledge(self.core, epoch, there)
                 for sequence in there:
                     self.settle(epoch, sequence) if epoch in self.owed[sequence] else None
-                self.core.consume(epoch, self.core.backlog.unsent)
+                self.core.on_consumed(epoch, self.core.queue.next_to_send)
             same = same + 1 if before == self.state() else 0
         if self.up:
-            assert self.core.backlog.unsent == self.core.backlog.next
-            assert not self.core.backlog.waits
-            assert self.core.window.octets == 0
+            assert self.core.queue.next_to_send == self.core.queue.next_sequence
+            assert not self.core.queue.has_pending
+            assert self.core.flow_control.octets == 0
             assert not any(waiting & self.up for waiting in self.owed.values())
         assert self.note_losses() == set()
 
     def state(self) -> tuple[object, ...]:
-        backlog = self.core.backlog
-        return self.core.stats(), backlog.unsent, backlog.waits, self.core.transit.sequences()
+        queue = self.core.queue
+        return self.core.stats(), queue.next_to_send, queue.has_pending, self.core.in_flight.sequences()
 
     @invariant()
     def the_account_is_right(self) -> None:
@@ -313,10 +313,10 @@ class Sending(RuleBasedStateMachine):
         assert stats["outstanding"] == len(numbers(self.core.outstanding()))
         assert stats["sent_octets"] == sum(self.sizes)
         assert stats["acknowledged"] == len(self.acknowledged)
-        assert set(self.core.kept.entries) == set(self.owed)
-        assert list(self.core.kept.entries) == sorted(self.core.kept.entries)
+        assert set(self.core.unacked.entries) == set(self.owed)
+        assert list(self.core.unacked.entries) == sorted(self.core.unacked.entries)
         assert numbers(self.core.losses.unflushed) == self.reported - self.acknowledged
-        kept = sum(self.sizes[sequence] + KEEPING_OCTETS for sequence in self.owed)
+        kept = sum(self.sizes[sequence] + ENTRY_OVERHEAD_OCTETS for sequence in self.owed)
         assert stats["kept_octets"] == kept
         assert kept <= RETENTION or len(self.owed) == 1
         assert self.handed_over == sorted(self.handed_over)  # in order, and
@@ -349,36 +349,36 @@ TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest
 
 def test_what_was_announced_because_another_peer_asked_is_not_taken_for_there() -> None:
     """A peer that gave it up for that does not lack it any more, and never had it."""
-    core = Outgoing("flow", WINDOW, 10 * (1000 + KEEPING_OCTETS), Budget(TRANSIT))
-    core.peer_up(1, repairs=True)
-    core.peer_up(2, repairs=True)
+    core = SendFlow("flow", WINDOW, 10 * (1000 + ENTRY_OVERHEAD_OCTETS), InFlightBudget(TRANSIT))
+    core.on_peer_up(1, repairs=True)
+    core.on_peer_up(2, repairs=True)
     for _ in range(8):
         send(core, 1000)
     acknowledge(core, 2, list(range(8)))
-    core.peer_down(1, "silent", may_return=True)
+    core.on_peer_down(1, "silent", may_return=True)
     for sequence in range(8, 18):
         send(core, 1000)
         taken(core)
         acknowledge(core, 2, [sequence])
-    assert numbers(core.doubt.all()) == set(range(8))
-    core.peer_up(3, repairs=True)
-    core.asked(3, 18, [(0, 8)], 3, 4, 10)
-    assert taken(core) == [(Why.EVICTED, [(0, 8)])]
-    core.peer_up(1, repairs=True)
-    core.asked(1, 18, [(8, 18)], 3, 4, 10)
+    assert numbers(core.unconfirmed.all()) == set(range(8))
+    core.on_peer_up(3, repairs=True)
+    core.on_nak(3, 18, [(0, 8)], 3, 4, 10)
+    assert taken(core) == [(AbandonReason.EVICTED, [(0, 8)])]
+    core.on_peer_up(1, repairs=True)
+    core.on_nak(1, 18, [(8, 18)], 3, 4, 10)
     assert core.stats()["lost"] == 8
     assert core.stats()["acknowledged"] == 0
 
 
 def test_an_announcement_that_may_be_lost_is_made_up_for_when_the_link_ends() -> None:
     """The last of all was dropped: nothing else would show it."""
-    core = Outgoing("flow", WINDOW, 2 * (1000 + KEEPING_OCTETS), Budget(TRANSIT), overflow="drop-newest")
-    core.peer_up(1, repairs=True)
+    core = SendFlow("flow", WINDOW, 2 * (1000 + ENTRY_OVERHEAD_OCTETS), InFlightBudget(TRANSIT), overflow="drop-newest")
+    core.on_peer_up(1, repairs=True)
     for _ in range(3):
         send(core, 1000)
-    assert taken(core) == [(Why.DROPPED, [(2, 3)])]
+    assert taken(core) == [(AbandonReason.DROPPED, [(2, 3)])]
     acknowledge(core, 1, [0, 1])
-    core.consume(1, 2)
-    assert core.last_announcements() == [(Why.EVICTED, [])]
-    core.consume(1, 3)
-    assert core.last_announcements() == []
+    core.on_consumed(1, 2)
+    assert core.final_abandoned() == [(AbandonReason.EVICTED, [])]
+    core.on_consumed(1, 3)
+    assert core.final_abandoned() == []

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.engine.dispatch import Reception
-from twinlink.engine.peers import MUTE_HELLOS, MUTE_NS
+from twinlink.engine.dispatch import FrameDispatcher
+from twinlink.engine.peers import NO_START_HELLOS, NO_START_NS
 from twinlink.events import Event, Gap
-from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, Why, frame, gone_body, parse_ask
-from twinlink.protocol.liveness import SEARCH_NS
+from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame, parse_nak
+from twinlink.protocol.liveness import SEARCH_INTERVAL_NS
 from twinlink.protocol.rangeset import RangeSet
 
 
@@ -30,73 +30,73 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     """
     end, since = 17, stood + joined if tells else stood
     reported: list[Event] = []
-    reception = Reception(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    incoming = reception.flow("flow")
-    incoming.claimed = True
+    dispatcher = FrameDispatcher(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
     taken: list[int] = []
-    incoming.handler = lambda message: taken.append(message.sequence)
+    receive_flow.handler = lambda message: taken.append(message.sequence)
     detecting = frozenset(["flow"] if detect else [])
 
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
         heard = {OURS: number} if number > 1 else {}
-        body = Hello("theirs", heard, {"flow": stood}, True, detecting, since=placing).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * MUTE_NS, True)
+        body = Hello("theirs", heard, {"flow": stood}, True, detecting, start_sequences=placing).encode()
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * NO_START_NS, True)
 
     hello(1, {})
     early = {sequence for sequence in early if sequence < since}
     owed = [sequence for sequence in range(since, end) if sequence not in lost]
     for sequence in sorted(early):
-        data(reception, sequence, at_once=True)
+        data(dispatcher, sequence, at_once=True)
     for sequence in owed[:told_after]:
-        data(reception, sequence, at_once=True)
-    for number in range(2, 2 + MUTE_HELLOS):
+        data(dispatcher, sequence, at_once=True)
+    for number in range(2, 2 + NO_START_HELLOS):
         hello(number, {THEIRS + 1: {"flow": end}} | ({OURS: {"flow": since}} if tells else {}))
     for sequence in owed[told_after:]:
-        data(reception, sequence, at_once=True)
+        data(dispatcher, sequence, at_once=True)
     hello(10, {OURS: {"flow": 0}})  # once is enough
     absent = RangeSet((sequence, sequence + 1) for sequence in range(end) if sequence not in early.union(owed))
     for ranges in ([], [] if detect else list(absent)):
-        body = gone_body(Why.EVICTED, ranges)
-        reception.handle(b"traffic/flow", frame(Kind.GONE, THEIRS, end, 1, body), 0, True)
+        body = abandoned_body(AbandonReason.EVICTED, ranges)
+        dispatcher.dispatch(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, end, 1, body), 0, True)
     gaps = [sequence for event in reported if isinstance(event, Gap) for sequence in range(event.first, event.end)]
     came = sorted(early) + owed
     assert sorted(gaps) == [sequence for sequence in range(min([since, *early]), end) if sequence not in came]
     assert taken == came
-    assert incoming.stats()["missing"] == len(gaps)
-    assert incoming.stats()["conflated"] == incoming.stats()["held"] == 0
+    assert receive_flow.stats()["missing"] == len(gaps)
+    assert receive_flow.stats()["conflated"] == receive_flow.stats()["held"] == 0
 
 
 def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> None:
     """The sender owes us nothing of it, so it does not ask, and our ask may have been lost."""
     transport = Kept()
-    reception = Reception(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
-    incoming = reception.flow("flow")
-    incoming.claimed = True
-    data(reception, 5, at_once=True)  # as who publishes reaches everybody
+    dispatcher = FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
+    receive_flow = dispatcher.flow("flow")
+    receive_flow.subscribed = True
+    data(dispatcher, 5, at_once=True)  # as who publishes reaches everybody
 
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
-        body = Hello("theirs", {OURS: number}, {"flow": 6}, True, since=placing).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, True)
+        body = Hello("theirs", {OURS: number}, {"flow": 6}, True, start_sequences=placing).encode()
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, True)
 
     hello(1, {})
-    data(reception, 8, at_once=True)
+    data(dispatcher, 8, at_once=True)
     transport.sent.clear()  # so much for the ask
     hello(2, {OURS: {"flow": 9}})
-    assert [parse_ask(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.ASK] == [(9, [(6, 8)])]
+    assert [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK] == [(9, [(6, 8)])]
 
 
 def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
     """It says hello twenty times a second until it is up, and is up a round trip after it has heard us."""
     reported: list[Event] = []
-    reception = Reception(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    reception.flow("flow").claimed = True
+    dispatcher = FrameDispatcher(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    dispatcher.flow("flow").subscribed = True
     for number in range(1, 18):
         body = Hello("theirs", {OURS: number}, {"flow": 0}, True).encode()
-        reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * SEARCH_NS, True)
+        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * SEARCH_INTERVAL_NS, True)
         if number == 10:
-            data(reception, 3, at_once=True)
-    body = Hello("theirs", {OURS: 18}, {"flow": 4}, True, since={OURS: {"flow": 3}}).encode()
-    reception.handle(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 18, 1, body), 18 * SEARCH_NS, True)
-    data(reception, 4, at_once=True)
+            data(dispatcher, 3, at_once=True)
+    body = Hello("theirs", {OURS: 18}, {"flow": 4}, True, start_sequences={OURS: {"flow": 3}}).encode()
+    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 18, 1, body), 18 * SEARCH_INTERVAL_NS, True)
+    data(dispatcher, 4, at_once=True)
     assert not [event for event in reported if isinstance(event, Gap)]
-    assert reception.flow("flow").streams[THEIRS].pending is None
+    assert dispatcher.flow("flow").streams[THEIRS].reorder_buffer is None

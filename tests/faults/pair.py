@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from twinlink.protocol.send.retransmit_buffer import KEEPING_OCTETS
+from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 
 from .ledger import Deliveries, Numbers, Report, Sends, Session
 from .verdict import Fault, Finding, Verdict
@@ -116,7 +116,7 @@ class Pair:
         retention, sends = self.sender.retention, self.sends
         if not retention or not gaps.any():
             return
-        kept = np.concatenate(([0], np.cumsum(sends.octets + KEEPING_OCTETS)))
+        kept = np.concatenate(([0], np.cumsum(sends.octets + ENTRY_OVERHEAD_OCTETS)))
         wrong = np.zeros(self.sendable, bool)
         for report in self._reports(receiver, "Gap"):
             until = int(np.searchsorted(sends.begun_ns, report.at_ns))

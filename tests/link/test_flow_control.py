@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import twinlink
-from twinlink.protocol.send.flow_control import MAX_UNTOLD
+from twinlink.protocol.send.flow_control import MAX_UNREPORTED_ACKS
 from twinlink.testing.base import free_endpoint, patience, wait_until
 
 MESSAGES = 200
@@ -195,10 +195,10 @@ def test_acks_that_on_ack_has_not_been_called_with_fill_the_flow(transport: str,
         assert waits.wait(patience())
         try:
             with pytest.raises(twinlink.SendTimeout, match="on_ack takes longer"):
-                collections.deque((sender.send(bytes(16)) for _ in range(4 * MAX_UNTOLD)), maxlen=0)
+                collections.deque((sender.send(bytes(16)) for _ in range(4 * MAX_UNREPORTED_ACKS)), maxlen=0)
         finally:
             release.set()
         sent = sender.stats()["sent"]
-        assert sent >= MAX_UNTOLD
+        assert sent >= MAX_UNREPORTED_ACKS
         sender.flush(4 * patience())
         assert acks == sender.stats()["acknowledged"] == sent

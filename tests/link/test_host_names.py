@@ -78,19 +78,19 @@ with listens("127.0.0.2", "twin") as first, listens("127.0.0.3", "other") as sec
 
 _WHERE_SOMETHING_LISTENS = """
 import socket, time
-from twinlink.process.resolver import ASK_AGAIN_S, Whereabouts
+from twinlink.process.resolver import REFRESH_S, RepeatedLookup
 
 stands_for("127.0.0.2", "127.0.0.3", "::1", "192.0.2.1")
-places = Whereabouts("twin.example", 7447)
-nobody = {places.turn() or time.sleep(ASK_AGAIN_S) or places.news(patience()) for _ in range(4)}
+places = RepeatedLookup("twin.example", 7447)
+nobody = {places.next_address() or time.sleep(REFRESH_S) or places.poll(patience()) for _ in range(4)}
 assert len(nobody) > 2, nobody
 with socket.create_server(("127.0.0.3", 7447)):
-    places.news(patience())
+    places.poll(patience())
     seen = set()
     for _ in range(5):
-        places.turn()
-        time.sleep(ASK_AGAIN_S)
-        places.news(patience())
+        places.next_address()
+        time.sleep(REFRESH_S)
+        places.poll(patience())
         seen.add(places._address)
 print(seen)
 """

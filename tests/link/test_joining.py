@@ -102,7 +102,7 @@ def test_who_joins_owes_an_ack_for_what_waits_to_leave(endpoint: str, transport:
         with twinlink.open(transport, connect=endpoint, node="late") as late:
             late.receiver("flow")
             wait_until(lambda: "late" in listener.peers())
-            owed = {epoch for _, owed_by, _ in sender._core.kept.entries.values() for epoch in owed_by}
+            owed = {epoch for _, owed_by, _ in sender._core.unacked.entries.values() for epoch in owed_by}
             assert owed == {slow.epoch, late.epoch}
             for link in (slow, late):
                 link.receiver("flow", handler=lambda message: None)

@@ -388,8 +388,8 @@ def test_a_child_forked_in_the_midst_of_a_send_is_told_so_and_sends_nothing() ->
         sender = link.sender("flow")
         link._transport.send = lambda topic, frame: None  # type: ignore[method-assign]  # so that something is left
         sender.send(b"")
-        sender._backlog.waits = True
-        with sender._order, sender._state, sender._handing:
+        sender._queue.has_pending = True
+        with sender._order_lock, sender._state_lock, sender._transmit_lock:
             child = os.fork()
             if child == 0:
                 handed_over: list[bytes] = []

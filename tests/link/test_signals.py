@@ -139,11 +139,11 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
             back.flush(patience())
             assert here.receive(patience()), ends.where  # "0", or at least what came after
             assert sender.stats()["sent"] == sender.stats()["acknowledged"] + sender.stats()["conflated"], ends.where
-            assert not core.kept.entries, ends.where
-            assert not core.transit, ends.where
-            assert core.transit.through == core.transit._handed_over, ends.where
-            assert near._company.budgets["normal"].under_way == 0, ends.where
-            assert core.kept.octets == 0, ends.where
+            assert not core.unacked.entries, ends.where
+            assert not core.in_flight, ends.where
+            assert core.in_flight.delivered == core.in_flight._transmitted, ends.where
+            assert near.peer_manager.budgets["normal"].in_flight == 0, ends.where
+            assert core.unacked.octets == 0, ends.where
             while here.receive(0):
                 pass
             if not ends.where:

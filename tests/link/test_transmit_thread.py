@@ -9,7 +9,7 @@ import pytest
 
 import twinlink
 from twinlink.protocol.frames import HEADER_OCTETS, Kind, check, parse
-from twinlink.protocol.send.congestion import MOST_ON_THE_WAY_OCTETS
+from twinlink.protocol.send.congestion import MAX_BDP_OCTETS
 from twinlink.testing import free_endpoint, patience, wait_until
 
 
@@ -27,7 +27,7 @@ def test_a_long_message_leaves_room_for_others() -> None:
         silent = True
 
         def send(topic: bytes, frame: bytes) -> None:
-            if not (silent and check(frame) is Kind.PROGRESS):
+            if not (silent and check(frame) is Kind.FRAGMENT_PROGRESS):
                 answer(topic, frame)
 
         listener._transport.send = send  # type: ignore[method-assign]
@@ -38,7 +38,7 @@ def test_a_long_message_leaves_room_for_others() -> None:
             nonlocal left
             kind, _, before, _ = parse(frame)
             assert kind is not Kind.DATA or topic != b"traffic/bulk"
-            if kind is Kind.PART:
+            if kind is Kind.FRAGMENT:
                 left = max(left, before + len(frame) - HEADER_OCTETS)
             hand_over(topic, frame)
 
@@ -51,7 +51,7 @@ def test_a_long_message_leaves_room_for_others() -> None:
             message = beside.receive(timeout=patience())
             assert message is not None
             assert bytes(message.payload) == bytes([number])
-        assert left <= at_once + MOST_ON_THE_WAY_OCTETS < len(payload)
+        assert left <= at_once + MAX_BDP_OCTETS < len(payload)
         assert inbox.receive(timeout=0) is None
         silent = False
         message = inbox.receive(timeout=patience())
@@ -85,15 +85,15 @@ def test_what_is_missing_is_asked_behind_all_that_was_sent() -> None:
         connector._transport.send = send  # type: ignore[method-assign]
         sending = threads.submit(sender.send, b"x")
         assert held.wait(patience())
-        sender.ask()
+        sender.probe()
         time.sleep(0.3)  # what must not happen gets time to
         goes_on.set()
         sending.result()
         assert inbox.receive(timeout=patience()) is not None
-        wait_until(lambda: Kind.GONE in left, patience())
+        wait_until(lambda: Kind.ABANDONED in left, patience())
         sender.flush(patience())
         assert left[0] is Kind.DATA
-        assert Kind.AGAIN not in left
+        assert Kind.RETRANSMIT not in left
         assert listener.stats()["received"]["flow"]["duplicates"] == 0
 
 
@@ -126,12 +126,12 @@ def test_bulk_leaves_room_for_control_whoever_sends_it(ours: bool) -> None:
         bulk = connector.sender("bulk")
         (connector if ours else listener).sender("control").send(b"")
         octets = connector._transport.whole_octets // 2  # without control it would go whole
-        wait_until(lambda: bulk.transit.budget.whole < octets, patience())
+        wait_until(lambda: bulk.in_flight.budget.unfragmented < octets, patience())
         parts: list[int] = []
         hand_over = connector._transport.send
 
         def note(topic: bytes, frame: bytes) -> None:
-            if topic == b"traffic/bulk" and check(frame) is Kind.PART:
+            if topic == b"traffic/bulk" and check(frame) is Kind.FRAGMENT:
                 parts.append(len(frame))
             hand_over(topic, frame)
 

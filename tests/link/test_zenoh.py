@@ -32,7 +32,7 @@ def test_a_connector_that_renews_its_session_misses_nothing() -> None:
             back.send(number.to_bytes(2))
             if number == 100:
                 for _ in range(2):  # the first time, the connection may be about to serve
-                    connector.lead.act(lambda: connector._transport.renew(1))
+                    connector._leader_follower.run_exclusively(lambda: connector._transport.renew(1))
         for sender, link in ((there, listener), (back, connector)):
             sender.flush(patience())
             inbox = link.receiver(sender.flow)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from twinlink_replay.detection.dft_s_ofdm import Precoded
+from twinlink_replay.detection.dft_s_ofdm import DftSOfdmTest
 from twinlink_replay.detection.features import prb_features, subcarrier_power
-from twinlink_replay.detection.likelihoods import Evidence, weigh
+from twinlink_replay.detection.likelihoods import PrbLikelihoods, prb_likelihoods
 
 from tests.replay.evaluate import detect, scores
 from tests.replay.uplink_scenes import Interferer, Scene, complex_normal, hear, symbols, with_interferer
@@ -16,11 +16,11 @@ FEW = Scene(51, dwell=20, modulations=(2, 4, 4, 2, 4, 4, 4, -2), widths=(0.1, 0.
 N_PRBS, NOISE = 20, 40.0  # LSB^2
 
 
-def heard_as(cells: NDArray[np.complex128]) -> tuple[NDArray[np.int16], Evidence]:
+def heard_as(cells: NDArray[np.complex128]) -> tuple[NDArray[np.int16], PrbLikelihoods]:
     """Samples of cells, shape ``(records, subcarriers)``, and what is known of them without the inverse DFT."""
     noisy = (cells + complex_normal(np.random.default_rng(9), *cells.shape)) * np.sqrt(NOISE)
     samples = np.rint(np.stack([noisy.real, noisy.imag], axis=-1)).astype(np.int16)
-    return samples, weigh(prb_features(subcarrier_power(samples), samples), NOISE)
+    return samples, prb_likelihoods(prb_features(subcarrier_power(samples), samples), NOISE)
 
 
 def on(places: list[tuple[int, int]], bits: int, delay: float = 0.3) -> NDArray[np.complex128]:
@@ -58,9 +58,9 @@ def single_carrier(records: int, prbs: int, kind: str) -> NDArray[np.complex128]
 
 def says(cells: NDArray[np.complex128], where: slice) -> float:
     """Nats for a UE against noise, over all records, of a PRB."""
-    precoded, (samples, evidence) = Precoded(N_PRBS), heard_as(cells)
-    told = precoded.tell(evidence, precoded.add(samples, evidence))
-    return float(told.structure[:, where].sum(axis=0).mean())
+    dft_s_ofdm, (samples, likelihoods) = DftSOfdmTest(N_PRBS), heard_as(cells)
+    told = dft_s_ofdm.tell(likelihoods, dft_s_ofdm.add(samples, likelihoods))
+    return float(told.ue_llr[:, where].sum(axis=0).mean())
 
 
 @pytest.mark.parametrize("bits", [-2, -4, -6])
@@ -84,17 +84,17 @@ def test_noise_is_still_noise_and_ofdm_is_still_ofdm() -> None:
     ],
 )
 def test_precoded_ues_are_known_by_their_symbols(places: list[tuple[int, int]], bits: int, here: bool) -> None:
-    precoded = Precoded(N_PRBS)
-    precoded.add(*heard_as(on(places, bits)))
-    assert precoded.here is here
+    dft_s_ofdm = DftSOfdmTest(N_PRBS)
+    dft_s_ofdm.add(*heard_as(on(places, bits)))
+    assert dft_s_ofdm.here is here
 
 
 @pytest.mark.parametrize("kind", ["QPSK", "FM"])
 def test_another_single_carrier_is_no_precoded_ue(kind: str) -> None:
-    precoded, cells = Precoded(N_PRBS), np.zeros((400, 12 * N_PRBS), complex)
+    dft_s_ofdm, cells = DftSOfdmTest(N_PRBS), np.zeros((400, 12 * N_PRBS), complex)
     cells[:, 60:156] = single_carrier(400, 8, kind)
-    assert precoded.add(*heard_as(cells)).says[:, 8:10].mean() > 0.5  # by its kurtosis it is one
-    assert not precoded.here
+    assert dft_s_ofdm.add(*heard_as(cells)).llr[:, 8:10].mean() > 0.5  # by its kurtosis it is one
+    assert not dft_s_ofdm.here
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])

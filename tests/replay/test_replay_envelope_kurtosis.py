@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from twinlink_replay.detection.envelope_kurtosis import envelope
 from twinlink_replay.detection.features import prb_features, subcarrier_power
-from twinlink_replay.detection.likelihoods import weigh
-from twinlink_replay.detection.transition_rates import Rates
+from twinlink_replay.detection.likelihoods import prb_likelihoods
+from twinlink_replay.detection.transition_rates import TransitionRates
 
 from tests.replay.evaluate import detect, scores
 from tests.replay.uplink_scenes import Heard, Scene, complex_normal, hear, symbols, with_interferer
@@ -42,9 +42,9 @@ def says(cells: NDArray[np.complex128]) -> NDArray[np.float32]:
     air = complex_normal(rng, len(cells), count + 24 * PRBS)
     air[:, 12 * PRBS : -12 * PRBS] += 4.5 * cells
     samples = np.rint(np.stack([air.real, air.imag], axis=-1) * np.sqrt(NOISE)).astype(np.int16)
-    before = weigh(prb_features(subcarrier_power(samples), samples), NOISE)
-    evidence = envelope(samples, before)
-    told = evidence.structure + np.where(evidence.even < before.even, evidence.even, 0)
+    before = prb_likelihoods(prb_features(subcarrier_power(samples), samples), NOISE)
+    likelihoods = envelope(samples, before)
+    told = likelihoods.ue_llr + np.where(likelihoods.not_tone_llr < before.not_tone_llr, likelihoods.not_tone_llr, 0)
     return np.asarray(told[:, PRBS:-PRBS])
 
 
@@ -110,7 +110,7 @@ def test_packets_of_one_record_are_found(seed: int) -> None:
 
 
 def test_what_was_learned_of_an_interferer_is_forgotten() -> None:
-    rates = Rates(2)
+    rates = TransitionRates(2)
     usual = rates.transition()
     for k in range(400):
         rates.learn(np.zeros(2, np.float32), np.array([k % 4 == 0, 0], np.float32))
@@ -124,7 +124,7 @@ def test_what_was_learned_of_an_interferer_is_forgotten() -> None:
 
 @given(st.data())
 def test_chances_are_chances_whatever_was_learned(data: st.DataObject) -> None:
-    rates = Rates(3)
+    rates = TransitionRates(3)
     shape = (data.draw(st.integers(0, 40)), 2, 3)
     for ue, interferer in data.draw(arrays.arrays(np.float32, shape, elements=st.floats(0, 1, width=32))):
         rates.learn(ue, interferer)

@@ -12,7 +12,7 @@ from gnuradio import blocks, gr
 from twinlink_replay.blocks import PduSink, PduSource, Source, StreamSink
 from twinlink_replay.blocks.gnuradio_compat import keep
 from twinlink_replay.blocks.link_pool import Address
-from twinlink_replay.blocks.sink_sender import Sending
+from twinlink_replay.blocks.sink_sender import SinkSender
 
 import twinlink
 from twinlink.control import PrbBlock
@@ -98,7 +98,7 @@ def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endp
 
 def test_a_sink_tells_each_time_that_sending_begins_to_fail(endpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
     with twinlink.open("zeromq", listen=endpoint, max_payload=10) as link:
-        sending = Sending("sink", Address("zeromq", endpoint, None, None), "flow", link)
+        sending = SinkSender("sink", Address("zeromq", endpoint, None, None), "flow", link)
         sending.open()
         for octets in (11, 12, 1, 13, 14):
             sending.send(bytes(octets))
@@ -112,7 +112,7 @@ def test_who_read_stderr_may_leave(endpoint: str, monkeypatch: pytest.MonkeyPatc
     reads, writes = os.pipe()
     os.close(reads)
     monkeypatch.setattr(sys, "stderr", os.fdopen(writes, "w"))
-    sending = Sending("sink", Address("zeromq", endpoint, None, None), "flow", None)
+    sending = SinkSender("sink", Address("zeromq", endpoint, None, None), "flow", None)
     sending.refuse(ValueError("cannot be sent"))
     with contextlib.suppress(BrokenPipeError):
         sys.stderr.close()

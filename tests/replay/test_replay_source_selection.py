@@ -1,60 +1,60 @@
 import numpy as np
 from twinlink_replay.blocks.observer import Record
-from twinlink_replay.twin.source_selection import GIVEN_UP_NS, Followed
+from twinlink_replay.twin.source_selection import GIVEN_UP_NS, SourceSelection
 
 
 def record(epoch: int, n_prbs: int = 1, scs_hz: int = 30_000, centre_hz: float = 3.6e9) -> Record:
     return Record(np.zeros((12 * n_prbs, 2), np.int16), 0, epoch, 0, 0, 0, -1, scs_hz, centre_hz)
 
 
-def two_up() -> Followed:
-    followed = Followed()
-    followed.up("gnb-a", 1)
-    followed.up("gnb-b", 2)
-    assert followed.takes(record(1), 0)
-    return followed
+def two_up() -> SourceSelection:
+    source_selection = SourceSelection()
+    source_selection.up("gnb-a", 1)
+    source_selection.up("gnb-b", 2)
+    assert source_selection.takes(record(1), 0)
+    return source_selection
 
 
 def test_another_session_is_passed_over_while_the_first_is_up() -> None:
-    followed = two_up()
-    assert not followed.takes(record(2), 2 * GIVEN_UP_NS)
-    assert followed.takes(record(1), 2 * GIVEN_UP_NS)
-    assert (followed.epoch, followed.node(1), followed.node(2)) == (1, "gnb-a", "gnb-b")
+    source_selection = two_up()
+    assert not source_selection.takes(record(2), 2 * GIVEN_UP_NS)
+    assert source_selection.takes(record(1), 2 * GIVEN_UP_NS)
+    assert (source_selection.epoch, source_selection.node(1), source_selection.node(2)) == (1, "gnb-a", "gnb-b")
 
 
 def test_the_carrier_is_all_three() -> None:
-    followed = two_up()
-    assert not followed.takes(record(1, n_prbs=2), 0)
-    assert not followed.takes(record(1, scs_hz=15_000), 0)
-    assert not followed.takes(record(1, centre_hz=3.7e9), 0)
-    followed.down(1, "closed", 0)
-    assert not followed.takes(record(2, centre_hz=3.7e9), 0)
-    assert followed.takes(record(2), 0)
+    source_selection = two_up()
+    assert not source_selection.takes(record(1, n_prbs=2), 0)
+    assert not source_selection.takes(record(1, scs_hz=15_000), 0)
+    assert not source_selection.takes(record(1, centre_hz=3.7e9), 0)
+    source_selection.down(1, "closed", 0)
+    assert not source_selection.takes(record(2, centre_hz=3.7e9), 0)
+    assert source_selection.takes(record(2), 0)
 
 
 def test_one_that_has_ended_gives_way_for_good() -> None:
-    followed = two_up()
-    followed.down(1, "closed", 0)
-    assert followed.takes(record(1), 0)  # what waited for the flowgraph
-    assert followed.takes(record(2), 0)
-    followed.down(2, "closed", 1)
-    assert not followed.takes(record(1), 1)
-    followed.up("gnb-a", 1)
-    assert followed.takes(record(1), 1)
+    source_selection = two_up()
+    source_selection.down(1, "closed", 0)
+    assert source_selection.takes(record(1), 0)  # what waited for the flowgraph
+    assert source_selection.takes(record(2), 0)
+    source_selection.down(2, "closed", 1)
+    assert not source_selection.takes(record(1), 1)
+    source_selection.up("gnb-a", 1)
+    assert source_selection.takes(record(1), 1)
 
 
 def test_one_that_fell_silent_is_waited_for_unless_its_node_has_a_new_session() -> None:
-    followed = two_up()
-    followed.down(1, "silent", 0)
-    assert not followed.takes(record(2), GIVEN_UP_NS - 1)
-    followed.up("gnb-a", 3)
-    assert followed.takes(record(3), 1)
-    followed.down(3, "silent", 0)
-    assert followed.takes(record(2), GIVEN_UP_NS)
+    source_selection = two_up()
+    source_selection.down(1, "silent", 0)
+    assert not source_selection.takes(record(2), GIVEN_UP_NS - 1)
+    source_selection.up("gnb-a", 3)
+    assert source_selection.takes(record(3), 1)
+    source_selection.down(3, "silent", 0)
+    assert source_selection.takes(record(2), GIVEN_UP_NS)
 
 
 def test_one_that_comes_back_is_followed_on() -> None:
-    followed = two_up()
-    followed.down(1, "silent", 0)
-    followed.up("gnb-a", 1)
-    assert not followed.takes(record(2), 2 * GIVEN_UP_NS)
+    source_selection = two_up()
+    source_selection.down(1, "silent", 0)
+    source_selection.up("gnb-a", 1)
+    assert not source_selection.takes(record(2), 2 * GIVEN_UP_NS)

@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from twinlink.protocol.frames import (
-    AGAIN_WORD,
-    REFUSED,
+    REJECTED,
+    RETRANSMIT_WORD,
+    AbandonReason,
     Hello,
     Kind,
-    Why,
+    abandoned_body,
     ack_body,
-    ack_row_body,
-    ask_body,
+    ack_range_body,
     check,
+    fragment_progress_body,
     frame,
-    gone_body,
+    nak_body,
     parse,
+    parse_abandoned,
     parse_ack,
-    parse_ack_row,
-    parse_ask,
+    parse_ack_range,
     parse_bundle,
-    parse_gone,
-    parse_progress,
-    progress_body,
+    parse_fragment_progress,
+    parse_nak,
 )
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
@@ -46,16 +46,16 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         "sent_ns": str(sent_ns),
     }
     body = octets[32:]
-    if kind in {Kind.DATA, Kind.AGAIN}:
+    if kind in {Kind.DATA, Kind.RETRANSMIT}:
         description["payload_hex"] = body.hex()
-    elif kind is Kind.PART:
+    elif kind is Kind.FRAGMENT:
         description["octets_hex"] = body.hex()
-    elif kind is Kind.PROGRESS:
-        of_epoch, of_ns, octets_there = parse_progress(octets)
+    elif kind is Kind.FRAGMENT_PROGRESS:
+        of_epoch, of_ns, octets_there = parse_fragment_progress(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "of_sent_ns": str(of_ns), "octets_there": str(octets_there)}
     elif kind is Kind.BUNDLE:
         description["frames_hex"] = [
-            frame(Kind.AGAIN if word == AGAIN_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
+            frame(Kind.RETRANSMIT if word == RETRANSMIT_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
             for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
         ]
     elif kind is Kind.ACK:
@@ -64,17 +64,17 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         description["records"] = [
             dict(zip(("sequence", "t1_ns", "t2_ns"), map(str, record), strict=True)) for record in records
         ]
-    elif kind is Kind.ACK_ROW:
-        acked_epoch, consumed, row, t2_ns = parse_ack_row(octets)
+    elif kind is Kind.ACK_RANGE:
+        acked_epoch, consumed, row, t2_ns = parse_ack_range(octets)
         description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
         description |= {"first": str(row.start), "end": str(row.stop), "t2_ns": str(t2_ns)}
-    elif kind is Kind.ASK:
-        asked_epoch, known, missing = parse_ask(octets)
+    elif kind is Kind.NAK:
+        asked_epoch, known, missing = parse_nak(octets)
         description["asked_epoch"], description["known"] = f"{asked_epoch:016x}", str(known)
         description["missing"] = [[str(first), str(end)] for first, end in missing]
-    elif kind is Kind.GONE:
-        why, gone = parse_gone(octets)
-        description["why"], description["gone"] = why.name.lower(), [[str(first), str(end)] for first, end in gone]
+    elif kind is Kind.ABANDONED:
+        reason, gone = parse_abandoned(octets)
+        description["why"], description["gone"] = reason.name.lower(), [[str(first), str(end)] for first, end in gone]
     elif kind is Kind.HELLO:
         description["body"] = json.loads(body)
         Hello.decode(body)
@@ -84,27 +84,27 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
 def composed(description: dict[str, Any]) -> bytes:
     """The frame that a description is of; a hello in the compact form that twinlink writes."""
     kind = Kind[description["kind"].upper()]
-    if kind in {Kind.DATA, Kind.AGAIN}:
+    if kind in {Kind.DATA, Kind.RETRANSMIT}:
         body = bytes.fromhex(description["payload_hex"])
-    elif kind is Kind.PART:
+    elif kind is Kind.FRAGMENT:
         body = bytes.fromhex(description["octets_hex"])
-    elif kind is Kind.PROGRESS:
+    elif kind is Kind.FRAGMENT_PROGRESS:
         of_epoch, of_ns = int(description["of_epoch"], 16), int(description["of_sent_ns"])
-        body = progress_body(of_epoch, of_ns, int(description["octets_there"]))
+        body = fragment_progress_body(of_epoch, of_ns, int(description["octets_there"]))
     elif kind is Kind.BUNDLE:
         body = bytes.fromhex("".join(description["frames_hex"]))
     elif kind is Kind.ACK:
         records = [(int(r["sequence"]), int(r["t1_ns"]), int(r["t2_ns"])) for r in description["records"]]
         body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
-    elif kind is Kind.ACK_ROW:
+    elif kind is Kind.ACK_RANGE:
         numbers = [int(description[name]) for name in ("consumed", "first", "end", "t2_ns")]
-        body = ack_row_body(int(description["acked_epoch"], 16), *numbers)
-    elif kind is Kind.ASK:
+        body = ack_range_body(int(description["acked_epoch"], 16), *numbers)
+    elif kind is Kind.NAK:
         missing = [(int(first), int(end)) for first, end in description["missing"]]
-        body = ask_body(int(description["asked_epoch"], 16), int(description["known"]), missing)
-    elif kind is Kind.GONE:
+        body = nak_body(int(description["asked_epoch"], 16), int(description["known"]), missing)
+    elif kind is Kind.ABANDONED:
         gone = [(int(first), int(end)) for first, end in description["gone"]]
-        body = gone_body(Why[description["why"].upper()], gone)
+        body = abandoned_body(AbandonReason[description["why"].upper()], gone)
     elif kind is Kind.HELLO:
         body = json.dumps(description["body"], separators=(",", ":")).encode()
     else:
@@ -120,17 +120,17 @@ def good() -> dict[str, tuple[str, bytes]]:
     hello = Hello("gnb-1", {PEER: 3}, {"spectrum": 41, "telemetry": 0}).encode()
     repairing = Hello("gnb-1", {PEER: 2**63 - 1}, {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
     behind = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, behind=True).encode()
-    placing = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, since={PEER: {"spectrum": 17}}).encode()
+    placing = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, start_sequences={PEER: {"spectrum": 17}}).encode()
     small = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, max_payload=1_048_576).encode()
     bundled = b"".join(
         (
-            frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16))),
+            frame(Kind.RETRANSMIT, EPOCH, 39, SENT_NS, bytes(range(16))),
             frame(Kind.DATA, EPOCH, 42, SENT_NS + 1000, b""),
             frame(Kind.DATA, EPOCH, 43, SENT_NS + 2000, bytes(range(5))),
         )
     )
     whole = frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))
-    refused = (45, SENT_NS, REFUSED)
+    refused = (45, SENT_NS, REJECTED)
     extended = b'{"node":"gnb-1","heard":{},"flows":{},"some-later-version":[1,2,3]}'
     return {
         "data": ("traffic/spectrum", frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))),
@@ -142,20 +142,28 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack-refused": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
         "ack-row": (
             "ack/spectrum",
-            frame(Kind.ACK_ROW, PEER, 12, SENT_NS + 5_000_000, ack_row_body(EPOCH, 46, 46, 396, SENT_NS + 4_900_000)),
+            frame(
+                Kind.ACK_RANGE, PEER, 12, SENT_NS + 5_000_000, ack_range_body(EPOCH, 46, 46, 396, SENT_NS + 4_900_000)
+            ),
         ),
-        "again": ("traffic/spectrum", frame(Kind.AGAIN, EPOCH, 39, SENT_NS, bytes(range(16)))),
+        "again": ("traffic/spectrum", frame(Kind.RETRANSMIT, EPOCH, 39, SENT_NS, bytes(range(16)))),
         "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
         "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
-        "part": ("traffic/spectrum", frame(Kind.PART, EPOCH, 0, SENT_NS, whole[:40])),
-        "progress": ("ack/spectrum", frame(Kind.PROGRESS, PEER, 11, SENT_NS, progress_body(EPOCH, SENT_NS, 40))),
-        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 46, [(38, 39), (41, 44)]))),
-        "ask-nothing": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 44, []))),
+        "part": ("traffic/spectrum", frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, whole[:40])),
+        "progress": (
+            "ack/spectrum",
+            frame(Kind.FRAGMENT_PROGRESS, PEER, 11, SENT_NS, fragment_progress_body(EPOCH, SENT_NS, 40)),
+        ),
+        "ask": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 46, [(38, 39), (41, 44)]))),
+        "ask-nothing": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 44, []))),
         "gone": (
             "traffic/spectrum",
-            frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(38, 39), (41, 43)])),
+            frame(Kind.ABANDONED, EPOCH, 44, SENT_NS, abandoned_body(AbandonReason.EVICTED, [(38, 39), (41, 43)])),
         ),
-        "gone-nothing": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, []))),
+        "gone-nothing": (
+            "traffic/spectrum",
+            frame(Kind.ABANDONED, EPOCH, 44, SENT_NS, abandoned_body(AbandonReason.EVICTED, [])),
+        ),
         "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 12, SENT_NS, hello)),
         "hello-behind": ("traffic/_link", frame(Kind.HELLO, EPOCH, 2**63 - 1, SENT_NS, behind)),
         "hello-small": ("traffic/_link", frame(Kind.HELLO, EPOCH, 14, SENT_NS, small)),
@@ -178,11 +186,20 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
-        "ack_row": ("ack/spectrum", frame(Kind.ACK_ROW, PEER, 12, SENT_NS, ack_row_body(EPOCH, 46, 396, 396, SENT_NS))),
-        "ask": ("ack/spectrum", frame(Kind.ASK, PEER, 0, SENT_NS, ask_body(EPOCH, 38, [(37, 39), (39, 40)]))),
-        "gone": ("traffic/spectrum", frame(Kind.GONE, EPOCH, 44, SENT_NS, gone_body(Why.EVICTED, [(3, 3)]))),
-        "part": (topic, frame(Kind.PART, EPOCH, 0, SENT_NS, data + b"one too many")),
-        "progress": ("ack/spectrum", frame(Kind.PROGRESS, PEER, 11, SENT_NS, progress_body(EPOCH, SENT_NS, 40)[:-1])),
+        "ack_row": (
+            "ack/spectrum",
+            frame(Kind.ACK_RANGE, PEER, 12, SENT_NS, ack_range_body(EPOCH, 46, 396, 396, SENT_NS)),
+        ),
+        "ask": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 38, [(37, 39), (39, 40)]))),
+        "gone": (
+            "traffic/spectrum",
+            frame(Kind.ABANDONED, EPOCH, 44, SENT_NS, abandoned_body(AbandonReason.EVICTED, [(3, 3)])),
+        ),
+        "part": (topic, frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, data + b"one too many")),
+        "progress": (
+            "ack/spectrum",
+            frame(Kind.FRAGMENT_PROGRESS, PEER, 11, SENT_NS, fragment_progress_body(EPOCH, SENT_NS, 40)[:-1]),
+        ),
         "bundle": (topic, frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, data + frame(Kind.DATA, PEER, 0, SENT_NS, b""))),
         "hello": (
             "traffic/_link",

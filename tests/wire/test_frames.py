@@ -9,31 +9,31 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from twinlink.engine.peers import MAX_SINCE
+from twinlink.engine.peers import MAX_START_SEQUENCES
 from twinlink.protocol.frames import (
-    AGAIN_WORD,
     DATA_WORD,
     FLOW_NAME,
     HEADER_OCTETS,
+    MAX_ACK_RANGE,
     MAX_ACK_RECORDS,
-    MAX_ACK_ROW,
     MAX_HELLO,
     MAX_PAYLOAD,
     MAX_SEQUENCE,
-    REFUSED,
+    REJECTED,
+    RETRANSMIT_WORD,
     Hello,
     Kind,
-    Malformed,
+    MalformedFrame,
     ack_body,
-    ack_row_body,
+    ack_range_body,
     check,
     frame,
     parse,
+    parse_abandoned,
     parse_ack,
-    parse_ack_row,
-    parse_ask,
+    parse_ack_range,
     parse_bundle,
-    parse_gone,
+    parse_nak,
 )
 
 U64 = st.integers(0, 2**64 - 1)
@@ -66,21 +66,23 @@ def test_an_ack_comes_back(acked_epoch: int, consumed: int, records: list[tuple[
     assert (found_epoch, found_consumed, [tuple(record) for record in found]) == (acked_epoch, consumed, records)
 
 
-@given(U64, U64, NUMBERS, st.integers(-1, MAX_ACK_ROW + 1), U64)
+@given(U64, U64, NUMBERS, st.integers(-1, MAX_ACK_RANGE + 1), U64)
 @example(0, 0, MAX_SEQUENCE - 1, 1, 1)
-@example(0, 0, 0, MAX_ACK_ROW, 1)
-@example(0, 0, 0, MAX_ACK_ROW + 1, 1)
+@example(0, 0, 0, MAX_ACK_RANGE, 1)
+@example(0, 0, 0, MAX_ACK_RANGE + 1, 1)
 def test_an_ack_row_comes_back_if_it_is_one(acked_epoch: int, consumed: int, first: int, count: int, t2: int) -> None:
     end = max(first + count, 0)
-    octets = frame(Kind.ACK_ROW, 1, 2, 3, ack_row_body(acked_epoch, consumed, first, end, t2))
-    if 0 < count <= MAX_ACK_ROW and end <= MAX_SEQUENCE and t2 != REFUSED:
-        assert parse_ack_row(octets) == (acked_epoch, consumed, range(first, end), t2)
+    octets = frame(Kind.ACK_RANGE, 1, 2, 3, ack_range_body(acked_epoch, consumed, first, end, t2))
+    if 0 < count <= MAX_ACK_RANGE and end <= MAX_SEQUENCE and t2 != REJECTED:
+        assert parse_ack_range(octets) == (acked_epoch, consumed, range(first, end), t2)
     else:
-        with pytest.raises(Malformed):
-            parse_ack_row(octets)
+        with pytest.raises(MalformedFrame):
+            parse_ack_range(octets)
 
 
-MESSAGES = st.lists(st.tuples(st.sampled_from([Kind.DATA, Kind.AGAIN]), U64, U64, st.binary(max_size=40)), max_size=20)
+MESSAGES = st.lists(
+    st.tuples(st.sampled_from([Kind.DATA, Kind.RETRANSMIT]), U64, U64, st.binary(max_size=40)), max_size=20
+)
 
 
 @given(U64, MESSAGES)
@@ -89,7 +91,7 @@ MESSAGES = st.lists(st.tuples(st.sampled_from([Kind.DATA, Kind.AGAIN]), U64, U64
 def test_a_bundle_comes_back(epoch: int, messages: list[tuple[Kind, int, int, bytes]]) -> None:
     body = b"".join(frame(kind, epoch, number, sent_ns, payload) for kind, number, sent_ns, payload in messages)
     octets = frame(Kind.BUNDLE, epoch, 0, 7, body)
-    words = {Kind.DATA: DATA_WORD, Kind.AGAIN: AGAIN_WORD}
+    words = {Kind.DATA: DATA_WORD, Kind.RETRANSMIT: RETRANSMIT_WORD}
     expected = [(words[kind], *fields) for kind, *fields in messages]
     bundle = parse_bundle(octets, epoch)
     assert bundle == parse_bundle(memoryview(octets), epoch)
@@ -103,13 +105,13 @@ def test_a_bundle_with_something_else_in_it_is_malformed(
     frames = [frame(kind, epoch, number, sent_ns, payload) for kind, number, sent_ns, payload in messages]
     place = data.draw(st.integers(0, len(frames) - 1))
     cut = data.draw(st.integers(1, len(frames[-1]) - 1))
-    other = st.sampled_from(sorted(set(Kind) - {Kind.DATA, Kind.AGAIN}))
+    other = st.sampled_from(sorted(set(Kind) - {Kind.DATA, Kind.RETRANSMIT}))
     for wrong in (
         [*frames[:-1], frames[-1][:cut]],
         [*frames[:place], frame(Kind.DATA, epoch ^ 1, 0, 0, b""), *frames[place:]],
         [*frames[:place], frame(data.draw(other), epoch, 0, 0, b""), *frames[place:]],
     ):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedFrame):
             parse_bundle(frame(Kind.BUNDLE, epoch, 0, 7, b"".join(wrong)), epoch)
 
 
@@ -129,14 +131,14 @@ def test_no_octets_raise_anything_but_malformed(octets: bytes) -> None:
         check,
         parse,
         parse_ack,
-        parse_ack_row,
-        parse_ask,
-        parse_gone,
+        parse_ack_range,
+        parse_nak,
+        parse_abandoned,
         lambda frame: parse_bundle(frame, 0),
         Hello.decode,
     ):
         for view in (octets, memoryview(octets)):
-            with contextlib.suppress(Malformed):
+            with contextlib.suppress(MalformedFrame):
                 read(view)
 
 
@@ -150,7 +152,7 @@ JSON = st.recursive(
 @settings(max_examples=500)
 @given(JSON | st.fixed_dictionaries({}, optional={"node": JSON, "heard": JSON, "flows": JSON, "behind": JSON}))
 def test_no_json_raises_anything_but_malformed(value: object) -> None:
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedFrame):
         hello = Hello.decode(json.dumps(value).encode())
         assert 1 <= len(hello.node) <= 255
         assert all(0 <= epoch < 2**64 for epoch in hello.heard)
@@ -163,10 +165,10 @@ def test_a_flipped_octet_is_seen_where_it_matters(body: bytes, place: int, flip:
     octets = bytearray(frame(Kind.DATA, 1, 2, 3, body))
     octets[place] ^= flip
     if place < 3 or 4 <= place < 8:
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedFrame):
             check(bytes(octets))
     elif place == 3:
-        with contextlib.suppress(Malformed):
+        with contextlib.suppress(MalformedFrame):
             assert check(bytes(octets)) in set(Kind) - {Kind.DATA}
 
 
@@ -205,14 +207,14 @@ def test_a_flipped_octet_is_seen_where_it_matters(body: bytes, place: int, flip:
     ],
 )
 def test_hostile_hellos(body: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         Hello.decode(body)
 
 
 def test_a_hello_has_room_for_every_flow_and_peer() -> None:
     flows = {f"{number:063d}": MAX_SEQUENCE for number in range(1024)}
     heard = {2**64 - 1 - number: MAX_SEQUENCE for number in range(1024)}
-    since = {2**64 - 1: dict(list(flows.items())[:MAX_SINCE])}
+    since = {2**64 - 1: dict(list(flows.items())[:MAX_START_SEQUENCES])}
     hello = Hello("n" * 255, heard, flows, True, frozenset(flows), True, MAX_PAYLOAD - 1, since)
     assert len(hello.encode()) <= MAX_HELLO
     assert Hello.decode(hello.encode()) == hello

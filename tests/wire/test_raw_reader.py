@@ -101,7 +101,7 @@ def test_it_decodes_live_traffic(endpoint: str, port: int) -> None:
 
 def test_it_can_be_the_listener(endpoint: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "twinlink.protocol.reconnect.TIMES", (1,)
+        "twinlink.protocol.reconnect.TIMEOUT_FACTORS", (1,)
     )  # else it connects anew now and then, as nobody answers
     reader = Reader(f"tcp://127.0.0.1:{port + 1}", "bind")
     try:

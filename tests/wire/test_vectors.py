@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.wire.make_vectors import VECTORS, composed, described, files
-from twinlink.engine.dispatch import Reception
+from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.events import Event
 from twinlink.protocol.frames import Hello, Kind, check
 from twinlink.transports import Endpoint, transport_class
@@ -45,8 +45,8 @@ def test_a_link_takes_the_good_and_names_the_bad(twin: Path) -> None:
     transport.open()
     try:
         events: list[Event] = []
-        reception = Reception(transport, "node", 1, 2**20, 2**10, events.append)
-        reception.handle(description["topic"].encode(), octets, 0, True)
-        assert list(reception.malformed) == ([description["malformed"]] if "malformed" in description else [])
+        dispatcher = FrameDispatcher(transport, "node", 1, 2**20, 2**10, events.append)
+        dispatcher.dispatch(description["topic"].encode(), octets, 0, True)
+        assert list(dispatcher.malformed) == ([description["malformed"]] if "malformed" in description else [])
     finally:
         transport.close()

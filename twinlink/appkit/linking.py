@@ -138,7 +138,7 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     if not (stop.requested or link.peers()):
         seen = given.connect and connection_problems(given.connect)
         tcp = f"; TCP says: {seen}" if seen else ""
-        raise PeerTimeout(f"{link.no_peer(timeout)} (does `{other}` run there?){tcp}")
+        raise PeerTimeout(f"{link.no_peer_error(timeout)} (does `{other}` run there?){tcp}")
 
 
 def connection_problems(connect: str) -> str | None:

@@ -10,14 +10,14 @@ from ..errors import LinkClosed
 from ..events import Event, HandlerError
 
 RUN_S = 0.01  # then whoever waits for something looks whether it is there
-QUIET_S = 1.0  # between two reports of a flow's handlers in the log
+LOG_INTERVAL_S = 1.0  # between two reports of a flow's handlers in the log
 
 _monotonic = time.monotonic
 
 logger = logging.getLogger("twinlink")
 
 
-class Calls:
+class CallbackQueue:
     """For the thread that leads, when it holds no lock.
 
     Attributes:
@@ -28,10 +28,10 @@ class Calls:
     """
 
     def __init__(self, report: Callable[[Event], None]) -> None:
-        self.due: deque[tuple[Callable[[Any], None], Any, str]] = deque()
+        self.pending: deque[tuple[Callable[[Any], None], Any, str]] = deque()
         self.running = False
         self.errors = 0
-        self.ending = False
+        self.closing = False
         self._report = report
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
@@ -45,9 +45,9 @@ class Calls:
         What is no Exception (sys.exit, Ctrl-C) goes through; the calls that it cuts off are due, and so are those that
         there is no time for.
         """
-        if self.running or self.due:
+        if self.running or self.pending:
             for argument in arguments:
-                self.later(handler, argument, flow)
+                self.enqueue(handler, argument, flow)
             return
         self.running, begun = True, 0
         try:
@@ -59,44 +59,44 @@ class Calls:
                 except Exception as error:  # whatever an application does must not stop delivery
                     self._failed(error, flow)
                 if several and _monotonic() >= until:
-                    self._put_off(handler, arguments[begun:], flow)
+                    self._requeue(handler, arguments[begun:], flow)
                     return
         except BaseException:  # the peer has been told that all of these are here
-            self._put_off(handler, arguments[begun:], flow)
+            self._requeue(handler, arguments[begun:], flow)
             raise
         finally:
             self.running = False
 
     def _failed(self, error: Exception, flow: str) -> None:
         self.errors += 1
-        if self.ending and isinstance(error, LinkClosed):  # it wanted to send: no news
+        if self.closing and isinstance(error, LinkClosed):  # it wanted to send: no news
             return
         self._log(flow)
         if flow:
             self._report(HandlerError(time.time_ns(), flow, repr(error)))
 
-    def _put_off(self, handler: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
+    def _requeue(self, handler: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
         """Call it with these before what is due already; not twice, where Ctrl-C comes at the end of this."""
-        if arguments and not (self.due and self.due[0][1] is arguments[0]):
-            self.due.extendleft([(handler, argument, flow) for argument in reversed(arguments)])
+        if arguments and not (self.pending and self.pending[0][1] is arguments[0]):
+            self.pending.extendleft([(handler, argument, flow) for argument in reversed(arguments)])
 
     def _log(self, flow: str) -> None:
         """With its traceback, but not so often that writing it holds up delivery."""
         now = time.monotonic()
-        logged_at, errors = self._logged.get(flow, (now - QUIET_S, 0))
-        if now - logged_at >= QUIET_S:
+        logged_at, errors = self._logged.get(flow, (now - LOG_INTERVAL_S, 0))
+        if now - logged_at >= LOG_INTERVAL_S:
             more = self.errors - errors - 1
             since = f" ({more} more handlers' errors since it was last said)" if errors and more else ""
             logger.exception("a handler of %s raised; delivery goes on%s", flow or "events", since)
             self._logged[flow] = now, self.errors
 
-    def later(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
+    def enqueue(self, handler: Callable[[Any], None], argument: Any, flow: str) -> None:
         """Call a handler when the frame at hand has been dealt with."""
-        self.due.append((handler, argument, flow))
+        self.pending.append((handler, argument, flow))
 
     def run(self, for_s: float = RUN_S) -> None:
         """Make the calls that are due, unless one is being made; those that it has no time for stay due."""
-        due, until = self.due, _monotonic() + for_s
+        due, until = self.pending, _monotonic() + for_s
         while due and not self.running:
             self.running = True
             handler, argument, flow = due[0]

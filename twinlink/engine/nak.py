@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from .. import events as ev
 from ..events import Event
 from ..message import Message
-from ..process.signals import Undisturbed
-from ..protocol.frames import MAX_RANGES, MAX_SEQUENCE, Kind, Malformed, Why, ask_body
+from ..process.signals import DeferSignals
+from ..protocol.frames import MAX_RANGES, MAX_SEQUENCE, AbandonReason, Kind, MalformedFrame, nak_body
 from ..protocol.frames import frame as make_frame
 from ..protocol.rangeset import RangeSet
-from ..protocol.receive.flow import Incoming, Stream
-from ..protocol.receive.reorder_buffer import Reassembly
+from ..protocol.receive.flow import PeerStream, ReceiveFlow
+from ..protocol.receive.reorder_buffer import ReorderBuffer
 from ..transports import Transport
-from .delivery_checks import Gaps
+from .delivery_checks import GapReporter
 
 _time_ns = time.time_ns
 
 
-class Repair:
+class SelectiveRepeat:
     """Of one link; for streams of senders that send again what they are asked for."""
 
     def __init__(
@@ -26,84 +26,90 @@ class Repair:
         transport: Transport,
         epoch: int,
         report: Callable[[Event], None],
-        gaps: Gaps,
-        deliver: Callable[[Incoming, Stream, Reassembly, Message], None],
+        gap_reporter: GapReporter,
+        deliver: Callable[[ReceiveFlow, PeerStream, ReorderBuffer, Message], None],
     ) -> None:
         """``deliver`` is called with messages in order, and counts each in `Reassembly.due`."""
         self._transport = transport
         self._epoch = epoch
         self._report = report
-        self._gaps = gaps
+        self._gap_reporter = gap_reporter
         self._deliver = deliver
 
-    def take(self, incoming: Incoming, ack_topic: bytes, stream: Stream, message: Message, again: bool) -> bool:
+    def receive(
+        self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, message: Message, retransmitted: bool
+    ) -> bool:
         """Take in a message that is not simply the next one; False where it was given up before.  Raises Malformed."""
         tracker, sequence = stream.tracker, message.sequence
         if sequence > MAX_SEQUENCE:
-            raise Malformed("sequence")
-        self._reach(ack_topic, stream, sequence)
-        pending = stream.pending
-        if pending is None or not pending.hold(message):
-            if again:
+            raise MalformedFrame("sequence")
+        self._nak_before(ack_topic, stream, sequence)
+        reorder_buffer = stream.reorder_buffer
+        if reorder_buffer is None or not reorder_buffer.hold(message):
+            if retransmitted:
                 stream.repeated += 1
             else:
                 tracker.duplicates += 1
-                self._report(ev.Duplicate(_time_ns(), incoming.flow, stream.epoch, sequence))
-            given_up = sequence in tracker.missing or (pending is not None and pending.gave_up(sequence))
-            return not given_up
+                self._report(ev.Duplicate(_time_ns(), receive_flow.flow, stream.epoch, sequence))
+            abandoned = sequence in tracker.missing or (
+                reorder_buffer is not None and reorder_buffer.is_abandoned(sequence)
+            )
+            return not abandoned
         tracker.received += 1
-        stream.repaired += again
-        self._release(incoming, stream)
+        stream.repaired += retransmitted
+        self._release(receive_flow, stream)
         return True
 
-    def take_row(self, incoming: Incoming, stream: Stream, messages: Sequence[Message], again: bool) -> bool:
+    def receive_run(
+        self, receive_flow: ReceiveFlow, stream: PeerStream, messages: Sequence[Message], retransmitted: bool
+    ) -> bool:
         """Take in messages in a row; False, and nothing is done, unless all are missing, or all new behind a gap."""
-        pending = stream.pending
-        if pending is None or messages[-1].sequence > MAX_SEQUENCE:
+        reorder_buffer = stream.reorder_buffer
+        if reorder_buffer is None or messages[-1].sequence > MAX_SEQUENCE:
             return False
         if messages[0].sequence == stream.tracker.next:
             self._expect(stream, messages[-1].sequence + 1)
-        if not pending.hold_all(messages):
+        if not reorder_buffer.hold_run(messages):
             return False
         stream.tracker.received += len(messages)
-        if again:
+        if retransmitted:
             stream.repaired += len(messages)
-        self._release(incoming, stream)
+        self._release(receive_flow, stream)
         return True
 
-    def decline(self, incoming: Incoming, ack_topic: bytes, stream: Stream, sequence: int) -> bool:
+    def reject(self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int) -> bool:
         """Go past a message that is not taken in, and is no gap; False where it has been taken in before."""
-        tracker, pending = stream.tracker, stream.pending
-        if pending is None and sequence == tracker.next:
+        tracker, reorder_buffer = stream.tracker, stream.reorder_buffer
+        if reorder_buffer is None and sequence == tracker.next:
             tracker.next = sequence + 1
             return True
-        self._reach(ack_topic, stream, sequence)
-        pending = stream.pending
-        with Undisturbed():
-            if pending is not None and pending.give_up([(sequence, sequence + 1)], silently=True):
-                self._release(incoming, stream)
+        self._nak_before(ack_topic, stream, sequence)
+        reorder_buffer = stream.reorder_buffer
+        with DeferSignals():
+            if reorder_buffer is not None and reorder_buffer.abandon([(sequence, sequence + 1)], silently=True):
+                self._release(receive_flow, stream)
                 return True
-        return sequence in stream.declined
+        return sequence in stream.rejected
 
-    def _reach(self, ack_topic: bytes, stream: Stream, sequence: int) -> None:
+    def _nak_before(self, ack_topic: bytes, stream: PeerStream, sequence: int) -> None:
         """This message is here: ask for what was sent before it and is found missing by that."""
         if sequence >= stream.tracker.next:
             if (found := self._expect(stream, sequence)) is not None:
-                due = stream.pending.due if stream.pending else found[0]
-                self._ask(ack_topic, stream, [found], due)
+                next_due = stream.reorder_buffer.next_due if stream.reorder_buffer else found[0]
+                self._send_nak(ack_topic, stream, [found], next_due)
             self._expect(stream, sequence + 1)
 
-    def _expect(self, stream: Stream, end: int) -> tuple[int, int] | None:
+    def _expect(self, stream: PeerStream, end: int) -> tuple[int, int] | None:
         """Everything below ``end`` was sent: the range that is thereby found missing."""
         if end <= stream.tracker.next:
             return None
-        if stream.pending is None:
-            stream.pending = Reassembly(stream.tracker.next)
-        found = stream.pending.expect(end)
+        if stream.reorder_buffer is None:
+            stream.reorder_buffer = ReorderBuffer(stream.tracker.next)
+        found = stream.reorder_buffer.expect(end)
         stream.tracker.next = end  # last: where Ctrl-C comes between, the next message shows what is missing
         return found
 
-    def _ask(self, ack_topic: bytes, stream: Stream, missing: list[tuple[int, int]], known: int) -> None:
+    def _send_nak(self, ack_topic: bytes, stream: PeerStream, missing: list[tuple[int, int]], known: int) -> None:
         """Name the ``missing`` ranges and, as not all of their refusals may have arrived, those that were declined.
 
         Of what there is no room to name nothing is said: it is not below ``known``.
@@ -111,68 +117,74 @@ class Repair:
         if len(missing) > MAX_RANGES:
             known = min(known, missing[MAX_RANGES][0])
             missing = missing[:MAX_RANGES]
-        if stream.declined:
-            declined, room = list(stream.declined), MAX_RANGES - len(missing)
-            if len(declined) > room:
-                known = min(known, declined[room][0])
-            missing = list(RangeSet([*missing, *declined[:room]]))
-        body = ask_body(stream.epoch, known, missing)
-        self._transport.send(ack_topic, make_frame(Kind.ASK, self._epoch, 0, _time_ns(), body))
+        if stream.rejected:
+            rejected, room = list(stream.rejected), MAX_RANGES - len(missing)
+            if len(rejected) > room:
+                known = min(known, rejected[room][0])
+            missing = list(RangeSet([*missing, *rejected[:room]]))
+        body = nak_body(stream.epoch, known, missing)
+        self._transport.send(ack_topic, make_frame(Kind.NAK, self._epoch, 0, _time_ns(), body))
 
-    def _release(self, incoming: Incoming, stream: Stream) -> None:
+    def _release(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
         """Deliver what is due."""
-        pending = stream.pending
-        if pending is None:
+        reorder_buffer = stream.reorder_buffer
+        if reorder_buffer is None:
             return
-        for released in pending.release():
+        for released in reorder_buffer.release():
             if isinstance(released, Message):
-                self._deliver(incoming, stream, pending, released)
+                self._deliver(receive_flow, stream, reorder_buffer, released)
                 continue
             first, end, silently = released
-            with Undisturbed():
-                pending.pass_over(first, end)
+            with DeferSignals():
+                reorder_buffer.skip(first, end)
                 if not silently:
-                    self._gaps.pass_over(incoming, stream, first, end)
-        if pending.complete:
-            stream.pending = None
+                    self._gap_reporter.report_gap(receive_flow, stream, first, end)
+        if reorder_buffer.complete:
+            stream.reorder_buffer = None
 
-    def gone(
-        self, incoming: Incoming, ack_topic: bytes, stream: Stream, why: Why, ranges: list[tuple[int, int]], unsent: int
+    def on_abandoned(
+        self,
+        receive_flow: ReceiveFlow,
+        ack_topic: bytes,
+        stream: PeerStream,
+        reason: AbandonReason,
+        ranges: list[tuple[int, int]],
+        next_to_send: int,
     ) -> None:
         """Take in what will not come.  Everything below ``unsent`` was sent before.
 
         What of that is missing is asked for: all of it where there are no ranges, else only when something is newly
         found missing that is not among them.  The sender may hold it for lost, and would not ask what became of it.
         """
-        found = self._expect(stream, max([unsent, *(end for _, end in ranges)]))
+        found = self._expect(stream, max([next_to_send, *(end for _, end in ranges)]))
         for first, end in ranges:
-            stream.declined.take(first, end)
-        if stream.pending is not None:
-            given_up = stream.pending.give_up(ranges, why is Why.CONFLATED)
-            stream.conflated += given_up if why is Why.CONFLATED else 0
-            self._release(incoming, stream)
-        if ranges and (found is None or found[0] >= unsent):
+            stream.rejected.take(first, end)
+        if stream.reorder_buffer is not None:
+            abandoned = stream.reorder_buffer.abandon(ranges, reason is AbandonReason.CONFLATED)
+            stream.conflated += abandoned if reason is AbandonReason.CONFLATED else 0
+            self._release(receive_flow, stream)
+        if ranges and (found is None or found[0] >= next_to_send):
             return
-        missing = list(stream.pending.missing) if stream.pending else []
-        if ranges and found and not any(first < unsent and end > found[0] for first, end in missing):
+        missing = list(stream.reorder_buffer.missing) if stream.reorder_buffer else []
+        if ranges and found and not any(first < next_to_send and end > found[0] for first, end in missing):
             return
-        self._ask(ack_topic, stream, missing, stream.tracker.next)
+        self._send_nak(ack_topic, stream, missing, stream.tracker.next)
 
-    def place(self, incoming: Incoming, stream: Stream, first: int) -> None:
+    def on_start_sequence(self, receive_flow: ReceiveFlow, stream: PeerStream, first: int) -> None:
         """What is below ``first`` was never owed to us: it is no gap."""
-        if stream.pending is not None:
-            stream.pending.give_up([(0, first)], silently=True)
-            self._release(incoming, stream)
+        if stream.reorder_buffer is not None:
+            stream.reorder_buffer.abandon([(0, first)], silently=True)
+            self._release(receive_flow, stream)
 
-    def ask_again(self, ack_topic: bytes, stream: Stream) -> None:
+    def resend_nak(self, ack_topic: bytes, stream: PeerStream) -> None:
         """Ask for all that is missing: our ask may be lost, and the sender asks about what it owes us only."""
-        if stream.pending is not None and stream.pending.missing:
-            self._ask(ack_topic, stream, list(stream.pending.missing), stream.tracker.next)
+        if stream.reorder_buffer is not None and stream.reorder_buffer.missing:
+            self._send_nak(ack_topic, stream, list(stream.reorder_buffer.missing), stream.tracker.next)
 
-    def give_up(self, incoming: Incoming, stream: Stream, delivers: bool = True) -> None:
+    def abandon(self, receive_flow: ReceiveFlow, stream: PeerStream, delivers: bool = True) -> None:
         """The session will not come back: what it still owed is a gap; so is what is held, unless this ``delivers``."""
-        if stream.pending is not None:
+        if stream.reorder_buffer is not None:
             if not delivers:
-                stream.tracker.received -= stream.pending.drop()
-            stream.pending.give_up_all()
-            self._release(incoming, stream)
+                stream.tracker.received -= stream.reorder_buffer.drop_held()
+            stream.reorder_buffer.abandon_all()
+            self._release(receive_flow, stream)

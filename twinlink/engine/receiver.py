@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..events import Event
 from ..message import Message
-from ..protocol.receive.flow import Incoming
+from ..protocol.receive.flow import ReceiveFlow
 
 if TYPE_CHECKING:
     from ..link import Link
@@ -20,30 +20,30 @@ T = TypeVar("T")
 class Receiver:
     """Made by ``link.receiver(flow)``.  Iterating ends when the link closes.  Several threads may share one."""
 
-    def __init__(self, link: "Link", incoming: Incoming) -> None:
-        self.flow = incoming.flow
+    def __init__(self, link: "Link", receive_flow: ReceiveFlow) -> None:
+        self.flow = receive_flow.flow
         self._link = link
-        self._incoming = incoming
+        self._receive_flow = receive_flow
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when ``timeout`` seconds pass without one, or the link is closed.
 
         Raises TransportError where the transport fails while this thread is the one that receives.
         """
-        return receive(self._link, self._incoming.queue.__len__, self.take, timeout)
+        return receive(self._link, self._receive_flow.queue.__len__, self.take, timeout)
 
     def take(self) -> Message | None:
         """The next message if one is here."""
-        taken = self._incoming.take()
+        taken = self._receive_flow.next_message()
         if taken is None:
             return None
         message, stream = taken
         if stream is not None and not self._link.closed:
-            self._link.reception.acks.announce(f"ack/{self.flow}".encode(), stream)
+            self._link._dispatcher.ack_sender.send_consumed(f"ack/{self.flow}".encode(), stream)
         return message
 
     def __iter__(self) -> Iterator[Message]:
-        wait, queue, take = self._link.wait, self._incoming.queue, self.take
+        wait, queue, take = self._link.wait, self._receive_flow.queue, self.take
         while True:
             if not queue:
                 wait(queue.__len__, None)
@@ -69,11 +69,11 @@ class EventStream:
 
     def set_handler(self, handler: Callable[[Event], None]) -> None:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
-        calls = self._link.reception.calls
+        callbacks = self._link._dispatcher.callbacks
         self._handler = handler
         for _ in range(len(self._queue)):
-            calls.later(self._handle_next, None, "")
-        calls.run()
+            callbacks.enqueue(self._handle_next, None, "")
+        callbacks.run()
 
     def put(self, event: Event) -> None:
         """Take in an event."""
@@ -83,12 +83,12 @@ class EventStream:
             self.dropped += 1
         self._queue.append(event)
         if self._handler is not None and not full:  # else a call for each is due
-            self._link.reception.calls.later(self._handle_next, None, "")
+            self._link._dispatcher.callbacks.enqueue(self._handle_next, None, "")
 
     def _handle_next(self, _: None) -> None:
-        event, calls = self._take(), self._link.reception.calls
-        if self._queue and not calls.due:  # Ctrl-C has cut off a call
-            calls.later(self._handle_next, None, "")
+        event, callbacks = self._take(), self._link._dispatcher.callbacks
+        if self._queue and not callbacks.pending:  # Ctrl-C has cut off a call
+            callbacks.enqueue(self._handle_next, None, "")
         if event is not None and self._handler is not None:
             self._handler(event)
 

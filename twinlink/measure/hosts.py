@@ -41,7 +41,7 @@ class Hosts(Setting):
         try:
             self._remote = Remote(self._link)
             if not self._meets():
-                raise PeerTimeout(f"{self._link.no_peer(self._timeout_s)} (does `twinlink pong` run there?)")
+                raise PeerTimeout(f"{self._link.no_peer_error(self._timeout_s)} (does `twinlink pong` run there?)")
         except Interrupted:
             self._link.close()
             raise KeyboardInterrupt from None  # nothing has been measured

@@ -8,19 +8,19 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from .signals import undisturbed
+from .signals import defer_signals
 
 if TYPE_CHECKING:
     from ..link import Link
 
 EXIT_S = 3.0  # what is being given back in the background gets this long
-LOOK_S = 0.01
+CHECK_INTERVAL_S = 0.01
 
 _links: "weakref.WeakSet[Link]" = weakref.WeakSet()
 _ends_without_atexit: int | None = None  # the process that has been told to close links all the same
 
 
-def add(link: "Link") -> None:
+def register(link: "Link") -> None:
     """It is to be closed before the process ends."""
     global _ends_without_atexit  # noqa: PLW0603
     _links.add(link)
@@ -32,25 +32,25 @@ def add(link: "Link") -> None:
             util.Finalize(None, close_all, exitpriority=0)
 
 
-def discard(link: "Link") -> None:
+def unregister(link: "Link") -> None:
     """It has been given back."""
     _links.discard(link)
 
 
 @atexit.register
-@undisturbed  # what a second Ctrl-C raised would cut the wait, and the process might abort
+@defer_signals  # what a second Ctrl-C raised would cut the wait, and the process might abort
 def close_all() -> None:
     """Close them, and wait for what is being given back."""
     for link in list(_links):
         link.close()
     # A thread of ours that is still in a driver when the interpreter ends would abort the process.  Looks are counted,
     # as a deadline may pass while the machine stands still, and then the thread needs a moment.
-    for _ in range(round(EXIT_S / LOOK_S)):
+    for _ in range(round(EXIT_S / CHECK_INTERVAL_S)):
         if not any(thread.name.startswith("twinlink-") for thread in threading.enumerate()):
             return
-        time.sleep(LOOK_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
+        time.sleep(CHECK_INTERVAL_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
     for link in list(_links):  # a handler of theirs does not return
-        link.end_flows()
+        link.close_flows()
 
 
 def _after_fork_in_child() -> None:

@@ -6,7 +6,7 @@ import ctypes
 REUSED_OCTETS = 4 * 1024 * 1024  # a flood of 1 MB messages is no quicker with more, and more stays free unused
 
 
-def reuse() -> None:
+def keep_freed_memory() -> None:
     """Have the C library keep what long messages free for the next ones.
 
     glibc gives blocks above a threshold back at once, and the end of a heap above twice that.  Every page that it asks

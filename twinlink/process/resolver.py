@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from .wakeup import Bell
+from .wakeup import Wakeup
 
-ASK_AGAIN_S = 0.3
-ACCEPTS_S = 1.0  # the longest round trip that there is patience for, and a little (reconnect.py)
-ALSO_ACCEPTS_S = 0.1  # for the others, when one of several addresses has answered
+REFRESH_S = 0.3
+CONNECT_TIMEOUT_S = 1.0  # the longest round trip that there is patience for, and a little (reconnect.py)
+OTHERS_TIMEOUT_S = 0.1  # for the others, when one of several addresses has answered
 
 
 def is_address(host: str) -> bool:
@@ -35,7 +35,7 @@ def addresses(host: str, within_s: float) -> list[str]:
     return lookup.addresses
 
 
-def who_accepts(hosts: Sequence[str], port: int) -> list[str]:
+def accepting_addresses(hosts: Sequence[str], port: int) -> list[str]:
     """Those of these addresses where something listens, in the order of their answers."""
     accepting: list[str] = []
     with selectors.DefaultSelector() as asked, ExitStack() as made:
@@ -48,14 +48,14 @@ def who_accepts(hosts: Sequence[str], port: int) -> list[str]:
             except OSError:  # no IPv6 here, or no descriptors
                 continue
             asked.register(one, selectors.EVENT_WRITE, (host, one))
-        until_s = time.monotonic() + ACCEPTS_S
+        until_s = time.monotonic() + CONNECT_TIMEOUT_S
         while asked.get_map() and (left_s := until_s - time.monotonic()) > 0:
             for key, _ in asked.select(left_s):
                 host, one = key.data
                 asked.unregister(one)
                 if not one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                     accepting.append(host)
-                    until_s = min(until_s, time.monotonic() + ALSO_ACCEPTS_S)
+                    until_s = min(until_s, time.monotonic() + OTHERS_TIMEOUT_S)
     return accepting
 
 
@@ -74,26 +74,26 @@ class Lookup:
         self._host = host.strip("[]")
         self._port = port
         self._ended = False
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         # Not among the threads named twinlink-, which the end of the process waits for: nothing ends this one sooner.
         try:
-            threading.Thread(target=self._ask, name="resolver of twinlink", daemon=True).start()
+            threading.Thread(target=self._resolve, name="resolver of twinlink", daemon=True).start()
         except RuntimeError:  # there may be no more threads: better late than never
-            self._ask()
+            self._resolve()
 
     def ended(self, within_s: float = 0.0) -> bool:
         """Whether the resolver has answered, or does so within this time."""
         if not self._ended:
-            self._bell.wait(within_s)
+            self._wakeup.wait(within_s)
         return self._ended
 
-    def _ask(self) -> None:
+    def _resolve(self) -> None:
         try:
             answers = socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
             found = [socket.getnameinfo(address, socket.NI_NUMERICHOST)[0] for *_, address in answers]  # with its zone
             found = sorted(dict.fromkeys(found), key=lambda address: ":" in address)
             if self._port is not None and len(found) > 1:
-                found = who_accepts(found, self._port) or found
+                found = accepting_addresses(found, self._port) or found
             self.addresses = found
         except OSError as error:
             self.failure = error
@@ -101,10 +101,10 @@ class Lookup:
             self.failure = OSError("no host can have this name")
         finally:
             self._ended = True
-            self._bell.ring()
+            self._wakeup.wake()
 
 
-class Whereabouts:
+class RepeatedLookup:
     """Where the other side may be while nobody is met: the addresses of its host, asked for again and again.
 
     Of several those where something listens: a transport may be given long for each attempt.  For one thread.
@@ -114,25 +114,25 @@ class Whereabouts:
         self._host = host
         self._port = port
         self._address = ""  # the last that was given
-        self._turns = False
+        self._wants_next = False
         self._lookup: Lookup | None = None
-        self._asked_s = -ASK_AGAIN_S  # monotonic
+        self._asked_s = -REFRESH_S  # monotonic
 
-    def turn(self) -> None:
+    def next_address(self) -> None:
         """Nobody is there: the next address, where the host has several."""
-        self._turns = True
+        self._wants_next = True
 
-    def news(self, within_s: float = 0.0) -> str | None:
+    def poll(self, within_s: float = 0.0) -> str | None:
         """Another address than the last, if the resolver gives one within this time; ask it, if that is due."""
         now_s = time.monotonic()
-        if self._lookup is None and now_s - self._asked_s >= ASK_AGAIN_S:
+        if self._lookup is None and now_s - self._asked_s >= REFRESH_S:
             self._asked_s = now_s
             self._lookup = Lookup(self._host, self._port)
         if self._lookup is None or not self._lookup.ended(within_s):
             return None
         found, self._lookup = self._lookup.addresses, None
         before = self._address
-        if found and (self._turns or before not in found):
-            self._turns = False
+        if found and (self._wants_next or before not in found):
+            self._wants_next = False
             self._address = found[(found.index(before) + 1) % len(found) if before in found else 0]
         return self._address if self._address != before else None

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Undisturbed:
+class DeferSignals:
     """Holds up handlers of signals for the time of a ``with`` block, which must be short, and must not call what an
     application gave us: handlers, nor logging.  (The end of the process is one such block all the same.)
 
@@ -30,31 +30,31 @@ class Undisturbed:
     every message goes through.  No generator makes it: an exception could come between its halves.
     """
 
-    _holding: ClassVar["Undisturbed | None"] = None  # only the main thread runs handlers
+    _active: ClassVar["DeferSignals | None"] = None  # only the main thread runs handlers
 
     def __init__(self) -> None:
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._came: dict[int, FrameType | None] = {}
+        self._deferred: dict[int, FrameType | None] = {}
 
     def __enter__(self) -> None:
-        if Undisturbed._holding is not None or threading.current_thread() is not threading.main_thread():
+        if DeferSignals._active is not None or threading.current_thread() is not threading.main_thread():
             return
-        Undisturbed._holding = self
+        DeferSignals._active = self
         try:
             for number in SIGNALS:
-                self._hold(number)
+                self._replace_handler(number)
         except ValueError:  # not Python's own main thread: a subinterpreter, or `threading` came late to a program in C
             pass
         except BaseException:
             self.__exit__()
             raise
 
-    def _hold(self, number: int) -> None:
+    def _replace_handler(self, number: int) -> None:
         handler = signal.getsignal(number)
         if not callable(handler):
             return
         # First what stands behind us: that of an earlier one where another handler raised while it was given back.
-        self._before[number] = handler._before[number] if isinstance(handler, Undisturbed) else handler
+        self._before[number] = handler._before[number] if isinstance(handler, DeferSignals) else handler
         replaced = signal.signal(number, self)
         if replaced is not handler:  # set just now
             if callable(replaced):
@@ -64,53 +64,53 @@ class Undisturbed:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Stand in for a handler; several signals of a kind are one, as they are to the system."""
-        if Undisturbed._holding is self:
-            self._came[number] = frame
+        if DeferSignals._active is self:
+            self._deferred[number] = frame
         else:
             self._before[number](number, frame)
 
     def __exit__(self, *_: object) -> None:
         """Give the handlers back; then those run that are due, whatever they raise."""
-        if Undisturbed._holding is not self:
+        if DeferSignals._active is not self:
             return
-        Undisturbed._holding = None
+        DeferSignals._active = None
         try:
-            self._give_back()
+            self._restore()
         finally:
-            self._pass_on()
+            self._run_deferred()
 
-    def _give_back(self) -> None:
+    def _restore(self) -> None:
         for number, handler in self._before.items():
             now = signal.signal(number, handler)
             if now is not self and now is not None:  # set just now
                 signal.signal(number, now)
 
-    def _pass_on(self) -> None:
-        if self._came:
-            number = next(iter(self._came))
+    def _run_deferred(self) -> None:
+        if self._deferred:
+            number = next(iter(self._deferred))
             try:
-                self._before[number](number, self._came.pop(number))
+                self._before[number](number, self._deferred.pop(number))
             finally:
-                self._pass_on()
+                self._run_deferred()
 
     @classmethod
     def after_fork_in_child(cls) -> None:
         """Whoever held them up has stayed with the parent, and so has what came."""
-        if (holding := cls._holding) is not None:
-            cls._holding = None
-            holding._came.clear()
-            holding._give_back()
+        if (holding := cls._active) is not None:
+            cls._active = None
+            holding._deferred.clear()
+            holding._restore()
 
 
-os.register_at_fork(after_in_child=Undisturbed.after_fork_in_child)
+os.register_at_fork(after_in_child=DeferSignals.after_fork_in_child)
 
 
-def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
+def defer_signals(function: Callable[P, R]) -> Callable[P, R]:
     """The function as an `Undisturbed` block."""
 
     @functools.wraps(function)
     def in_block(*arguments: P.args, **named: P.kwargs) -> R:
-        with Undisturbed():
+        with DeferSignals():
             return function(*arguments, **named)
 
     return in_block

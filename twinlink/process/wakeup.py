@@ -5,7 +5,7 @@ from collections import deque
 from contextlib import suppress
 
 
-class Bell:
+class Wakeup:
     """One thread waits for it, any may ring.
 
     A lock of the interpreter's own, which Ctrl-C takes and gives back whole.  `threading.Event` and `Condition` are
@@ -13,46 +13,46 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
+        self._unset = threading.Lock()
+        self._unset.acquire()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake who waits, or who waits next.  Never waits."""
-        if self._silent.locked():
+        if self._unset.locked():
             try:  # noqa: SIM105  (this is on the path of a message)
-                self._silent.release()
+                self._unset.release()
             except RuntimeError:  # another thread was quicker
                 pass
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Return True when it has been rung since the last wait, or False after ``timeout_s``."""
-        return self._silent.acquire(timeout=-1 if timeout_s is None else timeout_s)
+        return self._unset.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
     @property
-    def rung(self) -> bool:
+    def is_set(self) -> bool:
         """Whether the next wait returns at once."""
-        return not self._silent.locked()
+        return not self._unset.locked()
 
 
-class Bells:
+class WaiterList:
     """Of all who wait for the same."""
 
     def __init__(self) -> None:
-        self._bells: deque[Bell] = deque()
+        self._wakeups: deque[Wakeup] = deque()
 
-    def add(self) -> Bell:
+    def add(self) -> Wakeup:
         """One more waits: at the bell that this returns, once."""
-        bell = Bell()
-        self._bells.append(bell)
-        return bell
+        wakeup = Wakeup()
+        self._wakeups.append(wakeup)
+        return wakeup
 
-    def remove(self, bell: Bell) -> None:
+    def remove(self, wakeup: Wakeup) -> None:
         """It is not waited at any more."""
         with suppress(ValueError):  # it has been rung
-            self._bells.remove(bell)
+            self._wakeups.remove(wakeup)
 
-    def ring(self) -> None:
+    def wake_all(self) -> None:
         """Ring those that have been added, and not rung yet."""
         with suppress(IndexError):
             while True:
-                self._bells.popleft().ring()
+                self._wakeups.popleft().wake()

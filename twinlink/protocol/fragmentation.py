@@ -9,13 +9,13 @@ whole begins with its own header, so that the first part says how long it is.
 
 from dataclasses import dataclass
 
-from .frames import AGAIN, HEADER, HEADER_OCTETS, PART_WORD, Kind, Malformed, check
+from .frames import FRAGMENT_WORD, HEADER, HEADER_OCTETS, RETRANSMIT_OCTETS, Kind, MalformedFrame, check
 
-MOST_OCTETS = 128 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
-BEGUN_OCTETS = 1024  # what Python needs for one, beside what has come of it
+MAX_PARTIAL_OCTETS = 128 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
+PARTIAL_FRAME_OCTETS = 1024  # what Python needs for one, beside what has come of it
 
 
-class Cut:
+class Fragmenter:
     """A frame that leaves in parts.
 
     Attributes:
@@ -26,126 +26,128 @@ class Cut:
         stuck: that was so for too long, and still is.
     """
 
-    def __init__(self, sequence: int, frame: bytes, again: bool) -> None:
+    def __init__(self, sequence: int, frame: bytes, retransmitted: bool) -> None:
         """What a transport added behind the frame is left out; ``again``: it is marked as sent again."""
         _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
         self.sequence = sequence
         self.octets = HEADER_OCTETS + length
-        self.at = self.looks = 0
-        self.stuck = False
+        self.offset = self.ticks_without_progress = 0
+        self.stalled = False
         self._frame = memoryview(frame)
-        self._word = AGAIN if again else frame[: len(AGAIN)]
-        self._there: dict[int, int] = {}  # peer epoch -> octets
+        self._first_word = RETRANSMIT_OCTETS if retransmitted else frame[: len(RETRANSMIT_OCTETS)]
+        self._received: dict[int, int] = {}  # peer epoch -> octets
 
-    def go_back(self, epochs: frozenset[int]) -> None:
+    def rewind(self, epochs: frozenset[int]) -> None:
         """Go back to the first octet that not all of these peers have: parts leave again from there."""
-        self.at = self._there_at(epochs)
-        self.looks = 0
+        self.offset = self._received_by_all(epochs)
+        self.ticks_without_progress = 0
 
-    def next(self, octets: int) -> bytes:
+    def next_fragment(self, octets: int) -> bytes:
         """The next part, of at most so many octets of the whole."""
-        at = self.at
-        self.at = min(at + octets, self.octets)
-        header = HEADER.pack(PART_WORD, self.at - at, self._epoch, at, self._sent_ns)
-        word = self._word[at : self.at]  # the whole begins with it
-        part = b"".join((header, word, self._frame[at + len(word) : self.at]))
-        if self.at == self.octets:
+        offset = self.offset
+        self.offset = min(offset + octets, self.octets)
+        header = HEADER.pack(FRAGMENT_WORD, self.offset - offset, self._epoch, offset, self._sent_ns)
+        word = self._first_word[offset : self.offset]  # the whole begins with it
+        fragment = b"".join((header, word, self._frame[offset + len(word) : self.offset]))
+        if self.offset == self.octets:
             self._frame = memoryview(b"")  # it is kept elsewhere, as long as somebody may ask for it
-        return part
+        return fragment
 
-    def progress(self, epoch: int, sent_ns: int, octets: int) -> bool:
+    def on_progress(self, epoch: int, sent_ns: int, octets: int) -> bool:
         """A peer says how many octets it has of the frame that was sent at ``sent_ns``; whether that is this frame."""
         if sent_ns != self._sent_ns or octets >= self.octets:
             return False
-        if octets > self._there.get(epoch, 0):
-            self.looks, self.stuck = 0, False
-        self._there[epoch] = octets
+        if octets > self._received.get(epoch, 0):
+            self.ticks_without_progress, self.stalled = 0, False
+        self._received[epoch] = octets
         return True
 
     def forget(self, epoch: int) -> None:
         """The peer is back after an interruption: it may have nothing of the frame."""
-        self._there.pop(epoch, None)
+        self._received.pop(epoch, None)
 
-    def under_way(self, epochs: frozenset[int]) -> int:
+    def in_flight(self, epochs: frozenset[int]) -> int:
         """Octets that were handed over and that not all of these peers have yet.
 
         Moves ``at`` on where all of them have more than that, from before it went back: so much need not leave again.
         """
-        there = self._there_at(epochs)
-        self.at = max(self.at, there)
-        return self.at - there
+        received = self._received_by_all(epochs)
+        self.offset = max(self.offset, received)
+        return self.offset - received
 
-    def _there_at(self, epochs: frozenset[int]) -> int:
+    def _received_by_all(self, epochs: frozenset[int]) -> int:
         """Octets that all of these peers have."""
-        return min((self._there.get(epoch, 0) for epoch in epochs), default=0)
+        return min((self._received.get(epoch, 0) for epoch in epochs), default=0)
 
 
-class Parts:
+class FragmentReassembler:
     """Feed it parts as they arrive: those of one frame in order, those of several topics and sessions mixed."""
 
     def __init__(self, max_frame: int) -> None:
         """``max_frame``: octets; a longer one is malformed."""
         self._max_frame = max_frame
-        self._begun: dict[tuple[bytes, int], Begun] = {}  # by topic and epoch
+        self._partial: dict[tuple[bytes, int], PartialFrame] = {}  # by topic and epoch
         self._octets = 0  # of all, as long as they are going to be
 
-    def take(self, topic: bytes, part: bytes | memoryview, known: bool) -> memoryview | int:
+    def receive(self, topic: bytes, fragment: bytes | memoryview, known: bool) -> memoryview | int:
         """The frame that this part completes; if more must come, how many octets of it are there.
 
         ``known``: it is from a peer.  What came once more is passed over, and so is a part before which others are
         missing.  Raises Malformed where that is no part, or of no frame.
         """
-        _, _, epoch, at, sent_ns = HEADER.unpack_from(part)
+        _, _, epoch, offset, sent_ns = HEADER.unpack_from(fragment)
         key = (topic, epoch)
-        begun = self._begun.get(key)
-        octets = memoryview(part)[HEADER_OCTETS:]
-        if at == 0 and (begun is None or begun.sent_ns != sent_ns or not begun.there.startswith(octets[:4])):
-            self._pop(key)
-            begun = self._begin(key, sent_ns, octets, known)
-        elif begun is not None and begun.sent_ns == sent_ns and at <= len(begun.there):
-            begun.there += octets[len(begun.there) - at :]
-        if begun is None or begun.sent_ns != sent_ns:
+        partial = self._partial.get(key)
+        octets = memoryview(fragment)[HEADER_OCTETS:]
+        if offset == 0 and (
+            partial is None or partial.sent_ns != sent_ns or not partial.received.startswith(octets[:4])
+        ):
+            self._discard(key)
+            partial = self._start(key, sent_ns, octets, known)
+        elif partial is not None and partial.sent_ns == sent_ns and offset <= len(partial.received):
+            partial.received += octets[len(partial.received) - offset :]
+        if partial is None or partial.sent_ns != sent_ns:
             return 0
-        if len(begun.there) > begun.octets:
-            self._pop(key)
-            raise Malformed("part")
-        if len(begun.there) < begun.octets:
-            return len(begun.there)
-        self._pop(key)
-        whole = memoryview(begun.there).toreadonly()
-        if check(whole) is Kind.PART:
-            raise Malformed("part")
+        if len(partial.received) > partial.octets:
+            self._discard(key)
+            raise MalformedFrame("part")
+        if len(partial.received) < partial.octets:
+            return len(partial.received)
+        self._discard(key)
+        whole = memoryview(partial.received).toreadonly()
+        if check(whole) is Kind.FRAGMENT:
+            raise MalformedFrame("part")
         return whole
 
-    def _begin(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "Begun | None":
+    def _start(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "PartialFrame | None":
         """Begin a frame with its first part; None: there is no room for one more.  Raises Malformed."""
         if len(first) < HEADER_OCTETS:
-            raise Malformed("part")
+            raise MalformedFrame("part")
         octets = HEADER_OCTETS + HEADER.unpack_from(first)[1]
         if octets > self._max_frame:
-            raise Malformed("part")
-        self._begun[key] = Begun(known, sent_ns, octets, bytearray(first))
-        self._octets += octets + BEGUN_OCTETS
-        while self._octets > MOST_OCTETS:  # strangers make room first; what is well under way goes on
-            self._pop(next((one for one, of in self._begun.items() if not of.known), key))
-        return self._begun.get(key)
+            raise MalformedFrame("part")
+        self._partial[key] = PartialFrame(known, sent_ns, octets, bytearray(first))
+        self._octets += octets + PARTIAL_FRAME_OCTETS
+        while self._octets > MAX_PARTIAL_OCTETS:  # strangers make room first; what is well under way goes on
+            self._discard(next((one for one, of in self._partial.items() if not of.known), key))
+        return self._partial.get(key)
 
     def forget(self, epoch: int) -> None:
         """Nothing more will come of this session."""
-        for key in [key for key in self._begun if key[1] == epoch]:
-            self._pop(key)
+        for key in [key for key in self._partial if key[1] == epoch]:
+            self._discard(key)
 
-    def _pop(self, key: tuple[bytes, int]) -> None:
-        begun = self._begun.pop(key, None)
-        if begun is not None:
-            self._octets -= begun.octets + BEGUN_OCTETS
+    def _discard(self, key: tuple[bytes, int]) -> None:
+        partial = self._partial.pop(key, None)
+        if partial is not None:
+            self._octets -= partial.octets + PARTIAL_FRAME_OCTETS
 
 
 @dataclass(slots=True)
-class Begun:
+class PartialFrame:
     """A frame of which the first part is there; ``octets``: how long it is going to be."""
 
     known: bool
     sent_ns: int
     octets: int
-    there: bytearray
+    received: bytearray

@@ -50,19 +50,19 @@ ACK_ONE_LENGTH = ACK_HEAD.size + ACK_RECORD.size
 MAX_ACK_RECORDS = 256
 Record = Sequence[int]
 # Of messages in a row that arrived together: acked epoch, consumed, first, end (not included), T2 of all.
-ACK_ROW = struct.Struct("!QQQQQ")
-MAX_ACK_ROW = 4096  # messages
+ACK_RANGE = struct.Struct("!QQQQQ")
+MAX_ACK_RANGE = 4096  # messages
 Records = Sequence[Record] | range  # of either: what an ack says has arrived
-REFUSED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
+REJECTED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
 
 # An ask: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
-ASK_HEAD = struct.Struct("!QQ")  # asked epoch, known
+NAK_HEAD = struct.Struct("!QQ")  # asked epoch, known
 # A gone: ranges of the sender's own messages that it will not send (any more), and why.  Its header's sequence is the
 # first that has not been sent: it travels behind all that were, so what is not there when it arrives is missing.
-GONE_HEAD = struct.Struct("!Q")  # reason
+ABANDONED_HEAD = struct.Struct("!Q")  # reason
 RANGE = struct.Struct("!QQ")  # first, end (not included)
 # A progress: whose frame comes in parts (epoch, and the frame's own time), and how many octets of it are there.
-PROGRESS = struct.Struct("!QQQ")
+FRAGMENT_PROGRESS = struct.Struct("!QQQ")
 MAX_RANGES = 256  # of an ask or a gone
 
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -79,16 +79,16 @@ class Kind(IntEnum):
     ACK = 2
     HELLO = 3
     BYE = 4
-    AGAIN = 5  # data that was asked for
-    ASK = 6
-    GONE = 7  # without ranges it only asks what is missing
+    RETRANSMIT = 5  # data that was asked for
+    NAK = 6
+    ABANDONED = 7  # without ranges it only asks what is missing
     BUNDLE = 8  # several data or again of one flow
-    PART = 9  # of a frame that is too long to be sent whole
-    PROGRESS = 10  # so much of it is there
-    ACK_ROW = 11  # of messages in a row that arrived together
+    FRAGMENT = 9  # of a frame that is too long to be sent whole
+    FRAGMENT_PROGRESS = 10  # so much of it is there
+    ACK_RANGE = 11  # of messages in a row that arrived together
 
 
-class Why(IntEnum):
+class AbandonReason(IntEnum):
     """Why a message will not come."""
 
     EVICTED = 0  # it was not acknowledged, and newer messages needed its place
@@ -98,14 +98,14 @@ class Why(IntEnum):
 
 _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
 DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
-AGAIN_WORD, BUNDLE_WORD, PART_WORD = _WORDS[Kind.AGAIN], _WORDS[Kind.BUNDLE], _WORDS[Kind.PART]
-AGAIN = AGAIN_WORD.to_bytes(4)  # what such a frame begins with
-_KINDS, _WHYS, _BUNDLED = frozenset(Kind), frozenset(Why), frozenset((DATA_WORD, AGAIN_WORD))
+RETRANSMIT_WORD, BUNDLE_WORD, FRAGMENT_WORD = _WORDS[Kind.RETRANSMIT], _WORDS[Kind.BUNDLE], _WORDS[Kind.FRAGMENT]
+RETRANSMIT_OCTETS = RETRANSMIT_WORD.to_bytes(4)  # what such a frame begins with
+_KINDS, _REASONS, _BUNDLED = frozenset(Kind), frozenset(AbandonReason), frozenset((DATA_WORD, RETRANSMIT_WORD))
 
 _unpack_header = HEADER.unpack_from
 
 
-class Malformed(Exception):
+class MalformedFrame(Exception):
     """The octets are not a twinlink message; ``args[0]`` is the name under which it is counted."""
 
 
@@ -114,23 +114,23 @@ def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> b
     return HEADER.pack(_WORDS[kind], len(body), epoch, sequence, sent_ns) + body
 
 
-def again(frame: bytes) -> bytes:
+def mark_retransmitted(frame: bytes) -> bytes:
     """A data frame marked as sent again, without what a transport added behind it."""
-    return AGAIN + frame[len(AGAIN) : HEADER_OCTETS + int.from_bytes(frame[4:8])]
+    return RETRANSMIT_OCTETS + frame[len(RETRANSMIT_OCTETS) : HEADER_OCTETS + int.from_bytes(frame[4:8])]
 
 
 def check(octets: bytes | memoryview) -> Kind:
     """The kind of a frame; raises Malformed naming the first thing that is wrong with its header."""
     if len(octets) < HEADER_OCTETS:
-        raise Malformed("truncated")
+        raise MalformedFrame("truncated")
     if octets[:2] != MAGIC:
-        raise Malformed("magic")
+        raise MalformedFrame("magic")
     if octets[2] != VERSION:
-        raise Malformed("version")
+        raise MalformedFrame("version")
     if octets[3] not in _KINDS:
-        raise Malformed("kind")
+        raise MalformedFrame("kind")
     if HEADER.unpack_from(octets)[1] != len(octets) - HEADER_OCTETS:
-        raise Malformed("length")
+        raise MalformedFrame("length")
     return Kind(octets[3])
 
 
@@ -157,64 +157,64 @@ def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]
     """Acked epoch, consumed and the records of an ack *frame*.  Raises Malformed."""
     size = len(octets) - HEADER_OCTETS - ACK_HEAD.size
     if size < 0 or size % ACK_RECORD.size or size > MAX_ACK_RECORDS * ACK_RECORD.size:
-        raise Malformed("ack")
+        raise MalformedFrame("ack")
     acked_epoch, consumed = ACK_HEAD.unpack_from(octets, HEADER_OCTETS)
     records: list[Sequence[int]] = list(ACK_RECORD.iter_unpack(octets[HEADER_OCTETS + ACK_HEAD.size :]))
     return acked_epoch, consumed, records
 
 
-def ack_row_body(acked_epoch: int, consumed: int, first: int, end: int, t2_ns: int) -> bytes:
+def ack_range_body(acked_epoch: int, consumed: int, first: int, end: int, t2_ns: int) -> bytes:
     """The body of an ack of ``first`` to ``end - 1``, at most MAX_ACK_ROW messages."""
-    return ACK_ROW.pack(acked_epoch, consumed, first, end, t2_ns)
+    return ACK_RANGE.pack(acked_epoch, consumed, first, end, t2_ns)
 
 
-def parse_ack_row(octets: bytes | memoryview) -> tuple[int, int, range, int]:
+def parse_ack_range(octets: bytes | memoryview) -> tuple[int, int, range, int]:
     """Acked epoch, consumed, the sequences and T2 of an ack row *frame*.  Raises Malformed."""
-    if len(octets) != HEADER_OCTETS + ACK_ROW.size:
-        raise Malformed("ack_row")
-    acked_epoch, consumed, first, end, t2_ns = ACK_ROW.unpack_from(octets, HEADER_OCTETS)
-    if not first < end <= MAX_SEQUENCE or end - first > MAX_ACK_ROW or t2_ns == REFUSED:
-        raise Malformed("ack_row")
+    if len(octets) != HEADER_OCTETS + ACK_RANGE.size:
+        raise MalformedFrame("ack_row")
+    acked_epoch, consumed, first, end, t2_ns = ACK_RANGE.unpack_from(octets, HEADER_OCTETS)
+    if not first < end <= MAX_SEQUENCE or end - first > MAX_ACK_RANGE or t2_ns == REJECTED:
+        raise MalformedFrame("ack_row")
     return acked_epoch, consumed, range(first, end), t2_ns
 
 
-def ask_body(asked_epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> bytes:
+def nak_body(nak_epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> bytes:
     """The body of an ask for at most MAX_RANGES half-open ranges."""
-    return ASK_HEAD.pack(asked_epoch, known) + b"".join([RANGE.pack(*one) for one in missing])
+    return NAK_HEAD.pack(nak_epoch, known) + b"".join([RANGE.pack(*one) for one in missing])
 
 
-def parse_ask(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int]]]:
+def parse_nak(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int]]]:
     """Asked epoch, known and missing ranges of an ask *frame*.  Raises Malformed."""
-    ranges = _ranges(octets, HEADER_OCTETS + ASK_HEAD.size, "ask")
-    asked_epoch, known = ASK_HEAD.unpack_from(octets, HEADER_OCTETS)
-    return asked_epoch, known, ranges
+    ranges = _ranges(octets, HEADER_OCTETS + NAK_HEAD.size, "ask")
+    nak_epoch, known = NAK_HEAD.unpack_from(octets, HEADER_OCTETS)
+    return nak_epoch, known, ranges
 
 
-def progress_body(epoch: int, sent_ns: int, octets: int) -> bytes:
+def fragment_progress_body(epoch: int, sent_ns: int, octets: int) -> bytes:
     """The body of a progress: the data sender's epoch, the time of the whole frame, octets of it that are there."""
-    return PROGRESS.pack(epoch, sent_ns, octets)
+    return FRAGMENT_PROGRESS.pack(epoch, sent_ns, octets)
 
 
-def parse_progress(octets: bytes | memoryview) -> tuple[int, int, int]:
+def parse_fragment_progress(octets: bytes | memoryview) -> tuple[int, int, int]:
     """Epoch, time and octets of a progress *frame*.  Raises Malformed."""
-    if len(octets) != HEADER_OCTETS + PROGRESS.size:
-        raise Malformed("progress")
-    epoch, sent_ns, there = PROGRESS.unpack_from(octets, HEADER_OCTETS)
-    return epoch, sent_ns, there
+    if len(octets) != HEADER_OCTETS + FRAGMENT_PROGRESS.size:
+        raise MalformedFrame("progress")
+    epoch, sent_ns, received = FRAGMENT_PROGRESS.unpack_from(octets, HEADER_OCTETS)
+    return epoch, sent_ns, received
 
 
-def gone_body(why: Why, ranges: Sequence[tuple[int, int]]) -> bytes:
+def abandoned_body(reason: AbandonReason, ranges: Sequence[tuple[int, int]]) -> bytes:
     """The body of a gone of at most MAX_RANGES half-open ranges."""
-    return GONE_HEAD.pack(why) + b"".join([RANGE.pack(*one) for one in ranges])
+    return ABANDONED_HEAD.pack(reason) + b"".join([RANGE.pack(*one) for one in ranges])
 
 
-def parse_gone(octets: bytes | memoryview) -> tuple[Why, list[tuple[int, int]]]:
+def parse_abandoned(octets: bytes | memoryview) -> tuple[AbandonReason, list[tuple[int, int]]]:
     """Why, and the ranges of a gone *frame*.  Raises Malformed."""
-    ranges = _ranges(octets, HEADER_OCTETS + GONE_HEAD.size, "gone")
-    (why,) = GONE_HEAD.unpack_from(octets, HEADER_OCTETS)
-    if why not in _WHYS:
-        raise Malformed("gone")
-    return Why(why), ranges
+    ranges = _ranges(octets, HEADER_OCTETS + ABANDONED_HEAD.size, "gone")
+    (why,) = ABANDONED_HEAD.unpack_from(octets, HEADER_OCTETS)
+    if why not in _REASONS:
+        raise MalformedFrame("gone")
+    return AbandonReason(why), ranges
 
 
 class Bundle(NamedTuple):
@@ -234,13 +234,13 @@ def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
     body = bytes(octets[HEADER_OCTETS:])
     if not body:
         return Bundle((), (), (), ())
-    words, _, epochs, sequences, sent_ns, payloads = _alike(body) or zip(*_each(body), strict=True)
+    words, _, epochs, sequences, sent_ns, payloads = _parse_equal_lengths(body) or zip(*_parse_each(body), strict=True)
     if not _BUNDLED.issuperset(words) or epochs.count(epoch) != len(epochs):
-        raise Malformed("bundle")
+        raise MalformedFrame("bundle")
     return Bundle(words, sequences, sent_ns, payloads)
 
 
-def _alike(body: bytes) -> list[tuple[Any, ...]] | None:
+def _parse_equal_lengths(body: bytes) -> list[tuple[Any, ...]] | None:
     """The fields of one frame or more that are all as long as the first, as they mostly are in bulk; else None."""
     length = int.from_bytes(body[4:8])
     second = HEADER_OCTETS + length
@@ -250,26 +250,26 @@ def _alike(body: bytes) -> list[tuple[Any, ...]] | None:
     return fields if fields[1].count(length) == len(fields[1]) else None
 
 
-def _each(body: bytes) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+def _parse_each(body: bytes) -> Iterator[tuple[int, int, int, int, int, bytes]]:
     """The fields of one frame after the other.  Raises Malformed."""
     at, end = 0, len(body)
     while at + HEADER_OCTETS <= end:
         header = _unpack_header(body, at)
         yield *header, body[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + header[1])]
     if at != end:
-        raise Malformed("bundle")
+        raise MalformedFrame("bundle")
 
 
 def _ranges(octets: bytes | memoryview, offset: int, what: str) -> list[tuple[int, int]]:
     """Ascending, disjoint, not empty; from ``offset`` to the end."""
     size = len(octets) - offset
     if size < 0 or size % RANGE.size or size > MAX_RANGES * RANGE.size:
-        raise Malformed(what)
+        raise MalformedFrame(what)
     ranges = list(RANGE.iter_unpack(octets[offset:]))
     before = -1
     for first, end in ranges:
         if not before < first < end <= MAX_SEQUENCE:
-            raise Malformed(what)
+            raise MalformedFrame(what)
         before = end
     return ranges
 
@@ -303,7 +303,7 @@ class Hello:
     detect: frozenset[str] = frozenset()
     behind: bool = False
     max_payload: int = MAX_PAYLOAD
-    since: dict[int, dict[str, int]] = field(default_factory=dict)
+    start_sequences: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
@@ -315,34 +315,34 @@ class Hello:
             members["behind"] = True
         if self.repairs:
             members |= {"repairs": True, "detect": sorted(self.detect)}
-        if self.since:
-            members["since"] = {f"{epoch:016x}": flows for epoch, flows in sorted(self.since.items())}
+        if self.start_sequences:
+            members["since"] = {f"{epoch:016x}": flows for epoch, flows in sorted(self.start_sequences.items())}
         return json.dumps(members, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, body: bytes | memoryview) -> "Hello":
         """Raises Malformed.  Fields that this version does not know are passed over."""
         if len(body) > MAX_HELLO:
-            raise Malformed("hello")
+            raise MalformedFrame("hello")
         try:
             fields: dict[str, Any] = json.loads(bytes(body))
             node, flows = fields["node"], fields["flows"]
             repairs, detect = fields.get("repairs", False), frozenset(fields.get("detect", ()))
             heard, behind = fields["heard"], fields.get("behind", False)
-            max_payload, since = fields.get("max_payload", MAX_PAYLOAD), fields.get("since", {})
-            if not all(_EPOCH.fullmatch(epoch) for epoch in (*heard, *since)) or not is_node_name(node):
-                raise Malformed("hello")
-            for numbers in (heard, flows, {"max_payload": max_payload}, *since.values()):
+            max_payload, start_sequences = fields.get("max_payload", MAX_PAYLOAD), fields.get("since", {})
+            if not all(_EPOCH.fullmatch(epoch) for epoch in (*heard, *start_sequences)) or not is_node_name(node):
+                raise MalformedFrame("hello")
+            for numbers in (heard, flows, {"max_payload": max_payload}, *start_sequences.values()):
                 if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in numbers.values()):
-                    raise Malformed("hello")
+                    raise MalformedFrame("hello")
             if (
                 type(repairs) is not bool
                 or type(behind) is not bool
                 or not all(isinstance(flow, str) for flow in detect)
             ):
-                raise Malformed("hello")
+                raise MalformedFrame("hello")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise Malformed("hello") from None
+            raise MalformedFrame("hello") from None
         heard = {int(epoch, 16): number for epoch, number in heard.items()}
-        since = {int(epoch, 16): numbers for epoch, numbers in since.items()}
-        return cls(node, heard, flows, repairs, detect, behind, max_payload, since)
+        start_sequences = {int(epoch, 16): numbers for epoch, numbers in start_sequences.items()}
+        return cls(node, heard, flows, repairs, detect, behind, max_payload, start_sequences)

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 from .frames import Hello
 
-HELLO_NS = 200_000_000  # a peer that is up is greeted this often
-SEARCH_NS = 50_000_000  # and while nobody is up, or somebody is quiet, this often
-QUIET_NS = 300_000_000  # from a peer that is up one is overdue; it is without news for twice as long at most
-LOOK_NS = 50_000_000  # how often to look who has fallen silent: no oftener, and where nothing comes half as often
+HELLO_INTERVAL_NS = 200_000_000  # a peer that is up is greeted this often
+SEARCH_INTERVAL_NS = 50_000_000  # and while nobody is up, or somebody is quiet, this often
+SUSPECT_NS = 300_000_000  # from a peer that is up one is overdue; it is without news for twice as long at most
+TICK_NS = 50_000_000  # how often to look who has fallen silent: no oftener, and where nothing comes half as often
 # No news for so long, and a peer is down: with 0.1 s until somebody looks, within the 1.5 s that are promised.  While
 # all is well, what is known is at most a round trip and two hellos old: one until the peer speaks, one until it speaks
 # again.  What is left, 0.9 s less the round trip (at least 0.7 s), is for TCP: it takes 0.6 s to get through when it
 # loses a segment twice, and 0.2 s when it loses one on the way back as well.
-SILENT_NS = 1_300_000_000
-CERTAIN_NS = 6_000_000_000  # silence that no backlog excuses
+PEER_TIMEOUT_NS = 1_300_000_000
+HARD_TIMEOUT_NS = 6_000_000_000  # silence that no backlog excuses
 BEHIND_NS = 300_000_000  # who has not read to the end for so long says so; looking for it takes 0.15 s at most
 RESTART_NS = 400_000_000  # a namesake who has missed a hello has been replaced; else two nodes were given one name
 MAX_PEERS = 1024
@@ -48,27 +48,27 @@ class Peer:
     flows: dict[str, int]
     repairs: bool
     detect: frozenset[str]
-    known: int
+    confirmed: int
     max_payload: int
-    number: int = 0
-    sent_ns: int = 0
-    trip_ns: int = 0
+    hello_number: int = 0
+    hello_sent_ns: int = 0
+    rtt_bound_ns: int = 0
     up: bool = False
     behind: bool = False  # by its last hello
-    joins: bool = False
-    told: int = 0
-    placed: bool = False
-    mute: int = 0
-    mute_mono_ns: int = 0
+    joining: bool = False
+    start_sent: int = 0
+    start_known: bool = False
+    hellos_without_start: int = 0
+    without_start_mono_ns: int = 0
     interrupted: bool = False  # until its last hello, its own or ours did not get through for a while
 
-    def spoke_after(self, number: int, sent_ns: int) -> bool:
+    def is_later_than(self, number: int, sent_ns: int) -> bool:
         """Whether its last hello is later than this one by both clocks: one alone may have been set, or begun anew."""
-        return self.number > number and self.sent_ns > sent_ns
+        return self.hello_number > number and self.hello_sent_ns > sent_ns
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PeerTransition:
     """A peer that came up (``reason`` None) or went; ``successor`` is the epoch that takes its place."""
 
     peer: Peer
@@ -86,11 +86,11 @@ class PeerTable:
 
     def __init__(self, epoch: int, now_mono_ns: int) -> None:
         self._epoch = epoch
-        self._began_mono_ns = now_mono_ns  # no hello of ours has a number from before
-        self.heard: dict[int, int] = {}
-        self.hears_us: dict[int, int] = {}
+        self._started_mono_ns = now_mono_ns  # no hello of ours has a number from before
+        self.heard_mono_ns: dict[int, int] = {}
+        self.confirmed_mono_ns: dict[int, int] = {}
         self._peers: dict[int, Peer] = {}
-        self._fell_silent: dict[int, int] = {}  # epoch -> monotonic ns
+        self._timed_out: dict[int, int] = {}  # epoch -> monotonic ns
 
     def get(self, epoch: int) -> Peer | None:
         """The peer with this epoch, if it has said hello."""
@@ -100,94 +100,104 @@ class PeerTable:
         """Everybody who is heard."""
         return list(self._peers.values())
 
-    def quiet(self, now_mono_ns: int) -> bool:
+    def any_suspect(self, now_mono_ns: int) -> bool:
         """Whether somebody who is up should have been heard, or should have heard us, by now: the path may be cut."""
-        least = now_mono_ns - QUIET_NS
+        least = now_mono_ns - SUSPECT_NS
         return any(
             peer.up
-            and (self.heard.get(peer.epoch, least) < least or self.hears_us.get(peer.epoch, least) < least - QUIET_NS)
+            and (
+                self.heard_mono_ns.get(peer.epoch, least) < least
+                or self.confirmed_mono_ns.get(peer.epoch, least) < least - SUSPECT_NS
+            )
             for peer in self.all()
         )
 
-    def hello(
-        self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int, joins: bool = False
-    ) -> tuple[bool, list[Change]]:
+    def on_hello(
+        self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int, joining: bool = False
+    ) -> tuple[bool, list[PeerTransition]]:
         """Take in a hello; says whether to answer at once, and what changed.
 
         ``joins``: it does not get our messages yet.  What it says of ours does not count, and it is answered once.
         """
-        changes = []
+        transitions = []
         for other in self.all():
-            if other.node != hello.node or other.epoch == epoch or now_mono_ns - self.heard[other.epoch] <= RESTART_NS:
+            if (
+                other.node != hello.node
+                or other.epoch == epoch
+                or now_mono_ns - self.heard_mono_ns[other.epoch] <= RESTART_NS
+            ):
                 continue
             # ZeroMQ hands out in turns what came over several connections: the last hello of a process that was killed
             # may be read long after the first of the next.
-            if not other.spoke_after(number, sent_ns):
-                changes += self._remove(other, "restarted", epoch)
+            if not other.is_later_than(number, sent_ns):
+                transitions += self._remove(other, "restarted", epoch)
         peer, new = self._peers.get(epoch), epoch not in self._peers
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
-                return False, changes
-            known = self._fell_silent.pop(epoch, self._began_mono_ns)
+                return False, transitions
+            known = self._timed_out.pop(epoch, self._started_mono_ns)
             peer = self._peers[epoch] = Peer(
                 hello.node, epoch, hello.flows, hello.repairs, hello.detect, known, hello.max_payload
             )
-            self.hears_us[epoch] = 0
-        peer.detect, peer.behind, peer.joins = hello.detect, hello.behind, joins
-        confirmed = None if joins else hello.heard.get(self._epoch)
+            self.confirmed_mono_ns[epoch] = 0
+        peer.detect, peer.behind, peer.joining = hello.detect, hello.behind, joining
+        confirmed_now = None if joining else hello.heard.get(self._epoch)
         peer.interrupted = peer.up and (
-            number - peer.number > QUIET_NS or (confirmed is not None and confirmed - peer.known > 2 * QUIET_NS)
+            number - peer.hello_number > SUSPECT_NS
+            or (confirmed_now is not None and confirmed_now - peer.confirmed > 2 * SUSPECT_NS)
         )
-        peer.number, peer.sent_ns = number, sent_ns
-        self.heard[epoch] = now_mono_ns
-        if confirmed is None:
+        peer.hello_number, peer.hello_sent_ns = number, sent_ns
+        self.heard_mono_ns[epoch] = now_mono_ns
+        if confirmed_now is None:
             if peer.up:
-                peer.up, peer.known = False, now_mono_ns
-                changes.append(Change(peer, "deaf"))
-        elif peer.known < confirmed <= now_mono_ns:
-            peer.known, peer.trip_ns = confirmed, now_mono_ns - confirmed
+                peer.up, peer.confirmed = False, now_mono_ns
+                transitions.append(PeerTransition(peer, "deaf"))
+        elif peer.confirmed < confirmed_now <= now_mono_ns:
+            peer.confirmed, peer.rtt_bound_ns = confirmed_now, now_mono_ns - confirmed_now
             # On a long path, or behind data, a hello is old by the time it is confirmed; that it is confirmed is news.
-            self.hears_us[epoch] = max(self.hears_us[epoch], confirmed, now_mono_ns - HELLO_NS)
+            self.confirmed_mono_ns[epoch] = max(
+                self.confirmed_mono_ns[epoch], confirmed_now, now_mono_ns - HELLO_INTERVAL_NS
+            )
             if not peer.up:
                 peer.up = True
-                changes.append(Change(peer, None))
-                return True, changes  # so that they learn at once that we hear them
+                transitions.append(PeerTransition(peer, None))
+                return True, transitions  # so that they learn at once that we hear them
         elif hello.behind:
-            self.hears_us[epoch] = now_mono_ns
-        return (not peer.up and (new or not joins)) or peer.interrupted, changes
+            self.confirmed_mono_ns[epoch] = now_mono_ns
+        return (not peer.up and (new or not joining)) or peer.interrupted, transitions
 
-    def bye(self, epoch: int) -> list[Change]:
+    def on_bye(self, epoch: int) -> list[PeerTransition]:
         """A peer closes."""
         peer = self._peers.get(epoch)
         return self._remove(peer, "closed") if peer else []
 
-    def expire(self, now_mono_ns: int, emptied_mono_ns: int) -> list[Change]:
+    def expire(self, now_mono_ns: int, drained_mono_ns: int) -> list[PeerTransition]:
         """Take out whoever has been silent, and put down whoever has not heard us, for too long.
 
         What counts is the time up to when the transport was last read to its end: hellos may wait behind data that
         nobody has got to yet.
         """
-        changes = []
+        transitions = []
         for peer in self.all():
-            heard = self.heard[peer.epoch]
-            good = self.hears_us[peer.epoch] if peer.up else heard
-            if emptied_mono_ns - good <= SILENT_NS and now_mono_ns - heard <= CERTAIN_NS:
+            heard = self.heard_mono_ns[peer.epoch]
+            good = self.confirmed_mono_ns[peer.epoch] if peer.up else heard
+            if drained_mono_ns - good <= PEER_TIMEOUT_NS and now_mono_ns - heard <= HARD_TIMEOUT_NS:
                 continue
-            if peer.up and heard - good > 2 * HELLO_NS:  # it went on speaking, and had no news
-                peer.up, peer.known = False, now_mono_ns
-                changes.append(Change(peer, "deaf"))
+            if peer.up and heard - good > 2 * HELLO_INTERVAL_NS:  # it went on speaking, and had no news
+                peer.up, peer.confirmed = False, now_mono_ns
+                transitions.append(PeerTransition(peer, "deaf"))
             else:
-                changes += self._remove(peer, "silent")
-                self._fell_silent[peer.epoch] = now_mono_ns
-                if len(self._fell_silent) > MAX_PEERS:
-                    del self._fell_silent[next(iter(self._fell_silent))]
-        return changes
+                transitions += self._remove(peer, "silent")
+                self._timed_out[peer.epoch] = now_mono_ns
+                if len(self._timed_out) > MAX_PEERS:
+                    del self._timed_out[next(iter(self._timed_out))]
+        return transitions
 
-    def excuse(self, now_mono_ns: int) -> None:
+    def restart_timers(self, now_mono_ns: int) -> None:
         """This side was not listening (stopped, or in a long handler): nobody's silence counts so far."""
-        for epoch in self.heard:
-            self.heard[epoch] = self.hears_us[epoch] = now_mono_ns
+        for epoch in self.heard_mono_ns:
+            self.heard_mono_ns[epoch] = self.confirmed_mono_ns[epoch] = now_mono_ns
 
-    def _remove(self, peer: Peer, reason: str, successor: int | None = None) -> list[Change]:
-        del self._peers[peer.epoch], self.heard[peer.epoch], self.hears_us[peer.epoch]
-        return [Change(peer, reason, successor)] if peer.up else []
+    def _remove(self, peer: Peer, reason: str, successor: int | None = None) -> list[PeerTransition]:
+        del self._peers[peer.epoch], self.heard_mono_ns[peer.epoch], self.confirmed_mono_ns[peer.epoch]
+        return [PeerTransition(peer, reason, successor)] if peer.up else []

@@ -8,60 +8,61 @@ that less will do.  But a path can become a longer one: who has been alone for L
 
 from typing import NamedTuple
 
-TIMES = (1, 4, 10, 30)  # as patient as by default, in turn; the last one for satellites, round trips up to 0.9 s
-TURN_NS = 400_000_000  # times the patience: six of SHORT_TRIP_NS for handshakes and hellos, the rest for the machine
-ALONE_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
-LOST_NS = 120_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
-SHORT_TRIP_NS = 30_000_000  # times the patience: the longest round trip for which it will do
+# as patient as by default, in turn; the last one for satellites, round trips up to 0.9 s
+TIMEOUT_FACTORS = (1, 4, 10, 30)
+STEP_NS = 400_000_000  # times the patience: six of SHORT_TRIP_NS for handshakes and hellos, the rest for the machine
+RETRY_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
+RESCAN_NS = 120_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
+SHORT_RTT_NS = 30_000_000  # times the patience: the longest round trip for which it will do
 
 
-class Answer(NamedTuple):
+class ProbeResult(NamedTuple):
     """The other side's port has answered: how long a round trip takes, and whether it had not done so before."""
 
-    trip_ns: int
-    anew: bool
+    rtt_ns: int
+    newly_reachable: bool
 
 
-class Patience:
+class ReconnectPolicy:
     """Of one link: whose turn it is among `TIMES`."""
 
     def __init__(self, now_mono_ns: int) -> None:
-        self._turn = 0
-        self._worked: int | None = None  # the turn in which somebody was last up
+        self._step = 0
+        self._last_good_step: int | None = None  # the turn in which somebody was last up
         self._connected_ns = now_mono_ns  # monotonic: anew, or somebody was up
-        self._turned_ns = 0
+        self._stepped_ns = 0
 
-    def met(self, trip_ns: int) -> None:
+    def on_peer_up(self, rtt_ns: int) -> None:
         """A peer came up over a path whose round trip is at most this: no more patience than that needs."""
-        while self._turn and trip_ns <= SHORT_TRIP_NS * TIMES[self._turn - 1]:
-            self._turn -= 1
+        while self._step and rtt_ns <= SHORT_RTT_NS * TIMEOUT_FACTORS[self._step - 1]:
+            self._step -= 1
 
-    def needs_more(self, trip_ns: int) -> bool:
+    def escalate_for(self, rtt_ns: int) -> bool:
         """Whether the path's round trip, which is at least this, is too long for this turn; then it is another's."""
-        before = self._turn
-        while self._turn < len(TIMES) - 1 and trip_ns > SHORT_TRIP_NS * TIMES[self._turn]:
-            self._turn += 1
-        return self._turn != before
+        before = self._step
+        while self._step < len(TIMEOUT_FACTORS) - 1 and rtt_ns > SHORT_RTT_NS * TIMEOUT_FACTORS[self._step]:
+            self._step += 1
+        return self._step != before
 
-    def begin(self, now_mono_ns: int) -> int:
+    def on_connect(self, now_mono_ns: int) -> int:
         """The transport is to connect now, out of turn: with how much patience."""
         self._connected_ns = now_mono_ns
-        return TIMES[self._turn]
+        return TIMEOUT_FACTORS[self._step]
 
-    def look(self, alone: bool, now_mono_ns: int) -> int | None:
+    def on_tick(self, alone: bool, now_mono_ns: int) -> int | None:
         """To be called ten times a second or more; ``alone``: nobody is up.
 
         Returns the patience with which to connect anew; None: leave the connection as it is.
         """
         if not alone:
-            self._worked = self._turn
-            self._connected_ns = self._turned_ns = now_mono_ns
+            self._last_good_step = self._step
+            self._connected_ns = self._stepped_ns = now_mono_ns
             return None
-        keeping = self._turn == self._worked
-        if now_mono_ns - self._connected_ns <= (ALONE_NS if keeping else TURN_NS) * TIMES[self._turn]:
+        keeping = self._step == self._last_good_step
+        if now_mono_ns - self._connected_ns <= (RETRY_NS if keeping else STEP_NS) * TIMEOUT_FACTORS[self._step]:
             return None
         self._connected_ns = now_mono_ns
-        if not keeping or now_mono_ns - self._turned_ns > LOST_NS:
-            self._turn = (self._turn + 1) % len(TIMES)
-            self._turned_ns = now_mono_ns
-        return TIMES[self._turn]
+        if not keeping or now_mono_ns - self._stepped_ns > RESCAN_NS:
+            self._step = (self._step + 1) % len(TIMEOUT_FACTORS)
+            self._stepped_ns = now_mono_ns
+        return TIMEOUT_FACTORS[self._step]

@@ -12,41 +12,43 @@ from ..message import Ack
 
 MAX_PEERS = 4  # whose delays are kept, the gone among them
 SAMPLES = 2048  # acks of each peer kept for percentiles: 0.6 MB
-RECENT = 64
-SAMPLED = 16  # of so many messages that were acknowledged in a row, the ack of one is enough
+RECENT_SAMPLES = 64
+SAMPLE_EVERY = 16  # of so many messages that were acknowledged in a row, the ack of one is enough
 
 
-class Delays:
+class RttSamples:
     """Feed it acks."""
 
     def __init__(self) -> None:
         self._acks: dict[int, deque[Ack]] = {}
-        self._path_ns: dict[int, int] = {}
+        self._path_rtt_ns: dict[int, int] = {}
 
-    def join(self, epoch: int, staying: Collection[int]) -> None:
+    def add_peer(self, epoch: int, staying: Collection[int]) -> None:
         """A peer came; when there are too many, one that is not ``staying`` makes way."""
         if epoch not in self._acks and len(self._acks) >= MAX_PEERS:
             oldest = next((old for old in self._acks if old not in staying), epoch)
             self._acks.pop(oldest, None)
-            self._path_ns.pop(oldest, None)
+            self._path_rtt_ns.pop(oldest, None)
         self._acks.setdefault(epoch, deque(maxlen=SAMPLES))
 
     def add(self, epoch: int, acks: list[Ack]) -> None:
         """The peer must have joined."""
         self._acks[epoch].extend(acks)
 
-    def path_ns(self, epochs: Collection[int], calm: bool) -> int:
+    def path_rtt_ns(self, epochs: Collection[int], idle: bool) -> int:
         """The round trip of the path to the farthest of these peers, without waiting; 0 without acks.
 
         To be called about five times a second.  A path that has become longer is believed slowly: after a partition
         everything that waited tells of seconds.  And only when it is ``calm``: else acks tell of what was ahead.
         """
         for epoch in epochs:
-            recent = min((ack.rtt_ns for ack in islice(reversed(self._acks.get(epoch, ())), RECENT)), default=None)
+            recent = min(
+                (ack.rtt_ns for ack in islice(reversed(self._acks.get(epoch, ())), RECENT_SAMPLES)), default=None
+            )
             if recent is not None:
-                known = self._path_ns.get(epoch, recent)
-                self._path_ns[epoch] = min(recent, known + known // 50 if calm else known)
-        return max((self._path_ns.get(epoch, 0) for epoch in epochs), default=0)
+                known = self._path_rtt_ns.get(epoch, recent)
+                self._path_rtt_ns[epoch] = min(recent, known + known // 50 if idle else known)
+        return max((self._path_rtt_ns.get(epoch, 0) for epoch in epochs), default=0)
 
     def acks(self) -> dict[int, list[Ack]]:
         """The latest of each peer: a copy, for `stats`."""
@@ -93,12 +95,12 @@ def clock_offset(acks: Sequence[Ack]) -> tuple[int, int] | None:
     """
     if not acks:
         return None
-    best = min(acks, key=_doubtfulness)
+    best = min(acks, key=_uncertainty)
     offset = (best.peer_received_ns - best.sent_ns + best.peer_sent_ns - best.received_ns) // 2
     return offset, abs(_network_round_trip(best)) // 2
 
 
-def _doubtfulness(ack: Ack) -> tuple[bool, int]:
+def _uncertainty(ack: Ack) -> tuple[bool, int]:
     network_ns = _network_round_trip(ack)
     return network_ns < 0, abs(network_ns)
 

@@ -9,8 +9,8 @@ from random import sample
 
 RUN = 6  # waits in a row of one kind; the first is not counted, as it also shows how the one before it ended
 RUNS = (False, True) * 3  # of a trial, slept and looked, in an order that chance decides: the other side tries, too
-LEAST_NS = 15_000  # who finds a message sooner has not waited: it was there, and this process was busy
-LONGEST_NS = 300_000  # a look; longer waits have less to gain and more to cost
+MIN_WAIT_NS = 15_000  # who finds a message sooner has not waited: it was there, and this process was busy
+MAX_POLL_NS = 300_000  # a look; longer waits have less to gain and more to cost
 REST_NS = 2_000_000  # who has waited for so long is in no loop, or in one that paused; it says nothing of either kind
 GAIN = 0.85  # of what waits take that are slept
 FIRST_PAUSE = 128  # waits until the first trial, looked: who sends a few messages only is not to wait for one
@@ -31,39 +31,39 @@ class BusyPoll:
     def __init__(self, allowed: bool = True) -> None:
         self.polls = self._gains = allowed
         self._pause = SHORTEST_PAUSE
-        self._left = FIRST_PAUSE if allowed else NEVER  # waits until the next trial
+        self._until_trial = FIRST_PAUSE if allowed else NEVER  # waits until the next trial
         self._runs: list[bool] = []  # that are still to be tried
         self._run_polls = False
         self._run_ns: list[int] = []
         self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
 
-    def waited(self, ns: int) -> None:
+    def on_wait(self, ns: int) -> None:
         """A message came after so long."""
         if ns > REST_NS:
-            self.rest()
-        elif self._left:
+            self.skip()
+        elif self._until_trial:
             self.polls = self._gains
-            self._left -= 1
-            if not self._left:
-                self._begin_trial()
+            self._until_trial -= 1
+            if not self._until_trial:
+                self._start_trial()
         else:
             self.polls = self._run_polls
             self._run_ns.append(ns)
             if len(self._run_ns) == RUN:
                 self._taken_ns[self._run_polls].extend(self._run_ns[1:])
-                self._begin_run()
+                self._start_run()
 
-    def rest(self) -> None:
+    def skip(self) -> None:
         """This was no loop: sleep once, and a run that is being tried begins anew."""
         self.polls = False
         self._run_ns.clear()
 
-    def _begin_trial(self) -> None:
+    def _start_trial(self) -> None:
         self._runs = sample(RUNS, len(RUNS))
         self._taken_ns = ([], [])
-        self._begin_run()
+        self._start_run()
 
-    def _begin_run(self) -> None:
+    def _start_run(self) -> None:
         self._run_ns.clear()
         if self._runs:
             self.polls = self._run_polls = self._runs.pop()
@@ -71,8 +71,8 @@ class BusyPoll:
             self._judge()
 
     def _judge(self) -> None:
-        slept_ns, looked_ns = (sorted(taken)[len(taken) // 2] for taken in self._taken_ns)
-        gains = LEAST_NS <= looked_ns < min(GAIN * slept_ns, LONGEST_NS)
+        slept_ns, polled_ns = (sorted(taken)[len(taken) // 2] for taken in self._taken_ns)
+        gains = MIN_WAIT_NS <= polled_ns < min(GAIN * slept_ns, MAX_POLL_NS)
         self._pause = min(4 * self._pause, LONGEST_PAUSE) if gains == self._gains else SHORTEST_PAUSE
         self.polls = self._gains = gains
-        self._left = self._pause
+        self._until_trial = self._pause

@@ -8,27 +8,27 @@ import logging
 import threading
 import time
 
-from ..engine.peers import Company
-from ..process.wakeup import Bell
+from ..engine.peers import PeerManager
+from ..process.wakeup import Wakeup
 from ..protocol.frames import Kind
-from ..protocol.liveness import HELLO_NS, SEARCH_NS
-from ..protocol.send.congestion import LEAST_OCTETS, Pace
+from ..protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS
+from ..protocol.send.congestion import MIN_IN_FLIGHT_OCTETS, DeliveryRateEstimator
 from ..protocol.send.queue import BUNDLE_OCTETS
 from ..transports import Transport
 
 logger = logging.getLogger("twinlink")
 
 
-class Keeper:
+class HeartbeatThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, transport: Transport, company: Company) -> None:
+    def __init__(self, node: str, transport: Transport, peer_manager: PeerManager) -> None:
         self._transport = transport
-        self._company = company
-        self._pace = Pace()
+        self._peer_manager = peer_manager
+        self._delivery_rate = DeliveryRateEstimator()
         self._stopping = False
-        self._bell = Bell()
-        self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-keeper", daemon=True)
+        self._wakeup = Wakeup()
+        self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-heartbeat", daemon=True)
 
     def start(self) -> None:
         """Begin to say hello."""
@@ -37,41 +37,53 @@ class Keeper:
     def stop(self, patience_s: float) -> None:
         """Nothing more will be said."""
         self._stopping = True
-        self._bell.ring()
+        self._wakeup.wake()
         if self._thread.is_alive():
             self._thread.join(patience_s)
 
-    def _share(self) -> None:
+    def _divide_budgets(self) -> None:
         """Look how fast the path is, and divide what it takes among the flows that are in use."""
-        company, transport, pace, now = self._company, self._transport, self._pace, time.monotonic_ns()
-        senders = list(company.senders.values())
-        waits = any(sender.waits for sender in senders)
-        through = sum(sender.transit.through for sender in senders)
-        if any(peer.up and peer.behind for peer in company.peers.all()):
-            pace.excuse(now, through)  # what gets through says nothing of the path: the peer does not get to read
+        peer_manager, transport, delivery_rate, now = (
+            self._peer_manager,
+            self._transport,
+            self._delivery_rate,
+            time.monotonic_ns(),
+        )
+        senders = list(peer_manager.senders.values())
+        waiting = any(sender.has_pending for sender in senders)
+        delivered = sum(sender.in_flight.delivered for sender in senders)
+        if any(peer.up and peer.behind for peer in peer_manager.peers.all()):
+            # what gets through says nothing of the path: the peer does not get to read
+            delivery_rate.on_receiver_limited(now, delivered)
         else:
-            pace.look(now, through, waits, any(sender.transit for sender in senders))
-        path_ns = min(filter(None, [sender.path_ns(calm=not waits) for sender in senders]), default=0)
-        direct, whole = transport.direct_octets, transport.whole_octets
-        for priority, budget in company.budgets.items():
-            beside_urgent = company.urgent and priority == "normal"
+            delivery_rate.on_tick(now, delivered, waiting, any(sender.in_flight for sender in senders))
+        rtt_ns = min(filter(None, [sender.path_rtt_ns(idle=not waiting) for sender in senders]), default=0)
+        inline, unfragmented = transport.direct_octets, transport.whole_octets
+        for priority, budget in peer_manager.budgets.items():
+            beside_urgent = peer_manager.has_urgent and priority == "normal"
             sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
-            octets = LEAST_OCTETS + pace.path_octets(path_ns) if beside_urgent else pace.octets(direct, path_ns)
-            divides = beside_urgent or sharing > 1 or pace.is_slow(whole)
-            budget.divide(octets, direct, BUNDLE_OCTETS if divides else whole, max(1, sharing), now)
+            octets = (
+                MIN_IN_FLIGHT_OCTETS + delivery_rate.bdp_octets(rtt_ns)
+                if beside_urgent
+                else delivery_rate.limit_octets(inline, rtt_ns)
+            )
+            divides = beside_urgent or sharing > 1 or delivery_rate.is_slow(unfragmented)
+            budget.divide(octets, inline, BUNDLE_OCTETS if divides else unfragmented, max(1, sharing), now)
 
     def _run(self) -> None:
-        company, look_ns = self._company, 0
+        peer_manager, tick_ns = self._peer_manager, 0
         while not self._stopping:
             now = time.monotonic_ns()
-            due = now + (HELLO_NS if company.up and not company.peers.quiet(now) else SEARCH_NS)
+            due = now + (
+                HELLO_INTERVAL_NS if peer_manager.up and not peer_manager.peers.any_suspect(now) else SEARCH_INTERVAL_NS
+            )
             try:
-                company.say(Kind.HELLO)
-                if now >= look_ns or not company.up:
-                    look_ns = now + HELLO_NS
-                    self._share()
-                    for sender in list(company.senders.values()):
-                        sender.look_after()
+                peer_manager.send_hello(Kind.HELLO)
+                if now >= tick_ns or not peer_manager.up:
+                    tick_ns = now + HELLO_INTERVAL_NS
+                    self._divide_budgets()
+                    for sender in list(peer_manager.senders.values()):
+                        sender.on_tick()
             except Exception:  # a transport that failed: the peers still count on us
-                logger.exception("the keeper of a link was interrupted; it goes on")
-            self._bell.wait(max(0, due - time.monotonic_ns()) / 1e9)
+                logger.exception("the heartbeat thread of a link was interrupted; it goes on")
+            self._wakeup.wait(max(0, due - time.monotonic_ns()) / 1e9)

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from threading import get_ident
 
 from ..errors import ConfigurationError
-from ..process.wakeup import Bells
+from ..process.wakeup import WaiterList
 
-LEAD_KEPT_S = 0.002
-LOOK_S = 0.01  # how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
+STEP_BACK_S = 0.002
+# how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
+CHECK_INTERVAL_S = 0.01
 IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
 
 _FOR_EVER = float("inf")
@@ -30,7 +31,7 @@ _monotonic = time.monotonic
 logger = logging.getLogger("twinlink")
 
 
-class Lead:
+class LeaderFollower:
     """The lead of one link, and its own thread.
 
     Attributes:
@@ -38,22 +39,22 @@ class Lead:
         followers: how many threads wait while another one leads; they look whenever something may have arrived.
     """
 
-    def __init__(self, name: str, pump: Callable[[float], None], give_back: Callable[[], None]) -> None:
+    def __init__(self, name: str, receive: Callable[[float], None], shut_down: Callable[[], None]) -> None:
         """``pump(timeout_s)`` receives, handles and keeps the time; ``give_back()`` ends the link, once."""
         self.closed = False
-        self._pump = pump
-        self._give_back = give_back
-        self._given_back = False
-        self._renew_lock()
+        self._receive = receive
+        self._shut_down = shut_down
+        self._is_shut_down = False
+        self._new_lock()
         self._leader = 0  # thread id
-        self._let_go_at = 0.0
+        self._released_at = 0.0
         self._waiting = False  # whether a thread in wait leads
         self.followers = 0
-        self._acting = 0  # threads that want to do something while nothing arrives
-        self._progress = Bells()
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._exclusive_waiters = 0  # threads that want to do something while nothing arrives
+        self._waiters = WaiterList()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def _renew_lock(self) -> None:
+    def _new_lock(self) -> None:
         self._lock = threading.RLock()  # which knows its owner
         self._is_ours: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
 
@@ -62,7 +63,7 @@ class Lead:
         self._thread.start()
 
     @property
-    def held_here(self) -> bool:
+    def is_leading(self) -> bool:
         """Whether the calling thread leads: then we are inside a handler."""
         return self._leader == get_ident()
 
@@ -77,38 +78,38 @@ class Lead:
         if math.isnan(deadline):
             raise ConfigurationError("timeout is NaN; give seconds, or None to wait without end")
         if self._leader == get_ident():
-            self._pump_until(done, deadline)
+            self._lead_until(done, deadline)
             return
         try:
             if self._lock.acquire(False) or self._follow(done, deadline):
-                self._take(done, deadline)
+                self._lead(done, deadline)
         finally:
             if self._is_ours():
-                self._let_go_after_interrupt()
+                self._release_after_interrupt()
 
-    def act(self, do: Callable[[], None]) -> None:
+    def run_exclusively(self, action: Callable[[], None]) -> None:
         """Do something while nothing arrives."""
-        if self.held_here:
-            do()
+        if self.is_leading:
+            action()
             return
-        self._acting += 1
+        self._exclusive_waiters += 1
         try:
             try:
                 self._lock.acquire()
                 self._leader = get_ident()
             finally:
-                self._acting -= 1
+                self._exclusive_waiters -= 1
             try:
-                do()
+                action()
             finally:
-                self._let_go()
+                self._release()
         finally:
             if self._is_ours():
-                self._let_go_after_interrupt()
+                self._release_after_interrupt()
 
     def notify(self) -> None:
         """Something has arrived: let the followers look whether it is what they wait for."""
-        self._progress.ring()
+        self._waiters.wake_all()
 
     def close(self, patience_s: float) -> bool:
         """End the link; whether it has been given back.
@@ -118,50 +119,50 @@ class Lead:
         """
         self.closed = True
         self.notify()
-        if self.held_here:
+        if self.is_leading:
             return False
         # In two goes: one may be over because the machine stood still; whoever leads needs a moment after that.
         if not any(self._lock.acquire(timeout=patience_s / 2) for _ in range(2)):
             return False
         self._leader = get_ident()  # handlers that are called now may wait, as elsewhere
-        self._let_go()
+        self._release()
         if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join(patience_s)
         return True
 
     def abandon(self) -> None:
         """The link is closed, and nothing is given back: it belongs to another process."""
-        self.closed = self._given_back = True
-        if not self.held_here:
-            self._renew_lock()
+        self.closed = self._is_shut_down = True
+        if not self.is_leading:
+            self._new_lock()
             self._leader = 0
         self.followers = 0
-        self._progress = Bells()
+        self._waiters = WaiterList()
 
-    def _take(self, done: Callable[[], object], deadline: float) -> None:
+    def _lead(self, done: Callable[[], object], deadline: float) -> None:
         """Lead, the lock being ours, until done; whoever wants to act gets a turn."""
         while True:
             self._leader = get_ident()
             self._waiting = True
             try:
-                self._pump_until(done, deadline, steps_aside=True)
+                self._lead_until(done, deadline, steps_aside=True)
             finally:
                 self._waiting = False
-                self._let_go_at = _monotonic()
-                self._let_go()
-            if not self._acting or not self._follow(done, deadline):
+                self._released_at = _monotonic()
+                self._release()
+            if not self._exclusive_waiters or not self._follow(done, deadline):
                 return
 
-    def _let_go_after_interrupt(self) -> None:
+    def _release_after_interrupt(self) -> None:
         """Ctrl-C came between taking the lock and noting that, or before it was released; only the lock knows."""
         self._waiting = False
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         try:
-            if self.closed and not self._given_back:
-                self._given_back = True
-                self._give_back()
+            if self.closed and not self._is_shut_down:
+                self._is_shut_down = True
+                self._shut_down()
         finally:
             self._leader = 0
             self._lock.release()
@@ -176,47 +177,47 @@ class Lead:
                 left = min(IDLE_S, deadline - _monotonic())
                 if left <= 0:
                     return False
-                if not self._acting and self._lock.acquire(False):
+                if not self._exclusive_waiters and self._lock.acquire(False):
                     return True
-                bell = self._progress.add()
+                wakeup = self._waiters.add()
                 try:
                     if not done():
-                        bell.wait(left)
+                        wakeup.wait(left)
                 finally:
-                    self._progress.remove(bell)
+                    self._waiters.remove(wakeup)
             return False
         finally:
             self.followers -= 1
 
-    def _pump_until(self, done: Callable[[], object], deadline: float, steps_aside: bool = False) -> None:
+    def _lead_until(self, done: Callable[[], object], deadline: float, steps_aside: bool = False) -> None:
         while not self.closed:
             left = deadline - _monotonic()
             if left <= 0:
                 return
-            self._pump(left if left < IDLE_S else IDLE_S)
+            self._receive(left if left < IDLE_S else IDLE_S)
             if self.followers:
                 self.notify()
             if done():
                 return
-            if steps_aside and self._acting:
+            if steps_aside and self._exclusive_waiters:
                 return
 
-    def _serve(self) -> None:
+    def _run(self) -> None:
         """The link's own thread."""
         while not self.closed:
             if self._waiting:
-                time.sleep(LOOK_S)
+                time.sleep(CHECK_INTERVAL_S)
                 continue
-            kept = _monotonic() - self._let_go_at < LEAD_KEPT_S
-            if kept or self.followers or self._acting or not self._lock.acquire(False):
-                time.sleep(LEAD_KEPT_S)
+            just_led = _monotonic() - self._released_at < STEP_BACK_S
+            if just_led or self.followers or self._exclusive_waiters or not self._lock.acquire(False):
+                time.sleep(STEP_BACK_S)
                 continue
             self._leader = get_ident()
             try:
-                while not (self.followers or self._acting or self.closed):
-                    self._pump(IDLE_S)
+                while not (self.followers or self._exclusive_waiters or self.closed):
+                    self._receive(IDLE_S)
             except BaseException:  # sys.exit in a handler, a transport that failed: the others still count on us
                 logger.exception("the receiving thread of a link was interrupted; it goes on")
                 time.sleep(IDLE_S)
             finally:
-                self._let_go()
+                self._release()

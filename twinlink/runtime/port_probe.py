@@ -12,22 +12,22 @@ import struct
 import time
 from contextlib import suppress
 
-from ..process.resolver import Whereabouts, is_address
-from ..protocol.reconnect import Answer
+from ..process.resolver import RepeatedLookup, is_address
+from ..protocol.reconnect import ProbeResult
 from ..transports import Endpoint
 
-EVERY_S = 0.02  # an attempt; after a minute of silence as much more seldom ...
-EVERY_PART = 1 / 3000  # ... as makes no difference to who has waited for so long
-SELDOM_S = 0.2
-MOST = 6  # attempts at a time: the first of them for a long path, the others for a tenth of a second
-LONGEST_S = 0.95  # an attempt; then TCP sends its first packet again, and the round trip cannot be told
-WATCH_S = 1.0  # where it answers though nobody is met, this often
-LEAST_ANSWER_S = 0.1  # an answer may take four round trips, and so long at least
-LEAST_SILENCE_S = 0.3  # where the first attempt after a shorter one is answered, a packet was lost and no more
+INTERVAL_S = 0.02  # an attempt; after a minute of silence as much more seldom ...
+INTERVAL_GROWTH = 1 / 3000  # ... as makes no difference to who has waited for so long
+MAX_INTERVAL_S = 0.2
+MAX_ATTEMPTS = 6  # attempts at a time: the first of them for a long path, the others for a tenth of a second
+ATTEMPT_TIMEOUT_S = 0.95  # an attempt; then TCP sends its first packet again, and the round trip cannot be told
+WATCH_INTERVAL_S = 1.0  # where it answers though nobody is met, this often
+MIN_ANSWER_S = 0.1  # an answer may take four round trips, and so long at least
+MIN_SILENCE_S = 0.3  # where the first attempt after a shorter one is answered, a packet was lost and no more
 RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us; 0 where it could not be told
 
 
-class Scout:
+class PortProbe:
     """Of one connector; for the thread that receives.
 
     Attributes:
@@ -37,82 +37,86 @@ class Scout:
     def __init__(self, endpoint: Endpoint) -> None:
         host = endpoint.host.strip("[]")
         self._port = endpoint.port
-        self._whereabouts = None if is_address(host) else Whereabouts(host, endpoint.port)
-        self._host = "" if self._whereabouts else host
+        self._lookup = None if is_address(host) else RepeatedLookup(host, endpoint.port)
+        self._host = "" if self._lookup else host
         self._attempts: list[tuple[float, socket.socket]] = []  # when each was begun, in this order
         self._next_s = 0.0  # monotonic, as all times here
         self._silent_since_s = 0.0
-        self._answer_s = LONGEST_S  # it does not answer when it has not for so long
-        self.answers = True  # until the transport's own attempt, the first, has had its time
+        self._answer_timeout_s = ATTEMPT_TIMEOUT_S  # it does not answer when it has not for so long
+        self.reachable = True  # until the transport's own attempt, the first, has had its time
 
-    def search(self, timeout_s: float) -> Answer | None:
+    def probe(self, timeout_s: float) -> ProbeResult | None:
         """To be called over and over while nobody is up; waits only while the other side does not answer.
 
         Returns None after ``timeout_s`` or sooner.
         """
         now_s = time.monotonic()
         if now_s >= self._next_s:
-            self._begin(now_s)
-        trip_ns = self._answered(0.0 if self.answers else max(0.0, min(timeout_s, self._next_s - now_s)))
-        if trip_ns is None:
+            self._start_attempt(now_s)
+        rtt_ns = self._first_answer(0.0 if self.reachable else max(0.0, min(timeout_s, self._next_s - now_s)))
+        if rtt_ns is None:
             return None
         now_s = time.monotonic()
-        answer = Answer(trip_ns, anew=not self.answers and now_s - self._silent_since_s > LEAST_SILENCE_S)
-        self.answers = True
-        self._answer_s = min(max(LEAST_ANSWER_S, 4 * trip_ns / 1e9), LONGEST_S)
-        self._next_s = now_s + WATCH_S
-        self.rest()
-        return answer
+        result = ProbeResult(
+            rtt_ns, newly_reachable=not self.reachable and now_s - self._silent_since_s > MIN_SILENCE_S
+        )
+        self.reachable = True
+        self._answer_timeout_s = min(max(MIN_ANSWER_S, 4 * rtt_ns / 1e9), ATTEMPT_TIMEOUT_S)
+        self._next_s = now_s + WATCH_INTERVAL_S
+        self.cancel()
+        return result
 
-    def rest(self) -> None:
+    def cancel(self) -> None:
         """Give up all attempts: somebody is up, or the link is closed."""
         while self._attempts:
             self._attempts.pop()[1].close()
 
-    def _begin(self, now_s: float) -> None:
-        if self.answers:
-            self._next_s = now_s + WATCH_S
-            self.rest()
+    def _start_attempt(self, now_s: float) -> None:
+        if self.reachable:
+            self._next_s = now_s + WATCH_INTERVAL_S
+            self.cancel()
         else:
-            self._next_s = now_s + min(max(EVERY_S, (now_s - self._silent_since_s) * EVERY_PART), SELDOM_S)
-        if self._whereabouts is not None:
-            self._host = self._whereabouts.news() or self._host
+            self._next_s = now_s + min(
+                max(INTERVAL_S, (now_s - self._silent_since_s) * INTERVAL_GROWTH), MAX_INTERVAL_S
+            )
+        if self._lookup is not None:
+            self._host = self._lookup.poll() or self._host
         if not self._host:
             return
-        if len(self._attempts) == MOST:
-            self._attempts.pop(int(now_s - self._attempts[0][0] < LONGEST_S))[1].close()
+        if len(self._attempts) == MAX_ATTEMPTS:
+            self._attempts.pop(int(now_s - self._attempts[0][0] < ATTEMPT_TIMEOUT_S))[1].close()
         try:
-            made = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+            connection = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
         except OSError:  # no descriptors: the transport's own attempts go on
             return
-        made.setblocking(False)
+        connection.setblocking(False)
         with suppress(OSError):  # a zone of IPv6 that is not there
-            if made.connect_ex((self._host, self._port)) in {0, errno.EINPROGRESS}:
-                self._attempts.append((now_s, made))
+            if connection.connect_ex((self._host, self._port)) in {0, errno.EINPROGRESS}:
+                self._attempts.append((now_s, connection))
                 return
-        made.close()
-        self._is_silent(now_s)
+        connection.close()
+        self._mark_silent(now_s)
 
-    def _answered(self, timeout_s: float) -> int | None:
+    def _first_answer(self, timeout_s: float) -> int | None:
         """The round trip in ns, if an attempt succeeds within this time."""
         poll = select.poll()
-        for _, made in self._attempts:
-            poll.register(made, select.POLLOUT)
+        for _, connection in self._attempts:
+            poll.register(connection, select.POLLOUT)
         ready = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
         now_s = time.monotonic()
         for attempt in [attempt for attempt in self._attempts if attempt[1].fileno() in ready]:
-            made = attempt[1]
-            if not made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                return int(RTT.unpack(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RTT.size))[0]) * 1000
+            connection = attempt[1]
+            if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return int(RTT.unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RTT.size))[0]) * 1000
             self._attempts.remove(attempt)
-            made.close()
-            self._is_silent(now_s)
-        if self._attempts and now_s - self._attempts[0][0] > self._answer_s:
-            self._is_silent(now_s)
+            connection.close()
+            self._mark_silent(now_s)
+        if self._attempts and now_s - self._attempts[0][0] > self._answer_timeout_s:
+            self._mark_silent(now_s)
         return None
 
-    def _is_silent(self, now_s: float) -> None:
-        if self.answers:
-            self.answers = False
+    def _mark_silent(self, now_s: float) -> None:
+        if self.reachable:
+            self.reachable = False
             self._silent_since_s = now_s
-            self._next_s = now_s + EVERY_S
+            self._next_s = now_s + INTERVAL_S

@@ -3,108 +3,108 @@
 import time
 from os import sched_yield
 
-from ..engine.dispatch import Reception
+from ..engine.dispatch import FrameDispatcher
 from ..process import cgroups
 from ..protocol.frames import Kind
-from ..protocol.liveness import LOOK_NS, SEARCH_NS
+from ..protocol.liveness import SEARCH_INTERVAL_NS, TICK_NS
 from ..transports import Transport
 from ..transports.base import Frame
-from .busy_poll import LONGEST_NS, BusyPoll
-from .port_probe import Scout
+from .busy_poll import MAX_POLL_NS, BusyPoll
+from .port_probe import PortProbe
 
-BUSY_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
+BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
-SEARCH_S = SEARCH_NS / 1e9
-HASTE_S, HASTE_NS = 0.005, 100_000_000  # who has come into reach is greeted this often, for so long
-BRIEF_S = 0.001  # who waits for less does not look first: it would take too long
+SEARCH_S = SEARCH_INTERVAL_NS / 1e9
+FAST_HELLO_S, FAST_HELLO_NS = 0.005, 100_000_000  # who has come into reach is greeted this often, for so long
+MIN_POLLED_WAIT_S = 0.001  # who waits for less does not look first: it would take too long
 
 _monotonic_ns = time.monotonic_ns
 
 
-class Pump:
+class ReceiveLoop:
     """Between the transport and the reception of one link; for the thread that leads."""
 
-    def __init__(self, transport: Transport, reception: Reception, scout: Scout | None) -> None:
+    def __init__(self, transport: Transport, dispatcher: FrameDispatcher, port_probe: PortProbe | None) -> None:
         """``scout``: of a connector whose transport has one."""
         self._transport = transport
-        self._scout = scout
-        self._hasty_until_ns = 0
-        self._reception = reception
-        self._company = reception.company
-        self._calls = reception.calls
+        self._port_probe = port_probe
+        self._fast_hello_until_ns = 0
+        self._dispatcher = dispatcher
+        self._peer_manager = dispatcher.peer_manager
+        self._callbacks = dispatcher.callbacks
         self._last_frame_ns = 0
-        self._next_look_ns = 0
+        self._next_tick_ns = 0
         self._busy_poll = BusyPoll(not cgroups.cpu_is_limited())  # there a look is paid for by standing still later
-        self._emptied_ns = _monotonic_ns()  # when the transport was last found with nothing to read
+        self._drained_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
-    def turn(self, timeout_s: float) -> None:
+    def run_once(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
-        if self._calls.due and not self._calls.running:
-            self._calls.run()
+        if self._callbacks.pending and not self._callbacks.running:
+            self._callbacks.run()
             timeout_s = 0.0
         began = _monotonic_ns()
-        received = self._poll(began) if self._busy_poll.polls and timeout_s > BRIEF_S else None
+        received = self._poll(began) if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S else None
         if received is None:
-            received = self._transport.receive(timeout_s) if self._company.up else self._search(timeout_s)
+            received = self._transport.receive(timeout_s) if self._peer_manager.up else self._search(timeout_s)
         now = _monotonic_ns()
         if received is None:
-            self._emptied_ns = now
+            self._drained_ns = now
         else:
-            if now - self._last_frame_ns > BUSY_NS:
-                self._busy_poll.waited(now - began)
-                self._reception.handle(received[0], received[1], now, True)
+            if now - self._last_frame_ns > BULK_GAP_NS:
+                self._busy_poll.on_wait(now - began)
+                self._dispatcher.dispatch(received[0], received[1], now, True)
             else:
-                self._busy_poll.rest()
+                self._busy_poll.skip()
                 now = self._drain(received, now)
             self._last_frame_ns = now
-        if now >= self._next_look_ns:
-            self._keep_time(now)
+        if now >= self._next_tick_ns:
+            self._tick(now)
 
     def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         """What comes while nobody is up.  A connector sees meanwhile whether the other side comes into reach."""
-        receive, scout, timeout_s = self._transport.receive, self._scout, min(timeout_s, SEARCH_S)
-        if scout is None:
+        receive, port_probe, timeout_s = self._transport.receive, self._port_probe, min(timeout_s, SEARCH_S)
+        if port_probe is None:
             return receive(timeout_s)
-        hasty = _monotonic_ns() < self._hasty_until_ns
-        received = receive(0 if not scout.answers else HASTE_S if hasty else timeout_s)
+        fast = _monotonic_ns() < self._fast_hello_until_ns
+        received = receive(0 if not port_probe.reachable else FAST_HELLO_S if fast else timeout_s)
         if received is None:
-            answer = scout.search(timeout_s)
-            if answer is not None and self._company.answered(answer):
-                self._hasty_until_ns = _monotonic_ns() + HASTE_NS
-            elif hasty:
-                self._company.say(Kind.HELLO)
+            result = port_probe.probe(timeout_s)
+            if result is not None and self._peer_manager.on_probe_result(result):
+                self._fast_hello_until_ns = _monotonic_ns() + FAST_HELLO_NS
+            elif fast:
+                self._peer_manager.send_hello(Kind.HELLO)
         return received
 
     def _poll(self, began: int) -> tuple[bytes, Frame] | None:
         """What comes while we look again and again, and let others have the processor in between."""
-        receive, until = self._transport.receive, began + LONGEST_NS
+        receive, until = self._transport.receive, began + MAX_POLL_NS
         while (received := receive(0)) is None and _monotonic_ns() < until:
             sched_yield()
         return received
 
     def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
         """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
-        reception, receive = self._reception, self._transport.receive
+        dispatcher, receive = self._dispatcher, self._transport.receive
         until = now + DRAIN_NS
         while received is not None:
-            reception.handle(received[0], received[1], now, False)
+            dispatcher.dispatch(received[0], received[1], now, False)
             if now > until:
                 break
             received = receive(0)
             now = _monotonic_ns()
         else:
-            self._emptied_ns = now
-        reception.acks.send_batch()
+            self._drained_ns = now
+        dispatcher.ack_sender.send_batch()
         return now
 
-    def _keep_time(self, now: int) -> None:
-        if self._emptied_ns < now:  # what comes one at a time may have been waiting, or may not
+    def _tick(self, now: int) -> None:
+        if self._drained_ns < now:  # what comes one at a time may have been waiting, or may not
             received, now = self._transport.receive(0), _monotonic_ns()
             if received is None:
-                self._emptied_ns = now
+                self._drained_ns = now
             else:
-                self._reception.handle(received[0], received[1], now, True)
-        if self._scout is not None and self._company.up:
-            self._scout.rest()
-        self._reception.keep_time(now, self._emptied_ns)
-        self._next_look_ns = now + LOOK_NS
+                self._dispatcher.dispatch(received[0], received[1], now, True)
+        if self._port_probe is not None and self._peer_manager.up:
+            self._port_probe.cancel()
+        self._dispatcher.on_tick(now, self._drained_ns)
+        self._next_tick_ns = now + TICK_NS

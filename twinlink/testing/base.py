@@ -17,10 +17,10 @@ import pytest
 import twinlink
 from twinlink.protocol import liveness
 from twinlink.protocol.frames import (
-    AGAIN_WORD,
     HEADER_OCTETS,
     HELLO_TOPIC,
     MAX_PAYLOAD,
+    RETRANSMIT_WORD,
     Hello,
     Kind,
     ack_body,
@@ -199,7 +199,7 @@ class ForeignPeer:
         topic, bundle = received
         epoch = parse(bundle)[1]
         for word, sequence, sent_ns, payload in zip(*parse_bundle(bundle, epoch), strict=True):
-            kind = Kind.AGAIN if word == AGAIN_WORD else Kind.DATA
+            kind = Kind.RETRANSMIT if word == RETRANSMIT_WORD else Kind.DATA
             self._kept.append((topic, frame(kind, epoch, sequence, sent_ns, payload)))
         return self._kept.popleft()
 
@@ -315,8 +315,8 @@ class Conformance:
     @pytest.fixture
     def nobody_falls_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A foreign peer that greets no more stays up, however long the test takes on this machine."""
-        monkeypatch.setattr(liveness, "SILENT_NS", 10**15)
-        monkeypatch.setattr(liveness, "CERTAIN_NS", 10**15)
+        monkeypatch.setattr(liveness, "PEER_TIMEOUT_NS", 10**15)
+        monkeypatch.setattr(liveness, "HARD_TIMEOUT_NS", 10**15)
 
     def bare_transport(self, endpoint: str, role: str) -> Transport:
         """The transport without a link, for foreign octets."""

@@ -403,7 +403,7 @@ class Acks(Conformance):
         outbox = link.sender("flow")
         outbox.send(b"before")
         flushing = in_thread(lambda: outbox.flush(patience()))
-        wait_until(lambda: link.lead._waiting or link.lead.followers)
+        wait_until(lambda: link._leader_follower._waiting or link._leader_follower.followers)
         outbox.send(b"after")
         peer.ack(link, "flow", 1, 0)
         flushing.result()

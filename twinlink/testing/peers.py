@@ -9,7 +9,7 @@ import pytest
 
 import twinlink
 from twinlink.engine import peers as peer_manager
-from twinlink.protocol.liveness import CERTAIN_NS, RESTART_NS
+from twinlink.protocol.liveness import HARD_TIMEOUT_NS, RESTART_NS
 from twinlink.transports import transport_class
 
 from .base import (
@@ -175,7 +175,7 @@ class Peers(Conformance):
     def test_two_nodes_of_one_name_are_told_of(
         self, opening: Open, foreign: MakeForeign, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(peer_manager, "NAMESAKES_NS", 300_000_000)
+        monkeypatch.setattr(peer_manager, "DUPLICATE_NAME_NS", 300_000_000)
         link = opening("listen")
         peers = [foreign(node="gnb") for _ in range(2)]
 
@@ -188,7 +188,7 @@ class Peers(Conformance):
             peer.meet(link)
         wait_until(lambda: told(*peers))
         caplog.clear()
-        link._company._told_of.clear()
+        link.peer_manager._duplicates_reported.clear()
         wait_until(lambda: told(peers[1]) or drain(link, twinlink.PeerDown))  # the first falls silent,
         wait_until(lambda: told(*peers))  # and is not heard any more
         assert link.peers() == ["gnb"]
@@ -225,7 +225,7 @@ class Peers(Conformance):
         finally:
             over.set()
             going_on.result()
-        assert took_s < CERTAIN_NS / 2e9, f"down after {took_s:.1f} s"
+        assert took_s < HARD_TIMEOUT_NS / 2e9, f"down after {took_s:.1f} s"
         assert drain(connector, twinlink.PeerDown) == []
 
     def test_an_event_handler_may_use_the_link(self, opening: Open) -> None:

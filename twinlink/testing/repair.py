@@ -11,15 +11,15 @@ import pytest
 import twinlink
 from twinlink.protocol.frames import (
     HEADER_OCTETS,
+    AbandonReason,
     Kind,
-    Why,
-    ask_body,
+    abandoned_body,
     frame,
-    gone_body,
+    nak_body,
     parse,
+    parse_abandoned,
     parse_ack,
-    parse_ask,
-    parse_gone,
+    parse_nak,
 )
 from twinlink.protocol.send import queue as send_queue
 
@@ -56,22 +56,22 @@ class Repairing(Conformance):
         thread.join()
 
     def gone(self, peer: ForeignPeer, flow: str, unsent: int, *ranges: tuple[int, int]) -> None:
-        body = gone_body(Why.EVICTED, ranges)
-        peer.send(f"traffic/{flow}", frame(Kind.GONE, peer.epoch, unsent, time.time_ns(), body))
+        body = abandoned_body(AbandonReason.EVICTED, ranges)
+        peer.send(f"traffic/{flow}", frame(Kind.ABANDONED, peer.epoch, unsent, time.time_ns(), body))
 
     def ask(self, peer: ForeignPeer, link: twinlink.Link, flow: str, known: int, *missing: tuple[int, int]) -> None:
-        body = ask_body(link.epoch, known, missing)
-        peer.send(f"ack/{flow}", frame(Kind.ASK, peer.epoch, 0, time.time_ns(), body))
+        body = nak_body(link.epoch, known, missing)
+        peer.send(f"ack/{flow}", frame(Kind.NAK, peer.epoch, 0, time.time_ns(), body))
 
     @pytest.mark.usefixtures("greeting")
     def test_a_gap_is_asked_for_and_filled_in_order(self, link: twinlink.Link, peer: ForeignPeer) -> None:
         inbox = link.receiver("flow")
         for sequence in (0, 1, 4, 5):
             peer.data("flow", sequence)
-        assert parse_ask(peer.next(Kind.ASK)) == (peer.epoch, 2, [(2, 4)])
+        assert parse_nak(peer.next(Kind.NAK)) == (peer.epoch, 2, [(2, 4)])
         assert [message.sequence for message in receive_all(inbox, 2)] == [0, 1]
         for sequence in (3, 2, 2):
-            peer.send("traffic/flow", frame(Kind.AGAIN, peer.epoch, sequence, 7, b"again"))
+            peer.send("traffic/flow", frame(Kind.RETRANSMIT, peer.epoch, sequence, 7, b"again"))
         rest = receive_all(inbox, 4)
         assert [(message.sequence, message.sent_ns == 7) for message in rest] == [
             (2, True), (3, True), (4, False), (5, False),
@@ -89,8 +89,8 @@ class Repairing(Conformance):
         for sequence in (0, 5):
             peer.data("flow", sequence)
         self.gone(peer, "flow", 6, (1, 3))
-        peer.send("traffic/flow", frame(Kind.AGAIN, peer.epoch, 3, 7, b""))
-        peer.send("traffic/flow", frame(Kind.AGAIN, peer.epoch, 4, 7, b""))
+        peer.send("traffic/flow", frame(Kind.RETRANSMIT, peer.epoch, 3, 7, b""))
+        peer.send("traffic/flow", frame(Kind.RETRANSMIT, peer.epoch, 4, 7, b""))
         assert [message.sequence for message in receive_all(inbox, 4)] == [0, 3, 4, 5]
         assert [(gap.first, gap.end) for gap in drain(link, twinlink.Gap)] == [(1, 3)]
         assert link.stats()["received"]["flow"]["missing"] == 2
@@ -116,9 +116,9 @@ class Repairing(Conformance):
         link.receiver("flow")
         peer.data("flow", 0)
         self.gone(peer, "flow", 3)
-        assert parse_ask(peer.next(Kind.ASK)) == (peer.epoch, 3, [(1, 3)])
+        assert parse_nak(peer.next(Kind.NAK)) == (peer.epoch, 3, [(1, 3)])
         self.gone(peer, "other", 2)  # nothing of this flow has ever arrived
-        assert parse_ask(peer.next(Kind.ASK)) == (peer.epoch, 2, [(0, 2)])
+        assert parse_nak(peer.next(Kind.NAK)) == (peer.epoch, 2, [(0, 2)])
 
     def test_a_session_that_ends_owes_nothing_any_more(
         self, link: twinlink.Link, peer: ForeignPeer, greeting: threading.Event
@@ -142,7 +142,7 @@ class Repairing(Conformance):
         first = [peer.next(Kind.DATA) for _ in range(5)]
         self.ask(peer, link, "flow", 5, (1, 3))
         for original in first[1:3]:
-            again = peer.next(Kind.AGAIN)
+            again = peer.next(Kind.RETRANSMIT)
             assert parse(again)[1:] == parse(original)[1:]
             assert again[HEADER_OCTETS:] == original[HEADER_OCTETS:]
         peer.ack(link, "flow", 3, 1, 2)
@@ -154,7 +154,7 @@ class Repairing(Conformance):
     @pytest.mark.usefixtures("greeting")
     def test_a_bundle_is_taken_apart(self, link: twinlink.Link, peer: ForeignPeer) -> None:
         inbox = link.receiver("flow")
-        kinds = {0: Kind.DATA, 2: Kind.DATA, 1: Kind.AGAIN, 3: Kind.DATA}
+        kinds = {0: Kind.DATA, 2: Kind.DATA, 1: Kind.RETRANSMIT, 3: Kind.DATA}
         frames = [frame(kind, peer.epoch, number, number, b"%d" % number) for number, kind in kinds.items()]
         for body in (frames[0][:-1], frames[0] + b"TL", b"", b"".join(frames)):
             peer.send("traffic/flow", frame(Kind.BUNDLE, peer.epoch, 0, time.time_ns(), body))
@@ -175,7 +175,7 @@ class Repairing(Conformance):
         wholes = [frame(Kind.DATA, peer.epoch, number, 100 + number, bytes([number]) * 1000) for number in range(2)]
         for whole in wholes:
             for at in range(0, len(whole), 400):
-                peer.send("traffic/flow", frame(Kind.PART, peer.epoch, at, parse(whole)[3], whole[at : at + 400]))
+                peer.send("traffic/flow", frame(Kind.FRAGMENT, peer.epoch, at, parse(whole)[3], whole[at : at + 400]))
         messages = receive_all(inbox, 2)
         assert [(message.sequence, message.sent_ns, bytes(message.payload)) for message in messages] == [
             (number, 100 + number, bytes([number]) * 1000) for number in range(2)
@@ -212,7 +212,7 @@ class Repairing(Conformance):
         with pytest.raises(twinlink.AckTimeout, match="may return"):
             outbox.flush(0.05)
         peer.meet(link)
-        assert parse_gone(peer.next(Kind.GONE, Kind.DATA)) == (Why.EVICTED, [])
+        assert parse_abandoned(peer.next(Kind.ABANDONED, Kind.DATA)) == (AbandonReason.EVICTED, [])
         assert [parse(peer.next(Kind.DATA))[2] for _ in range(3)] == [0, 1, 2]
         peer.ack(link, "flow", 3, 0, 1, 2)
         outbox.flush(patience())
@@ -232,10 +232,10 @@ class Repairing(Conformance):
             outbox.send(bytes(100_000))  # the four have to make room
         peer.meet(link)
         self.ask(peer, link, "flow", 4, (1, 4))
-        while not any(first == 1 for first, _ in parse_gone(peer.next(Kind.GONE))[1]):
+        while not any(first == 1 for first, _ in parse_abandoned(peer.next(Kind.ABANDONED))[1]):
             peer.hello(link.epoch)
         peer.ack(link, "flow", 0, 2)  # it was there to be read
-        while parse_gone(peer.next(Kind.GONE))[1]:
+        while parse_abandoned(peer.next(Kind.ABANDONED))[1]:
             peer.hello(link.epoch)
         self.ask(peer, link, "flow", 4)
         peer.ack(link, "flow", 4)
@@ -281,7 +281,7 @@ class Repairing(Conformance):
         newest = outbox.stats()["sent"] - 1
         seen: list[int] = []
         while newest not in seen:
-            received = peer.next(Kind.DATA, Kind.GONE)
+            received = peer.next(Kind.DATA, Kind.ABANDONED)
             if parse(received)[0] is Kind.DATA:
                 seen.append(parse(received)[2])
                 peer.ack(link, "state", seen[-1] + 1, seen[-1])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from twinlink.protocol.frames import MAX_ACK_RECORDS, MAX_ACK_ROW, MAX_SEQUENCE, Kind, ack_body, ack_row_body, frame
+from twinlink.protocol.frames import MAX_ACK_RANGE, MAX_ACK_RECORDS, MAX_SEQUENCE, Kind, ack_body, ack_range_body, frame
 
 from .base import Conformance, ForeignPeer, MakeForeign, Open, Pair, drain, malformed, patience, receive_all, wait_until
 
@@ -35,21 +35,21 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
         ("ack/flow", frame(Kind.ACK, EPOCH, 0, 1, ack_body(0, 0, [(0, 0, 0)] * (MAX_ACK_RECORDS + 1)))),
     ],
     "ack_row": [
-        ("ack/flow", frame(Kind.ACK_ROW, EPOCH, 0, 1, body))
+        ("ack/flow", frame(Kind.ACK_RANGE, EPOCH, 0, 1, body))
         for body in (
-            b"", bytes(39), ack_row_body(0, 0, 3, 3, 1), ack_row_body(0, 0, 3, 4, 0),
-            ack_row_body(0, 0, 0, MAX_ACK_ROW + 1, 1), ack_row_body(0, 0, MAX_SEQUENCE, MAX_SEQUENCE + 1, 1),
+            b"", bytes(39), ack_range_body(0, 0, 3, 3, 1), ack_range_body(0, 0, 3, 4, 0),
+            ack_range_body(0, 0, 0, MAX_ACK_RANGE + 1, 1), ack_range_body(0, 0, MAX_SEQUENCE, MAX_SEQUENCE + 1, 1),
         )
     ],
     "part": [
-        ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD[:31])),
-        ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD + b"x")),
-        ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, frame(Kind.PART, EPOCH, 0, 1, GOOD))),
-        ("traffic/flow", frame(Kind.PART, EPOCH, 0, 1, GOOD[:4] + b"\xff\xff\xff\xff" + GOOD[8:])),
+        ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD[:31])),
+        ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD + b"x")),
+        ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD))),
+        ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD[:4] + b"\xff\xff\xff\xff" + GOOD[8:])),
     ],
     "progress": [
-        ("ack/flow", frame(Kind.PROGRESS, EPOCH, 0, 1, b"")),
-        ("ack/flow", frame(Kind.PROGRESS, EPOCH, 0, 1, bytes(25))),
+        ("ack/flow", frame(Kind.FRAGMENT_PROGRESS, EPOCH, 0, 1, b"")),
+        ("ack/flow", frame(Kind.FRAGMENT_PROGRESS, EPOCH, 0, 1, bytes(25))),
     ],
     "hello": [
         ("traffic/_link", frame(Kind.HELLO, EPOCH, 0, 1, body))

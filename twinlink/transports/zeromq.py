@@ -15,8 +15,8 @@ from typing import Any
 import zmq
 
 from ..errors import TransportError
-from ..process.malloc import reuse
-from ..process.resolver import Whereabouts, addresses, is_address
+from ..process.malloc import keep_freed_memory
+from ..process.resolver import RepeatedLookup, addresses, is_address
 from ..protocol.frames import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 
@@ -80,7 +80,7 @@ class ZeromqTransport(Transport):
 
     def open(self) -> None:
         check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
-        reuse()  # over Zenoh nothing is quicker for it
+        keep_freed_memory()  # over Zenoh nothing is quicker for it
         self._context = zmq.Context(io_threads=self.options.io_threads)
         self._closed = False
         self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
@@ -88,7 +88,7 @@ class ZeromqTransport(Transport):
         self._limit_ms = self.options.connect_timeout_ms
         self._connected_to = ""
         self._tries_since = 0.0  # to connect anew, or while nobody is heard
-        self._whereabouts: Whereabouts | None = None  # where an address is known it is the only one
+        self._whereabouts: RepeatedLookup | None = None  # where an address is known it is the only one
         self._nodes_listen = False
         self._joining: set[bytes] = set()  # the topics of those who are
         self._held_until = 0.0
@@ -123,7 +123,7 @@ class ZeromqTransport(Transport):
             elif is_address(self.endpoint.host):
                 self._connect(self.endpoint.host)
             else:
-                self._whereabouts = Whereabouts(self.endpoint.host, self.endpoint.port)
+                self._whereabouts = RepeatedLookup(self.endpoint.host, self.endpoint.port)
                 self._move(RESOLVE_S)
         except BaseException as error:  # Ctrl-C as well
             self._context.destroy(linger=0)  # while a socket is open, whoever ends the context waits for ever
@@ -175,7 +175,7 @@ class ZeromqTransport(Transport):
 
     def _move(self, within_s: float = 0.0) -> None:
         """Connect to where the host is now, if the resolver has said that it is somewhere else."""
-        if self._whereabouts is not None and (host := self._whereabouts.news(within_s)):
+        if self._whereabouts is not None and (host := self._whereabouts.poll(within_s)):
             self._connect(host)
 
     def send(self, topic: bytes, frame: bytes) -> None:
@@ -291,7 +291,7 @@ class ZeromqTransport(Transport):
         if anew or patience != self._patience:
             self.reached(patience)
         if self._whereabouts is not None:
-            self._whereabouts.turn()
+            self._whereabouts.next_address()
             self._move()
 
     def reached(self, patience: int) -> None:

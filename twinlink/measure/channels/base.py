@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ...engine.acks import SINGLE_RECORDS
+from ...engine.acks import MAX_BATCH
 from ...protocol.frames import (
     ACK_ONE,
     ACK_ONE_LENGTH,
@@ -260,7 +260,7 @@ class RawChannel(Channel):
                 if word == DATA_WORD and length == len(frame) - HEADER_OCTETS:
                     records.append((sequence, sent_ns, received_ns))
                     received.arrived(sequence, length, sent_ns, received_ns)
-                frame = get(False) if len(records) < SINGLE_RECORDS else None
+                frame = get(False) if len(records) < MAX_BATCH else None
             if records:
                 body = ack_body(epoch, sequence + 1, records)
                 self.put(ACK, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))

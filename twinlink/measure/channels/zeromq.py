@@ -4,7 +4,7 @@ from typing import Any
 
 import zmq
 
-from ...process.malloc import reuse
+from ...process.malloc import keep_freed_memory
 from ...transports.zeromq import ZeromqOptions
 from .base import TICK_S, RawChannel
 
@@ -16,7 +16,7 @@ class ZeromqChannel(RawChannel):
 
     def open(self) -> None:
         """Bind, or connect."""
-        reuse()  # as twinlink's transport does: what is compared is not the memory
+        keep_freed_memory()  # as twinlink's transport does: what is compared is not the memory
         self._context = zmq.Context()
         self._pub, self._sub = self._socket(zmq.PUB), self._socket(zmq.SUB)
         for topic in (b"ack/", b"traffic/"):

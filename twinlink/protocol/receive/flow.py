@@ -7,16 +7,17 @@ from typing import Any
 from ...message import Message
 from ...sync import Sync, Thresholds
 from ..rangeset import RangeSet
-from .reorder_buffer import Reassembly
+from .reorder_buffer import ReorderBuffer
 from .sequence import SequenceTracker
 
-ANNOUNCE_OCTETS = 128 * 1024  # tell the sender after consuming this much; half of the slack it grants (flow_control.py)
-WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
-MESSAGE_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
+# tell the sender after consuming this much; half of the slack it grants (flow_control.py)
+CREDIT_UPDATE_OCTETS = 128 * 1024
+MESSAGE_WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
+MESSAGE_OVERHEAD_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
-class Stream:
+class PeerStream:
     """One sender session on one flow.
 
     Attributes:
@@ -32,59 +33,59 @@ class Stream:
 
     __slots__ = (
         "acked",
-        "began",
         "conflated",
         "consumed",
-        "declined",
         "epoch",
+        "first_arrived",
         "node",
-        "pending",
-        "refused",
+        "rejected",
+        "rejected_count",
+        "reorder_buffer",
         "repaired",
         "repairs",
         "repeated",
-        "retired",
         "stale",
+        "superseded",
         "tracker",
-        "unannounced",
+        "unreported_octets",
     )  # fmt: skip
 
     def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
         self.epoch = epoch
         self.node = node
         self.repairs = repairs
-        self.pending: Reassembly | None = None
-        self.retired = False  # a newer session has taken its place: what still comes of it is stale
+        self.reorder_buffer: ReorderBuffer | None = None
+        self.superseded = False  # a newer session has taken its place: what still comes of it is stale
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
         self.acked = self.consumed
-        self.began: int | None = None
-        self.unannounced = 0
-        self.refused = 0
-        self.declined = RangeSet()
+        self.first_arrived: int | None = None
+        self.unreported_octets = 0
+        self.rejected_count = 0
+        self.rejected = RangeSet()
         self.repaired = 0  # came when asked for
         self.repeated = 0  # came again, and was here already
         self.conflated = 0
         self.stale = 0
 
 
-class Untold:
+class UnreportedRanges:
     """What no event has told yet, by session."""
 
     def __init__(self) -> None:
-        self._of: dict[int, RangeSet] = {}
+        self._ranges: dict[int, RangeSet] = {}
 
     def add(self, epoch: int, sequence: int) -> None:
         """An event is to tell this number."""
-        self._of.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+        self._ranges.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
 
     def take(self) -> list[tuple[int, int, int]]:
         """Epoch, first and end of every range; from now on they count as told."""
-        of, self._of = self._of, {}
+        of, self._ranges = self._ranges, {}
         return [(epoch, first, end) for epoch, ranges in of.items() for first, end in ranges]
 
 
-class Incoming:
+class ReceiveFlow:
     """Messages of one flow between the transport and the application.
 
     A flow that nobody has asked for yet is *unclaimed*: its messages are held, so that no order of starting matters;
@@ -101,31 +102,31 @@ class Incoming:
 
     def __init__(self, flow: str) -> None:
         self.flow = flow
-        self.claimed = False
+        self.subscribed = False
         self.handler: Callable[[Message], None] | None = None
         self.queue: deque[Message] = deque()
         self.queued_octets = 0
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, PeerStream] = {}
         self.watched = False
         self.max_age_ns: int | None = None
         self.sync: Sync | None = None
-        self.stale = Untold()
-        self.refused = Untold()
-        self._retired: Counter[str] = Counter()  # what forgotten sessions counted
+        self.stale = UnreportedRanges()
+        self.rejected = UnreportedRanges()
+        self._forgotten: Counter[str] = Counter()  # what forgotten sessions counted
 
-    def makes_way(self, up: frozenset[int]) -> Stream | None:
+    def evictable_stream(self, up: frozenset[int]) -> PeerStream | None:
         """Who is to be forgotten before another session begins, if anybody; not one that is ``up``."""
         if len(self.streams) < MAX_STREAMS:
             return None
         return next((stream for epoch, stream in self.streams.items() if epoch not in up), None)
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: PeerStream) -> None:
         """Remember of this session only what it counted."""
-        self._retired.update(_counters(self.streams.pop(stream.epoch)))
+        self._forgotten.update(_counters(self.streams.pop(stream.epoch)))
 
-    def join(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> Stream:
+    def add_stream(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> PeerStream:
         """Begin a sender session; ``first`` is where it stood when we joined, if known."""
-        stream = self.streams[epoch] = Stream(epoch, node, first, repairs)
+        stream = self.streams[epoch] = PeerStream(epoch, node, first, repairs)
         return stream
 
     def limit_age(self, max_age_ns: int) -> None:
@@ -140,28 +141,28 @@ class Incoming:
             self.watched = True
         return self.sync
 
-    def drop_stale(self, stream: Stream, message: Message) -> None:
+    def drop_stale(self, stream: PeerStream, message: Message) -> None:
         """Count a message as too old: it is not delivered, and the sender learns that it is done with."""
         sequence = message.sequence
         stream.stale += 1
         self.stale.add(stream.epoch, sequence)
         if not self.queue and sequence >= stream.consumed:
             stream.consumed = sequence + 1
-        stream.unannounced += len(message.payload) + WEIGHT_OCTETS
+        stream.unreported_octets += len(message.payload) + MESSAGE_WEIGHT_OCTETS
 
-    def pass_gaps(self, stream: Stream) -> None:
+    def consume_gaps(self, stream: PeerStream) -> None:
         """Take what will not come for consumed, once the application has taken all that came before it.
 
         While nobody has asked for the flow at once, with all that is held: what was lost is not to fill the sender's
         window for the others, and what is held has a bound of its own.
         """
-        if (not self.claimed and stream.tracker.missing_count) or all(
+        if (not self.subscribed and stream.tracker.missing_count) or all(
             message.epoch != stream.epoch for message in tuple(self.queue)
         ):
-            due = stream.pending.due if stream.pending else stream.tracker.next
+            due = stream.reorder_buffer.next_due if stream.reorder_buffer else stream.tracker.next
             stream.consumed = stream.acked = max(stream.consumed, due)
 
-    def take(self) -> tuple[Message, Stream | None] | None:
+    def next_message(self) -> tuple[Message, PeerStream | None] | None:
         """The next message, and the stream whose sender is to be told now how far it is consumed; None without any.
 
         Not every message is told: then the stream is None.
@@ -177,12 +178,12 @@ class Incoming:
             return message, None
         if message.sequence >= stream.consumed:
             stream.consumed = message.sequence + 1
-        stream.unannounced += size + WEIGHT_OCTETS
-        return message, stream if stream.unannounced >= ANNOUNCE_OCTETS else None
+        stream.unreported_octets += size + MESSAGE_WEIGHT_OCTETS
+        return message, stream if stream.unreported_octets >= CREDIT_UPDATE_OCTETS else None
 
     def stats(self) -> dict[str, Any]:
         """Counters over all sender sessions, and what is queued."""
-        totals = self._retired.copy()
+        totals = self._forgotten.copy()
         for stream in list(self.streams.values()):
             totals.update(_counters(stream))
         return {
@@ -200,10 +201,11 @@ COUNTERS = (
 )  # fmt: skip
 
 
-def _counters(stream: Stream) -> dict[str, int]:
+def _counters(stream: PeerStream) -> dict[str, int]:
     tracker = stream.tracker
     values = (
-        tracker.received, tracker.missing_count, tracker.gaps, tracker.late, tracker.duplicates, stream.refused,
-        stream.repaired, stream.repeated, stream.conflated, stream.stale, stream.pending.held if stream.pending else 0,
+        tracker.received, tracker.missing_count, tracker.gaps, tracker.late, tracker.duplicates, stream.rejected_count,
+        stream.repaired, stream.repeated, stream.conflated, stream.stale,
+        stream.reorder_buffer.held if stream.reorder_buffer else 0,
     )  # fmt: skip
     return dict(zip(COUNTERS, values, strict=True))

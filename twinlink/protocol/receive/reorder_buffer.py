@@ -6,7 +6,7 @@ from ...message import Message
 from ..rangeset import RangeSet
 
 
-class Reassembly:
+class ReorderBuffer:
     """Begins with a gap and ends when everything below ``end`` has been released, in order and once.
 
     Attributes:
@@ -16,11 +16,11 @@ class Reassembly:
     """
 
     def __init__(self, due: int) -> None:
-        self.due = due
+        self.next_due = due
         self.end = due
         self.missing = RangeSet()
         self._held: dict[int, Message] = {}
-        self._gone = RangeSet()  # given up, not released yet
+        self._abandoned = RangeSet()  # given up, not released yet
         self._silent = RangeSet()  # of them: not to be reported
 
     def expect(self, end: int) -> tuple[int, int] | None:
@@ -41,7 +41,7 @@ class Reassembly:
         self.missing.remove(sequence)
         return True
 
-    def hold_all(self, messages: Sequence[Message]) -> bool:
+    def hold_run(self, messages: Sequence[Message]) -> bool:
         """Take in messages in a row; False, and none is taken, unless all of them are missing."""
         first, end = messages[0].sequence, messages[-1].sequence + 1
         if not self.missing.covers(first, end):
@@ -50,31 +50,31 @@ class Reassembly:
         self.missing.take(first, end)
         return True
 
-    def give_up(self, ranges: Sequence[tuple[int, int]], silently: bool) -> int:
+    def abandon(self, ranges: Sequence[tuple[int, int]], silently: bool) -> int:
         """These will not come; returns how many of them were missing."""
         count = 0
         for first, end in ranges:
-            for gone in self.missing.take(first, end):
-                count += gone[1] - gone[0]
-                self._gone.add(*gone)
+            for abandoned in self.missing.take(first, end):
+                count += abandoned[1] - abandoned[0]
+                self._abandoned.add(*abandoned)
                 if silently:
-                    self._silent.add(*gone)
+                    self._silent.add(*abandoned)
         return count
 
-    def give_up_all(self) -> None:
+    def abandon_all(self) -> None:
         """Nothing more will come."""
-        self.give_up([(self.due, self.end)], silently=False)
+        self.abandon([(self.next_due, self.end)], silently=False)
 
-    def drop(self) -> int:
+    def drop_held(self) -> int:
         """Take what is held for missing; returns how many messages that were."""
         held, self._held = self._held, {}
         for sequence in held:
             self.missing.add(sequence, sequence + 1)
         return len(held)
 
-    def gave_up(self, sequence: int) -> bool:
+    def is_abandoned(self, sequence: int) -> bool:
         """Whether this was given up, and has not been released yet."""
-        return sequence in self._gone
+        return sequence in self._abandoned
 
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
         """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order.
@@ -82,28 +82,28 @@ class Reassembly:
         Whoever takes a message adds 1 to `due`, who takes a range says `pass_over`; else, as when Ctrl-C comes before,
         it is due again.
         """
-        while (due := self.due) < self.end:
+        while (due := self.next_due) < self.end:
             message = self._held.get(due)
             if message is not None:
                 yield message
                 del self._held[due]
                 continue
-            self._gone.take(0, due)
-            gone = self._gone.first_range()
-            if gone is None or gone[0] != self.due:
+            self._abandoned.take(0, due)
+            abandoned = self._abandoned.first_range()
+            if abandoned is None or abandoned[0] != self.next_due:
                 return
-            first, end = gone
+            first, end = abandoned
             quiet = self._silent.first_range()
             silently = quiet is not None and quiet[0] == first
             if quiet is not None:  # a range of which only a part is silent is released in parts
                 end = quiet[1] if silently else min(end, quiet[0])
             yield first, end, silently
 
-    def pass_over(self, first: int, end: int) -> None:
+    def skip(self, first: int, end: int) -> None:
         """This range, which was given up, has been released."""
-        self._gone.take(first, end)
+        self._abandoned.take(first, end)
         self._silent.take(first, end)
-        self.due = end
+        self.next_due = end
 
     @property
     def held(self) -> int:
@@ -113,4 +113,4 @@ class Reassembly:
     @property
     def complete(self) -> bool:
         """Whether everything has been released."""
-        return self.due == self.end
+        return self.next_due == self.end

@@ -40,7 +40,7 @@ class SequenceTracker:
         self.late = 0
         self.duplicates = 0
 
-    def begin(self, first: int) -> None:
+    def start_at(self, first: int) -> None:
         """Not knowing where the sender stood: this came first.  What is before it may still come, and is no gap."""
         self._before.add(0, first)
         self.next = first
@@ -49,7 +49,7 @@ class SequenceTracker:
         """Whether it has been seen, and not as a gap; of many gaps the oldest are not told from that."""
         return sequence < self.next and sequence not in self.missing and sequence not in self._before
 
-    def pass_over(self, first: int, end: int) -> None:
+    def record_gap(self, first: int, end: int) -> None:
         """Count ``first`` to ``end - 1`` as a gap; ``end`` becomes the next number, unless that is beyond already."""
         self.missing.add(first, end)
         self.missing_count += end - first
@@ -61,13 +61,13 @@ class SequenceTracker:
     def arrive(self, sequence: int) -> Arrival:
         """Note an arrival, and tell what it meant.  After AFTER_GAP the gap is ``(old next, sequence)``."""
         if self.next < 0:
-            self.begin(sequence)
+            self.start_at(sequence)
         if sequence == self.next:
             self.next = sequence + 1
             self.received += 1
             return Arrival.NEXT
         if sequence > self.next:
-            self.pass_over(self.next, sequence)
+            self.record_gap(self.next, sequence)
             self.next = sequence + 1
             self.received += 1
             return Arrival.AFTER_GAP

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping
 from itertools import repeat
 
-from .congestion import Budget
+from .congestion import InFlightBudget
 
 FRAMING_OCTETS = 96  # of a message, beside its payload: header, topic, and what a transport adds
 
 
-class Transit:
+class InFlight:
     """Bounds what a peer that takes nothing makes the transport keep, and what is ahead of a hello.
 
     Attributes:
@@ -16,12 +16,12 @@ class Transit:
         unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
     """
 
-    def __init__(self, budget: Budget, single: bool) -> None:
+    def __init__(self, budget: InFlightBudget, single: bool) -> None:
         """``single``: one message at a time."""
         self.budget = budget
-        self.unsure = False
+        self.uncertain = False
         self._single = single
-        self._handed_over = 0  # octets so far, framing included
+        self._transmitted = 0  # octets so far, framing included
         self._octets = 0  # framing included
         self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of handing over
 
@@ -37,54 +37,54 @@ class Transit:
         return 0 if self._single else min(left, self.budget.share - self._octets)
 
     @property
-    def direct_room(self) -> int:
+    def inline_room(self) -> int:
         """Octets that may be handed over now without having to wait for the transport, framing included."""
         budget, of = self.budget, self._of
-        if self.unsure or (of and self._single):
+        if self.uncertain or (of and self._single):
             return 0
-        left, own = budget.direct - budget.under_way, budget.direct_share - self._octets if of else budget.whole
+        left, own = budget.inline - budget.in_flight, budget.inline_share - self._octets if of else budget.unfragmented
         return left if left < own else own
 
     @property
-    def through(self) -> int:
+    def delivered(self) -> int:
         """Octets that got through, or were given up, so far, framing included."""
-        return self._handed_over - self._octets
+        return self._transmitted - self._octets
 
-    def takes_part(self, sequence: int) -> bool:
+    def has_room_for_fragment(self, sequence: int) -> bool:
         """Whether one more part of this message may be handed over.
 
         While a part is on its way there must be room for all of the next one; else any room will do.  Asked without a
         lock, too: the message may be on its way no more.
         """
         begun = self._of.get(sequence, 0) > FRAMING_OCTETS
-        return self.room >= self.budget.part if begun else self.budget.room > 0
+        return self.room >= self.budget.fragment if begun else self.budget.room > 0
 
     def add(self, sequence: int, octets: int) -> None:
         """This message was handed over, or begins to be, in parts; framing included."""
         budget = self.budget
         self._octets += octets  # in a row, without a call: see `Budget`
-        self._handed_over += octets
-        budget.under_way += octets
+        self._transmitted += octets
+        budget.in_flight += octets
         self._of[sequence] = octets
 
     def add_all(self, messages: Mapping[int, int], octets: int) -> None:
         """These were handed over: sequence -> octets; and ``octets`` of all of them, framing included."""
         budget = self.budget
         self._octets += octets
-        self._handed_over += octets
-        budget.under_way += octets
+        self._transmitted += octets
+        budget.in_flight += octets
         self._of.update(messages)
 
     def set(self, sequence: int, octets: int) -> None:
         """So many octets of this message, which leaves in parts, are on their way now, framing included."""
         budget, more = self.budget, octets - self._of[sequence]
         if more > 0:
-            self._handed_over += more
+            self._transmitted += more
         self._octets += more
-        budget.under_way = left = budget.under_way + more
+        budget.in_flight = left = budget.in_flight + more
         self._of[sequence] = octets
         if more < 0:
-            budget.given_back(-more, left)
+            budget.on_freed(-more, left)
 
     def remove(self, sequences: Collection[int]) -> None:
         """These arrived, or were given up; what was not on its way is passed over."""
@@ -93,22 +93,22 @@ class Transit:
             (sequence,) = sequences
             if sequence not in of:
                 return
-            budget, gone = self.budget, of[sequence]
+            budget, freed = self.budget, of[sequence]
             del of[sequence]
         else:
-            budget, gone = self.budget, sum(map(of.pop, sequences, repeat(0)))
-        self._octets -= gone
-        budget.under_way = left = budget.under_way - gone
-        budget.given_back(gone, left)
+            budget, freed = self.budget, sum(map(of.pop, sequences, repeat(0)))
+        self._octets -= freed
+        budget.in_flight = left = budget.in_flight - freed
+        budget.on_freed(freed, left)
 
-    def mend(self, kept: Collection[int]) -> None:
+    def recover_after_interrupt(self, unacked: Collection[int]) -> None:
         """An interruption came between two steps: what is not ``kept`` is not on its way, and the sums are as it is."""
-        for sequence in [one for one in self._of if one not in kept]:
+        for sequence in [one for one in self._of if one not in unacked]:
             del self._of[sequence]
-        budget, gone = self.budget, self._octets - sum(self._of.values())
-        self._octets -= gone
-        budget.under_way = left = budget.under_way - gone
-        budget.given_back(gone, left)
+        budget, freed = self.budget, self._octets - sum(self._of.values())
+        self._octets -= freed
+        budget.in_flight = left = budget.in_flight - freed
+        budget.on_freed(freed, left)
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of

@@ -5,26 +5,26 @@ No I/O, no clock.
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ..frames import Why
+from ..frames import AbandonReason
 from ..rangeset import RangeSet
 
-ANYBODY = None
+ANY_PEER = None
 MAX_GROUPS = 64  # of peers of whom it is remembered what they may have
 MAX_REMEMBERED = 4096  # ranges of each kind: in lasting overload what is dropped alternates with what is not
 
 REASONS = {
-    Why.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
-    Why.DROPPED: "the flow was full, and its overflow policy dropped it",
+    AbandonReason.EVICTED: "it was not acknowledged in time and had to make room for newer messages",
+    AbandonReason.DROPPED: "the flow was full, and its overflow policy dropped it",
 }
 
-NOBODY = "no peer was up"
-UNANSWERED = "it was not acknowledged within two seconds, and the flow does not repair"
-TAKES_NOTHING = "the peer's application takes nothing on this flow"
+NO_PEER = "no peer was up"
+NOT_ACKED = "it was not acknowledged within two seconds, and the flow does not repair"
+NOT_TAKEN = "the peer's application takes nothing on this flow"
 
-LOST_LOOKS = 10  # two seconds: who is still up then has heard hellos that were behind what was on its way
+LOSS_TICKS = 10  # two seconds: who is still up then has heard hellos that were behind what was on its way
 
 
-class Losses:
+class LossLedger:
     """A message that turns out to have arrived after all, where it was missed, is taken out again.
 
     Attributes:
@@ -39,25 +39,25 @@ class Losses:
         self.unreported: dict[str, RangeSet] = {}
         self._may_have: dict[frozenset[int] | None, RangeSet] = {}  # by those whose acks would show it, or anybody's
 
-    def add(self, first: int, end: int, reason: str, owed_by: Collection[int] | None = ()) -> None:
+    def add(self, first: int, end: int, reason: str, unacked_by: Collection[int] | None = ()) -> None:
         """Sequences from ``first`` to below ``end`` are lost.
 
         If acks come yet of all that owed one, or of ``ANYBODY`` where nobody did, they are not.
         """
-        if owed_by is ANYBODY or owed_by:
-            self._remember(ANYBODY if owed_by is ANYBODY else frozenset(owed_by), first, end)
+        if unacked_by is ANY_PEER or unacked_by:
+            self._remember(ANY_PEER if unacked_by is ANY_PEER else frozenset(unacked_by), first, end)
         _add(self.unflushed, first, end)
         self.unreported.setdefault(reason, RangeSet()).add(first, end)
         self.count += end - first  # last: what Ctrl-C leaves uncounted is added again, see `Outgoing.mend`
 
-    def found(self, sequence: int, epoch: int) -> bool:
+    def on_late_ack(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
         for group, may_have in self._may_have.items():
-            if (group is ANYBODY or epoch in group) and may_have.remove(sequence):
+            if (group is ANY_PEER or epoch in group) and may_have.remove(sequence):
                 break
         else:
             return False
-        if group is not ANYBODY and group != {epoch}:
+        if group is not ANY_PEER and group != {epoch}:
             self._remember(group - {epoch}, sequence, sequence + 1)
             return False
         self.count -= 1
@@ -71,16 +71,16 @@ class Losses:
         if len(self._may_have) > MAX_GROUPS:
             del self._may_have[next(iter(self._may_have))]
 
-    def report(self, most: int) -> list[tuple[int, int, str]]:
+    def take_unreported(self, most: int) -> list[tuple[int, int, str]]:
         """The first so many ranges that no event has told yet, and why; from now on they count as told."""
-        told: list[tuple[int, int, str]] = []
+        reported: list[tuple[int, int, str]] = []
         for reason, lost in list(self.unreported.items()):
-            if ranges := list(lost)[: most - len(told)]:
-                told += [(first, end, reason) for first, end in ranges]
+            if ranges := list(lost)[: most - len(reported)]:
+                reported += [(first, end, reason) for first, end in ranges]
                 lost.take(0, ranges[-1][1])
             if not lost:
                 del self.unreported[reason]
-        return told
+        return reported
 
 
 def _add(ranges: RangeSet, first: int, end: int) -> None:
@@ -89,7 +89,7 @@ def _add(ranges: RangeSet, first: int, end: int) -> None:
         ranges.drop_first_range()
 
 
-class Doubt:
+class UnconfirmedEvictions:
     """For each peer that owes an ack, what it may or may not have; settled when it says so, or is given up.
 
     What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
@@ -102,56 +102,56 @@ class Doubt:
 
     def __init__(self) -> None:
         self.open = False
-        self._of: dict[int, RangeSet] = {}  # peer epoch -> sequences
-        self._lacked: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
+        self._unknown: dict[int, RangeSet] = {}  # peer epoch -> sequences
+        self._missing: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
 
-    def asks(self, up: frozenset[int]) -> bool:
+    def awaits_answer(self, up: frozenset[int]) -> bool:
         """Whether somebody who is ``up`` has said what it lacks, and is to be asked again."""
-        return not up.isdisjoint(self._lacked)
+        return not up.isdisjoint(self._missing)
 
     def add(self, epochs: Collection[int], sequence: int) -> None:
         """These peers may have it."""
         self.open = self.open or bool(epochs)
         for epoch in epochs:
-            self._of.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+            self._unknown.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
 
-    def arrived(self, epoch: int, sequence: int) -> bool:
+    def on_ack(self, epoch: int, sequence: int) -> bool:
         """A peer has it; whether it is in doubt no more."""
-        if not any(of[epoch].remove(sequence) for of in (self._of, self._lacked) if epoch in of):
+        if not any(of[epoch].remove(sequence) for of in (self._unknown, self._missing) if epoch in of):
             return False
         self._tidy()
         return not any(sequence in ranges for ranges in self._all())
 
-    def answer(
+    def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]]
     ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """A peer lacks the ``missing`` ranges, and has, or has given up, all else below ``known``.
 
         Returns what is lost by that, and what is there and in doubt no more; a message that any peer lacks is lost.
         """
-        of, lacked = self._of.get(epoch, RangeSet()), self._lacked.get(epoch, RangeSet())
+        of, lacked = self._unknown.get(epoch, RangeSet()), self._missing.get(epoch, RangeSet())
         still = RangeSet(one for first, end in missing for one in (*of.take(first, end), *lacked.take(first, end)))
         lost, there = lacked.take(0, known), RangeSet(of.take(0, known))
         for first, end in still:
-            self._lacked.setdefault(epoch, RangeSet()).add(first, end)
+            self._missing.setdefault(epoch, RangeSet()).add(first, end)
         self._lose(lost)
         for ranges in self._all():
             for first, end in ranges:
                 there.take(first, end)
         return lost, list(there)
 
-    def announced(self, first: int, end: int) -> None:
+    def on_abandoned(self, first: int, end: int) -> None:
         """Everybody is told that these will not come: who has not acknowledged them by now gives up what it lacks."""
-        for epoch, ranges in self._of.items():
+        for epoch, ranges in self._unknown.items():
             if taken := ranges.take(first, end):
-                lacked = self._lacked.setdefault(epoch, RangeSet())
+                lacked = self._missing.setdefault(epoch, RangeSet())
                 for one in taken:
                     lacked.add(*one)
         self._tidy()
 
-    def forget(self, epoch: int) -> list[tuple[int, int]]:
+    def on_peer_ended(self, epoch: int) -> list[tuple[int, int]]:
         """A peer will never say: what is lost by that."""
-        lost = [*self._of.pop(epoch, ()), *self._lacked.pop(epoch, ())]
+        lost = [*self._unknown.pop(epoch, ()), *self._missing.pop(epoch, ())]
         self._lose(lost)
         return lost
 
@@ -162,48 +162,48 @@ class Doubt:
         self._tidy()
 
     def _all(self) -> Iterator[RangeSet]:
-        yield from self._of.values()
-        yield from self._lacked.values()
+        yield from self._unknown.values()
+        yield from self._missing.values()
 
     def _tidy(self) -> None:
-        self._of = {epoch: ranges for epoch, ranges in self._of.items() if ranges}
-        self._lacked = {epoch: ranges for epoch, ranges in self._lacked.items() if ranges}
-        self.open = bool(self._of or self._lacked)
+        self._unknown = {epoch: ranges for epoch, ranges in self._unknown.items() if ranges}
+        self._missing = {epoch: ranges for epoch, ranges in self._missing.items() if ranges}
+        self.open = bool(self._unknown or self._missing)
 
     def all(self) -> RangeSet:
         """Everything that somebody may or may not have."""
         return RangeSet(one for ranges in self._all() for one in ranges)
 
 
-class Standstill:
+class ProbeTimer:
     """To be told a few times a second what the flow waits for, the oldest message that is on its way first."""
 
     def __init__(self) -> None:
-        self._waited_for: tuple[int | None, ...] = ()
-        self._looks = 0  # since which the same has been the oldest on its way
-        self._stood_at = (0, 0)
-        self._stood = 0  # looks since which that has been so
+        self._awaited: tuple[int | None, ...] = ()
+        self._ticks = 0  # since which the same has been the oldest on its way
+        self._stalled_at = (0, 0)
+        self._stalled_ticks = 0  # looks since which that has been so
 
-    def look(self, waited_for: tuple[int | None, ...]) -> tuple[bool, bool]:
+    def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
         """Whether anything is waited for that was at the last look; whether the oldest on its way is to make way."""
-        before, self._waited_for = self._waited_for, waited_for
-        self._looks = self._looks + 1 if waited_for[:1] == before[:1] else 0
-        same = any(now is not None and now == then for now, then in zip(waited_for, before, strict=False))
-        makes_way = self._looks >= LOST_LOOKS
-        if makes_way:
-            self._looks = 0  # the next have their two seconds, too
-        return same, makes_way
+        before, self._awaited = self._awaited, awaited
+        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
+        same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
+        presumes_loss = self._ticks >= LOSS_TICKS
+        if presumes_loss:
+            self._ticks = 0  # the next have their two seconds, too
+        return same, presumes_loss
 
     def forget(self) -> None:
         """What is waited for is not to be compared with what will be."""
-        self._waited_for = ()
+        self._awaited = ()
 
-    def stands(self, place: tuple[int, int], due: bool) -> bool:
+    def is_stalled(self, position: tuple[int, int], due: bool) -> bool:
         """Whether a peer that is ``due`` to consume something has been at this place for long."""
-        self._stood = self._stood + 1 if due and place == self._stood_at else 0
-        self._stood_at = place
-        return self._stood >= LOST_LOOKS
+        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
+        self._stalled_at = position
+        return self._stalled_ticks >= LOSS_TICKS
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """The peer has been asked: give it as long again."""
-        self._stood = 0
+        self._stalled_ticks = 0

@@ -4,22 +4,22 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from ..fragmentation import Cut
-from ..frames import MAX_RANGES, Kind, Why
+from ..fragmentation import Fragmenter
+from ..frames import MAX_RANGES, AbandonReason, Kind
 from ..rangeset import RangeSet
-from .flow_control import Window
-from .in_flight import FRAMING_OCTETS, Transit
-from .receivers import Recipients
-from .retransmit_buffer import Entry, Kept
+from .flow_control import FlowControlWindow
+from .in_flight import FRAMING_OCTETS, InFlight
+from .receivers import ReceiverSet
+from .retransmit_buffer import RetransmitBuffer, UnackedMessage
 
 # So many messages sent within so short a time, and not acknowledged, come in bulk: the next ones share frames.
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
-STUCK_LOOKS = 4  # when no more of a frame has got through in so many looks, what is not there leaves again
+STALL_TICKS = 4  # when no more of a frame has got through in so many looks, what is not there leaves again
 
 
-class Backlog:
+class SendQueue:
     """Kept messages leave in order, as far as two limits allow.
 
     ``transit`` bounds the octets that were handed over and not acknowledged by the peers that are up; ``window`` those
@@ -32,127 +32,131 @@ class Backlog:
         announced: no message from this number on has been announced as gone.
     """
 
-    def __init__(self, kept: Kept, transit: Transit, window: Window, recipients: Recipients) -> None:
-        self.next = 0
-        self.unsent = 0
-        self.waits = False
-        self.announced = 0
-        self._kept = kept
-        self._transit = transit
-        self._window = window
-        self._recipients = recipients
-        self._again: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
-        self._sent_again: set[int] = set()  # and not acknowledged yet
-        self._gone: dict[Why, RangeSet] = {}  # to be announced; an empty set: ask what is missing
+    def __init__(
+        self, unacked: RetransmitBuffer, in_flight: InFlight, flow_control: FlowControlWindow, receivers: ReceiverSet
+    ) -> None:
+        self.next_sequence = 0
+        self.next_to_send = 0
+        self.has_pending = False
+        self.abandoned_end = 0
+        self._unacked = unacked
+        self._in_flight = in_flight
+        self._flow_control = flow_control
+        self._receivers = receivers
+        self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
+        self._retransmitted: set[int] = set()  # and not acknowledged yet
+        self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what everybody has consumed
-        self._cut: Cut | None = None  # what leaves in parts, or was the last to
+        self._fragmenter: Fragmenter | None = None  # what leaves in parts, or was the last to
 
     # What comes in
 
     def in_bulk(self, now_mono_ns: int) -> bool:
         """Whether so many messages are sent now that they better share frames."""
-        before = self._kept.entries.get(self.next - BULK_MESSAGES)
+        before = self._unacked.entries.get(self.next_sequence - BULK_MESSAGES)
         return (
             before is not None
             and now_mono_ns - before[0] < BULK_NS
             and len(before[2]) < BUNDLE_OCTETS // BULK_MESSAGES
-            and self._recipients.bundles
+            and self._receivers.all_take_bundles
         )
 
-    def take_in(self, size: int, now_mono_ns: int) -> bool:
+    def enqueue(self, size: int, now_mono_ns: int) -> bool:
         """Take in message number ``next``, of ``size`` octets and kept already.
 
         Returns True: whoever sends it is to hand it over now; False: it waits here.
         """
-        sequence, octets = self.next, size + FRAMING_OCTETS
-        self.next = end = sequence + 1
+        sequence, octets = self.next_sequence, size + FRAMING_OCTETS
+        self.next_sequence = end = sequence + 1
         if (
-            not self.waits
-            and self._recipients.up
-            and (len(self._kept.entries) < BULK_MESSAGES or not self.in_bulk(now_mono_ns))
-            and octets <= self._transit.direct_room
-            and self._window.admit(end, 1, size)
+            not self.has_pending
+            and self._receivers.up
+            and (len(self._unacked.entries) < BULK_MESSAGES or not self.in_bulk(now_mono_ns))
+            and octets <= self._in_flight.inline_room
+            and self._flow_control.admit(end, 1, size)
         ):
-            self._transit.add(sequence, octets)
-            self.unsent = end
+            self._in_flight.add(sequence, octets)
+            self.next_to_send = end
             return True
-        self.waits = True
+        self.has_pending = True
         return False
 
-    def announce(self, why: Why, first: int, end: int) -> None:
+    def abandon(self, reason: AbandonReason, first: int, end: int) -> None:
         """Have the peers told that messages ``first`` to ``end - 1`` will not come, and why."""
         if first < end:
-            if why is Why.CONFLATED:
+            if reason is AbandonReason.CONFLATED:
                 self._conflated.add(first, end)
-            self._gone.setdefault(why, RangeSet()).add(first, end)
-            self.waits = True
+            self._abandoned.setdefault(reason, RangeSet()).add(first, end)
+            self.has_pending = True
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Have the peers asked what they miss."""
-        self._gone.setdefault(Why.EVICTED, RangeSet())
-        self.waits = True
+        self._abandoned.setdefault(AbandonReason.EVICTED, RangeSet())
+        self.has_pending = True
 
-    def send_again(self, first: int, end: int, epoch: int, owed_from: int) -> None:
+    def retransmit(self, first: int, end: int, epoch: int, first_owed: int) -> None:
         """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that leaves again, the rest will not come.
 
         What is lost to some, and it owes no ack for though it did, from ``owed_from`` on, it has refused: not that.
         """
-        end = min(end, self.unsent)
-        kept, leaving = self._kept, self._leaving
-        for sequence in kept.between(first, end):
+        end = min(end, self.next_to_send)
+        unacked, fragmenter = self._unacked, self._fragmenting
+        for sequence in unacked.between(first, end):
             if first < sequence:
-                self._will_not_come(first, sequence)
+                self._abandon_range(first, sequence)
             first = sequence + 1
-            if leaving is not None and leaving.sequence == sequence:
+            if fragmenter is not None and fragmenter.sequence == sequence:
                 continue  # it comes: whoever is up has had the first part, or will have it again
-            if sequence in kept.lost and sequence >= owed_from and epoch not in kept.entries[sequence][1]:
+            if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
                 continue
-            self._again[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
-            self._transit.remove((sequence,))  # it is not on its way: it is missing
-            self.waits = True
-        self._will_not_come(first, end)
+            self._to_retransmit[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
+            self._in_flight.remove((sequence,))  # it is not on its way: it is missing
+            self.has_pending = True
+        self._abandon_range(first, end)
 
-    def _will_not_come(self, first: int, end: int) -> None:
+    def _abandon_range(self, first: int, end: int) -> None:
         """Announce that these will not come, perhaps not for the first time: the peer may have missed that, too."""
         for replaced, newer in self._conflated.take(first, end):
-            self.announce(Why.EVICTED, first, replaced)
-            self.announce(Why.CONFLATED, replaced, newer)
+            self.abandon(AbandonReason.EVICTED, first, replaced)
+            self.abandon(AbandonReason.CONFLATED, replaced, newer)
             first = newer
-        self.announce(Why.EVICTED, first, end)
+        self.abandon(AbandonReason.EVICTED, first, end)
 
     # What leaves
 
-    def bundle_waits(self, size: int, now_mono_ns: int) -> bool:
+    def bundle_is_ready(self, size: int, now_mono_ns: int) -> bool:
         """Whether messages of about this size that wait make up a bundle, or the first has waited long enough."""
-        if (self.next - self.unsent) * (size + FRAMING_OCTETS) >= BUNDLE_OCTETS:
+        if (self.next_sequence - self.next_to_send) * (size + FRAMING_OCTETS) >= BUNDLE_OCTETS:
             return True
-        first = self._kept.entries.get(self.unsent)
+        first = self._unacked.entries.get(self.next_to_send)
         return first is not None and now_mono_ns - first[0] >= BULK_NS
 
-    def first_unsent(self) -> int | None:
+    def find_unsent(self) -> int | None:
         """The first that waits to be handed over.
 
         Passes what was given up, and, when others are up, what only absent peers owe: they ask for it when they return.
         """
-        while self.unsent < self.next:
-            entry = self._kept.entries.get(self.unsent)
-            if entry is not None and (entry[1] & self._recipients.up or not self._recipients.up):
+        while self.next_to_send < self.next_sequence:
+            entry = self._unacked.entries.get(self.next_to_send)
+            if entry is not None and (entry[1] & self._receivers.up or not self._receivers.up):
                 break
-            self.unsent += 1
-        return self.unsent if self.unsent < self.next else None
+            self.next_to_send += 1
+        return self.next_to_send if self.next_to_send < self.next_sequence else None
 
     @property
-    def may_go(self) -> bool:
+    def can_send(self) -> bool:
         """Whether something that waits may leave now; of many messages not each as soon as there is room for it."""
-        if not self.waits or not self._recipients.up:
+        if not self.has_pending or not self._receivers.up:
             return False
-        if (cut := self._leaving) is not None:
-            return self._transit.takes_part(cut.sequence) or (cut.stuck and bool(self._gone))
-        if self._gone or self.next - self.unsent + len(self._again) < BULK_MESSAGES:
+        if (fragmenter := self._fragmenting) is not None:
+            return self._in_flight.has_room_for_fragment(fragmenter.sequence) or (
+                fragmenter.stalled and bool(self._abandoned)
+            )
+        if self._abandoned or self.next_sequence - self.next_to_send + len(self._to_retransmit) < BULK_MESSAGES:
             return True
-        return self._transit.room >= (min(BUNDLE_OCTETS, self._transit.budget.share // 2) if self._transit else 1)
+        return self._in_flight.room >= (min(BUNDLE_OCTETS, self._in_flight.budget.share // 2) if self._in_flight else 1)
 
-    def take(self, patient: bool = True) -> tuple[Kind, Any] | None:
+    def next_frame(self, may_block: bool = True) -> tuple[Kind, Any] | None:
         """What to hand to the transport next; None: nothing waits, or nothing of it may go now.
 
         It is one of
@@ -167,82 +171,82 @@ class Backlog:
         Call it again when that has been handed over: until then something ``waits``.  ``patient``: the caller can wait
         for the transport, so it may get more than the transport takes at once; only such a caller gets parts.
         """
-        room = self._transit.room if patient else self._transit.direct_room
-        if not self.may_go or (room <= 0 and not patient):
+        room = self._in_flight.room if may_block else self._in_flight.inline_room
+        if not self.can_send or (room <= 0 and not may_block):
             return None
-        if (cut := self._leaving) is not None and not (cut.stuck and self._gone):
-            return (Kind.PART, self._next_part()) if patient else None
-        if self._gone:
-            return Kind.GONE, self._next_announcement()
-        alone = patient and not self._transit and room > 0  # then one message goes, however long it is
-        if self._again and (frames := self._take_again(room, alone)):
-            return Kind.AGAIN, frames
-        if not self._again and self._leaving is None and (frames := self._take_unsent(room, alone)):
+        if (fragmenter := self._fragmenting) is not None and not (fragmenter.stalled and self._abandoned):
+            return (Kind.FRAGMENT, self._next_fragment()) if may_block else None
+        if self._abandoned:
+            return Kind.ABANDONED, self._next_abandoned()
+        alone = may_block and not self._in_flight and room > 0  # then one message goes, however long it is
+        if self._to_retransmit and (frames := self._take_retransmissions(room, alone)):
+            return Kind.RETRANSMIT, frames
+        if not self._to_retransmit and self._fragmenting is None and (frames := self._take_new(room, alone)):
             return Kind.DATA, frames
-        return (Kind.PART, self._next_part()) if self._leaving is not None else None
+        return (Kind.FRAGMENT, self._next_fragment()) if self._fragmenting is not None else None
 
-    def _octets(self, entry: Entry) -> int:
+    def _octets(self, entry: UnackedMessage) -> int:
         """What a kept message counts for in `Transit`."""
-        return self._kept.size(entry) + FRAMING_OCTETS
+        return self._unacked.size(entry) + FRAMING_OCTETS
 
-    def _next_announcement(self) -> tuple[Why, list[tuple[int, int]]]:
-        why, gone = next(iter(self._gone.items()))
-        ranges = [gone.drop_first_range() for _ in range(min(len(gone), MAX_RANGES))]
+    def _next_abandoned(self) -> tuple[AbandonReason, list[tuple[int, int]]]:
+        reason, unannounced = next(iter(self._abandoned.items()))
+        ranges = [unannounced.drop_first_range() for _ in range(min(len(unannounced), MAX_RANGES))]
         if ranges:
-            self.announced = max(self.announced, ranges[-1][1])
-        if not gone:
-            del self._gone[why]
-        return why, ranges
+            self.abandoned_end = max(self.abandoned_end, ranges[-1][1])
+        if not unannounced:
+            del self._abandoned[reason]
+        return reason, ranges
 
-    def _take_again(self, room: int, alone: bool) -> list[bytes]:
+    def _take_retransmissions(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         messages: dict[int, int] = {}  # of them, those that are not on their way yet
-        most = BUNDLE_OCTETS if self._recipients.bundles else 0
-        while self._again:
-            sequence, epoch = next(iter(self._again.items()))
-            entry = self._kept.entries[sequence]
-            if epoch not in self._recipients.up and not entry[1] & self._recipients.up:  # it will ask again
-                del self._again[sequence]
+        most = BUNDLE_OCTETS if self._receivers.all_take_bundles else 0
+        while self._to_retransmit:
+            sequence, epoch = next(iter(self._to_retransmit.items()))
+            entry = self._unacked.entries[sequence]
+            if epoch not in self._receivers.up and not entry[1] & self._receivers.up:  # it will ask again
+                del self._to_retransmit[sequence]
                 continue
-            octets, awaited = self._octets(entry), entry[1] & self._recipients.up
+            octets, awaited = self._octets(entry), entry[1] & self._receivers.up
             most -= octets
             if taken and most < 0:
                 break
-            if awaited and self._is_long(octets):
-                if not taken and (alone or room >= self._transit.budget.part):
-                    self._begin(sequence, entry[2], again=True)
-                    self._sent_again.add(sequence)
-                    del self._again[sequence]
+            if awaited and self._needs_fragmenting(octets):
+                if not taken and (alone or room >= self._in_flight.budget.fragment):
+                    self._start_fragmenting(sequence, entry[2], retransmit=True)
+                    self._retransmitted.add(sequence)
+                    del self._to_retransmit[sequence]
                 break
-            if awaited and sequence not in self._transit:
+            if awaited and sequence not in self._in_flight:
                 room -= octets
                 if room < 0 and (taken or not alone):
                     break
                 messages[sequence] = octets
-            self._sent_again.add(sequence)
+            self._retransmitted.add(sequence)
             taken.append(entry[2])
-            del self._again[sequence]
-        self._transit.add_all(messages, sum(messages.values()))
+            del self._to_retransmit[sequence]
+        self._in_flight.add_all(messages, sum(messages.values()))
         return taken
 
-    def _take_unsent(self, room: int, alone: bool) -> list[bytes]:
+    def _take_new(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         messages: dict[int, int] = {}
-        sequence = self.first_unsent()
+        sequence = self.find_unsent()
         if sequence is None:
-            self.waits = False
+            self.has_pending = False
             return taken
-        entries, up, beside = self._kept.entries, self._recipients.up, FRAMING_OCTETS - self._kept.framing_octets
-        if self._is_long(octets := self._octets(entries[sequence])):
-            if self._transit.unsure:
+        entries, up, beside = self._unacked.entries, self._receivers.up, FRAMING_OCTETS - self._unacked.framing_octets
+        if self._needs_fragmenting(octets := self._octets(entries[sequence])):
+            if self._in_flight.uncertain:
                 return taken  # what is missing goes first
             size = octets - FRAMING_OCTETS
-            if (alone or room >= self._transit.budget.part) and self._window.admit(sequence + 1, 1, size):
-                self._begin(sequence, entries[sequence][2])
-                self.unsent = sequence + 1
+            if (alone or room >= self._in_flight.budget.fragment) and self._flow_control.admit(sequence + 1, 1, size):
+                self._start_fragmenting(sequence, entries[sequence][2])
+                self.next_to_send = sequence + 1
             return taken
-        most = left = max(octets, min(room, BUNDLE_OCTETS) if self._recipients.bundles else 0)
-        end = self.next
+        most = left = max(octets, min(room, BUNDLE_OCTETS) if self._receivers.all_take_bundles else 0)
+        end = self.next_sequence
         for place in range(sequence, end):
             entry = entries.get(place)
             if entry is not None and (entry[1] is up or entry[1] & up):
@@ -256,106 +260,116 @@ class Backlog:
         octets = most - left
         if not alone and octets > room:  # the first, however long, was taken
             return []
-        if not self._window.admit(end, len(taken), octets - FRAMING_OCTETS * len(taken)):
+        if not self._flow_control.admit(end, len(taken), octets - FRAMING_OCTETS * len(taken)):
             return []
-        self._transit.add_all(messages, octets)
-        self.unsent = end
+        self._in_flight.add_all(messages, octets)
+        self.next_to_send = end
         return taken
 
     # What leaves in parts
 
-    def _is_long(self, octets: int) -> bool:
-        return octets > self._transit.budget.whole and self._recipients.parts
+    def _needs_fragmenting(self, octets: int) -> bool:
+        return octets > self._in_flight.budget.unfragmented and self._receivers.all_take_fragments
 
-    def _begin(self, sequence: int, frame: bytes, again: bool = False) -> None:
-        self._cut = Cut(sequence, frame, again)
-        self._transit.add(sequence, FRAMING_OCTETS)
+    def _start_fragmenting(self, sequence: int, frame: bytes, retransmit: bool = False) -> None:
+        self._fragmenter = Fragmenter(sequence, frame, retransmit)
+        self._in_flight.add(sequence, FRAMING_OCTETS)
 
     @property
-    def _leaving(self) -> Cut | None:
+    def _fragmenting(self) -> Fragmenter | None:
         """The frame that leaves in parts, while some of it has not left and a peer that is up owes an ack for it."""
-        cut = self._cut
-        return cut if cut is not None and cut.at < cut.octets and cut.sequence in self._transit else None
+        fragmenter = self._fragmenter
+        return (
+            fragmenter
+            if fragmenter is not None
+            and fragmenter.offset < fragmenter.octets
+            and fragmenter.sequence in self._in_flight
+            else None
+        )
 
-    def _next_part(self) -> bytes:
-        assert self._cut is not None
-        part = self._cut.next(self._transit.budget.part)
-        self._count_parts(self._cut)
-        return part
+    def _next_fragment(self) -> bytes:
+        assert self._fragmenter is not None
+        fragment = self._fragmenter.next_fragment(self._in_flight.budget.fragment)
+        self._count_fragments(self._fragmenter)
+        return fragment
 
-    def _count_parts(self, cut: Cut) -> None:
-        self._transit.set(cut.sequence, cut.under_way(self._owing(cut)) + FRAMING_OCTETS)
+    def _count_fragments(self, fragmenter: Fragmenter) -> None:
+        self._in_flight.set(fragmenter.sequence, fragmenter.in_flight(self._unacked_by(fragmenter)) + FRAMING_OCTETS)
 
-    def _owing(self, cut: Cut) -> frozenset[int]:
+    def _unacked_by(self, fragmenter: Fragmenter) -> frozenset[int]:
         """Peers that are up and owe an ack for it."""
-        return self._kept.entries[cut.sequence][1] & self._recipients.up
+        return self._unacked.entries[fragmenter.sequence][1] & self._receivers.up
 
-    def progress(self, epoch: int, sent_ns: int, octets: int) -> None:
+    def on_fragment_progress(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""
-        cut = self._cut
-        if cut is None or cut.sequence not in self._transit or epoch not in self._owing(cut):
+        fragmenter = self._fragmenter
+        if (
+            fragmenter is None
+            or fragmenter.sequence not in self._in_flight
+            or epoch not in self._unacked_by(fragmenter)
+        ):
             return
-        if cut.progress(epoch, sent_ns, octets):
-            self._count_parts(cut)
+        if fragmenter.on_progress(epoch, sent_ns, octets):
+            self._count_fragments(fragmenter)
 
-    def returned(self, epoch: int) -> None:
+    def on_peer_resumed(self, epoch: int) -> None:
         """Peer ``epoch`` is back, and may have lost the parts that left before: they leave again."""
-        if (cut := self._leaving) is not None:
-            cut.forget(epoch)
-            self._go_back(cut)
+        if (fragmenter := self._fragmenting) is not None:
+            fragmenter.forget(epoch)
+            self._rewind(fragmenter)
 
-    def _go_back(self, cut: Cut) -> None:
-        cut.go_back(self._owing(cut))
-        self._count_parts(cut)
+    def _rewind(self, fragmenter: Fragmenter) -> None:
+        fragmenter.rewind(self._unacked_by(fragmenter))
+        self._count_fragments(fragmenter)
 
-    def look(self) -> bool:
+    def on_tick(self) -> bool:
         """To be called a few times a second: what has left in parts, and does not get through, leaves again.
 
         Returns whether something is leaving in parts, and moves: then peers say how much they have without being asked.
         """
-        if (cut := self._leaving) is not None:
-            cut.looks += 1
-            if cut.looks > STUCK_LOOKS:
-                self._go_back(cut)
-                cut.stuck = True
-            return not cut.stuck
-        if self._cut is not None and self._cut.sequence not in self._transit:
-            self._cut = None  # and its frame
+        if (fragmenter := self._fragmenting) is not None:
+            fragmenter.ticks_without_progress += 1
+            if fragmenter.ticks_without_progress > STALL_TICKS:
+                self._rewind(fragmenter)
+                fragmenter.stalled = True
+            return not fragmenter.stalled
+        if self._fragmenter is not None and self._fragmenter.sequence not in self._in_flight:
+            self._fragmenter = None  # and its frame
         return False
 
-    def last_announcements(self, first: int) -> list[tuple[Why, list[tuple[int, int]]]]:
+    def final_abandoned(self, first: int) -> list[tuple[AbandonReason, list[tuple[int, int]]]]:
         """What the peers are to be told where the link ends: what is kept, from ``first`` on, will not come."""
-        self._will_not_come(first, self.next)
-        self.unsent = self.next
+        self._abandon_range(first, self.next_sequence)
+        self.next_to_send = self.next_sequence
         announcements = []
-        while self._gone:
-            announcements.append(self._next_announcement())
+        while self._abandoned:
+            announcements.append(self._next_abandoned())
         return announcements
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Nothing will be handed over any more."""
-        self.waits = False
-        self._cut = None
+        self.has_pending = False
+        self._fragmenter = None
 
-    def mend(self) -> None:
+    def recover_after_interrupt(self) -> None:
         """An interruption came between two steps: what is not kept is not sent again."""
-        kept = self._kept.entries
-        for sequence in [one for one in self._again if one not in kept]:
-            del self._again[sequence]
-        self._sent_again &= kept.keys()
-        self.waits = self.waits or bool(self._again) or self.unsent < self.next
+        unacked = self._unacked.entries
+        for sequence in [one for one in self._to_retransmit if one not in unacked]:
+            del self._to_retransmit[sequence]
+        self._retransmitted &= unacked.keys()
+        self.has_pending = self.has_pending or bool(self._to_retransmit) or self.next_to_send < self.next_sequence
 
     # What is done with
 
-    def settle(self, sequences: Sequence[int]) -> int:
+    def forget(self, sequences: Sequence[int]) -> int:
         """No peer's ack for these counts any more, so none is sent again; returns how many had been."""
-        self._transit.remove(sequences)
-        if not self._sent_again and not self._again:
+        self._in_flight.remove(sequences)
+        if not self._retransmitted and not self._to_retransmit:
             return 0
         for sequence in sequences:
-            self._again.pop(sequence, None)
-        repaired = self._sent_again.intersection(sequences)
-        self._sent_again -= repaired
+            self._to_retransmit.pop(sequence, None)
+        repaired = self._retransmitted.intersection(sequences)
+        self._retransmitted -= repaired
         return len(repaired)
 
     def forget_below(self, consumed: int) -> None:
@@ -364,9 +378,9 @@ class Backlog:
 
     def clear(self) -> None:
         """Drop all that waits: nobody is left to hand it to."""
-        self._gone.clear()
+        self._abandoned.clear()
         self._conflated.clear()
-        self._again.clear()
-        self._sent_again.clear()
-        self.unsent = self.next
-        self.end()
+        self._to_retransmit.clear()
+        self._retransmitted.clear()
+        self.next_to_send = self.next_sequence
+        self.close()

@@ -1,7 +1,7 @@
 """Who is to get what one flow sends, and how far each of them is.  No I/O, no clock."""
 
 
-class Recipients:
+class ReceiverSet:
     """Peers by epoch: *up*, or *absent*, which fell silent and will ask for what they missed when they return.
 
     Attributes:
@@ -20,60 +20,60 @@ class Recipients:
     def __init__(self) -> None:
         self.all: frozenset[int] = frozenset()
         self.up: frozenset[int] = frozenset()
-        self.bundles = False
-        self.parts = False
-        self.asking: set[int] = set()
-        self.since: dict[int, int] = {}
+        self.all_take_bundles = False
+        self.all_take_fragments = False
+        self.repairing: set[int] = set()
+        self.first_owed: dict[int, int] = {}
         self.consumed: dict[int, int] = {}
-        self.absent: dict[int, int] = {}
-        self.unread: dict[int, int] = {}
-        self.returned: dict[int, int] = {}
-        self._plain: set[int] = set()  # of who is up: those that take every frame whole
+        self.suspended: dict[int, int] = {}
+        self.unread_by: dict[int, int] = {}
+        self.resuming: dict[int, int] = {}
+        self._unfragmented_only: set[int] = set()  # of who is up: those that take every frame whole
 
-    def come(self, epoch: int, since: int, unsent: int, repairs: bool, asks: bool) -> None:
+    def on_up(self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool) -> None:
         """It is up, and owes acks from ``since`` on; or from where it did, and has consumed what it had, if it is back.
 
         ``repairs``: it reads bundles and parts.  ``asks``: it asks for what it misses.
         """
-        self.since.setdefault(epoch, since)
-        if epoch in self.absent:
-            self.returned[epoch] = unsent
+        self.first_owed.setdefault(epoch, first_owed)
+        if epoch in self.suspended:
+            self.resuming[epoch] = next_to_send
         if not repairs:
-            self._plain.add(epoch)
-        self.consumed.setdefault(epoch, self.absent.pop(epoch, self.unread.pop(epoch, since)))
-        if asks:
-            self.asking.add(epoch)
-        self._changed()
+            self._unfragmented_only.add(epoch)
+        self.consumed.setdefault(epoch, self.suspended.pop(epoch, self.unread_by.pop(epoch, first_owed)))
+        if sends_naks:
+            self.repairing.add(epoch)
+        self._update()
 
-    def go(self, epoch: int, may_return: bool) -> bool:
+    def on_down(self, epoch: int, may_return: bool) -> bool:
         """It is not up any more; returns whether it is absent now, so that what it owes is kept for it."""
         consumed = self.consumed.pop(epoch, None)
         if may_return and consumed is not None:
-            (self.absent if epoch in self.asking else self.unread)[epoch] = consumed
-        self.returned.pop(epoch, None)
-        self.asking.discard(epoch)
-        self._plain.discard(epoch)
+            (self.suspended if epoch in self.repairing else self.unread_by)[epoch] = consumed
+        self.resuming.pop(epoch, None)
+        self.repairing.discard(epoch)
+        self._unfragmented_only.discard(epoch)
         if not may_return:
             self.forget(epoch)
-        elif epoch not in self.absent:
-            self.since.pop(epoch, None)
-        self._changed()
-        return epoch in self.absent
+        elif epoch not in self.suspended:
+            self.first_owed.pop(epoch, None)
+        self._update()
+        return epoch in self.suspended
 
     def forget(self, epoch: int) -> None:
         """It will not return."""
-        self.absent.pop(epoch, None)
-        self.unread.pop(epoch, None)
-        self.since.pop(epoch, None)
-        self._changed()
+        self.suspended.pop(epoch, None)
+        self.unread_by.pop(epoch, None)
+        self.first_owed.pop(epoch, None)
+        self._update()
 
     @property
-    def slowest(self) -> int:
+    def consumed_by_all(self) -> int:
         """Every peer that is up is done with what is below; `consumed` must not be empty."""
         return min(self.consumed.values())
 
-    def _changed(self) -> None:
+    def _update(self) -> None:
         self.up = frozenset(self.consumed)
-        self.all = self.up | frozenset(self.absent) if self.absent else self.up
-        self.bundles = len(self.asking) == len(self.up)
-        self.parts = not self._plain
+        self.all = self.up | frozenset(self.suspended) if self.suspended else self.up
+        self.all_take_bundles = len(self.repairing) == len(self.up)
+        self.all_take_fragments = not self._unfragmented_only

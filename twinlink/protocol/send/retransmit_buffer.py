@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-KEEPING_OCTETS = 384  # what Python needs to keep a message, beside its payload
+ENTRY_OVERHEAD_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
-Entry = tuple[int, frozenset[int], bytes]  # monotonic ns sent, epochs of the peers that owe an ack, frame
+UnackedMessage = tuple[int, frozenset[int], bytes]  # monotonic ns sent, epochs of the peers that owe an ack, frame
 
 
-class Kept:
+class RetransmitBuffer:
     """The kept messages of a flow, by ascending sequence.
 
     Attributes:
@@ -18,9 +18,9 @@ class Kept:
     """
 
     def __init__(self, limit_octets: int, framing_octets: int) -> None:
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, UnackedMessage] = {}
         self.lost: set[int] = set()
-        self.room = limit_octets - KEEPING_OCTETS
+        self.room = limit_octets - ENTRY_OVERHEAD_OCTETS
         self._all_room = self.room
         self.framing_octets = framing_octets
         self._first = 0  # nothing below is kept
@@ -31,42 +31,42 @@ class Kept:
         """Octets of all that is kept, with what Python needs beside the payloads."""
         return self._all_room - self.room
 
-    def size(self, entry: Entry) -> int:
+    def size(self, entry: UnackedMessage) -> int:
         """Octets of its payload."""
         return len(entry[2]) - self.framing_octets
 
-    def add(self, sequence: int, size: int, entry: Entry) -> None:
+    def add(self, sequence: int, size: int, entry: UnackedMessage) -> None:
         """Keep a message with a payload of ``size`` octets."""
         self.entries[sequence] = entry
         self._end = sequence + 1
-        self.room -= size + KEEPING_OCTETS
+        self.room -= size + ENTRY_OVERHEAD_OCTETS
 
     def remove(self, sequence: int) -> None:
         """Take it out of `entries`."""
-        self.removed(1, len(self.entries.pop(sequence)[2]))
+        self.on_removed(1, len(self.entries.pop(sequence)[2]))
 
-    def owed_alone(self, row: range, epoch: int) -> tuple[Sequence[int], Sequence[bytes]] | None:
+    def unacked_only_by(self, sequences: range, epoch: int) -> tuple[Sequence[int], Sequence[bytes]] | None:
         """If peer ``epoch`` alone owes an ack for each of these: when they were sent, and their frames.  Else None."""
         entries = self.entries
         try:
-            sent_mono_ns, owed_by, frames = zip(*[entries[sequence] for sequence in row], strict=True)
+            sent_mono_ns, unacked_by, frames = zip(*[entries[sequence] for sequence in sequences], strict=True)
         except KeyError:
             return None
-        if owed_by[0] != {epoch} or owed_by.count(owed_by[0]) != len(row):
+        if unacked_by[0] != {epoch} or unacked_by.count(unacked_by[0]) != len(sequences):
             return None
         return sent_mono_ns, frames
 
-    def removed(self, count: int, octets: int) -> None:
+    def on_removed(self, count: int, octets: int) -> None:
         """So many have been taken out of `entries`; ``octets`` of all their frames."""
-        self.room += octets + count * (KEEPING_OCTETS - self.framing_octets)
+        self.room += octets + count * (ENTRY_OVERHEAD_OCTETS - self.framing_octets)
 
-    def mend(self, end: int) -> None:
+    def recover_after_interrupt(self, end: int) -> None:
         """An interruption came between two steps: only what is below ``end`` was sent, and the sums are of that."""
         for sequence in [one for one in self.entries if one >= end]:
             del self.entries[sequence]
         self.lost &= self.entries.keys()
         sizes = sum(map(self.size, self.entries.values()))
-        self.room = self._all_room - sizes - KEEPING_OCTETS * len(self.entries)
+        self.room = self._all_room - sizes - ENTRY_OVERHEAD_OCTETS * len(self.entries)
 
     def forget_lost(self, sequences: Iterable[int]) -> int:
         """These have been taken out of `entries`; returns how many of them were lost to somebody before."""
@@ -74,10 +74,10 @@ class Kept:
         self.lost -= lost
         return len(lost)
 
-    def release(self) -> None:
+    def release_frames(self) -> None:
         """Keep no frames any more, nor who owes an ack: only the sequences."""
         self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(self.framing_octets)))
-        self.room = self._all_room - len(self.entries) * KEEPING_OCTETS
+        self.room = self._all_room - len(self.entries) * ENTRY_OVERHEAD_OCTETS
 
     def oldest(self) -> int | None:
         """The lowest sequence that is kept; None without any."""
@@ -88,7 +88,7 @@ class Kept:
             self._first += 1
         return self._first
 
-    def yields(self, excess: int, up: frozenset[int]) -> bool:
+    def can_evict(self, excess: int, up: frozenset[int]) -> bool:
         """Whether the oldest can make room for so many octets, and nobody who is ``up`` owes an ack for any of them."""
         oldest = self.oldest()
         for sequence in range(self._end if oldest is None else oldest, self._end):
@@ -97,7 +97,7 @@ class Kept:
                 continue
             if entry[1] & up:
                 return False
-            excess -= self.size(entry) + KEEPING_OCTETS
+            excess -= self.size(entry) + ENTRY_OVERHEAD_OCTETS
             if excess <= 0:
                 break
         return True  # a single message may always be kept
@@ -111,26 +111,26 @@ class Kept:
             return [sequence for sequence in self.entries if low <= sequence < high]
         return [sequence for sequence in range(low, high) if sequence in self.entries]
 
-    def owe(self, epoch: int, waiting: range, up: frozenset[int], most: int) -> int:
+    def add_receiver(self, epoch: int, queued: range, up: frozenset[int], max_octets: int) -> int:
         """Peer ``epoch`` owes an ack, too, for the last of these, up to one that nobody who is ``up`` owes.
 
         Or up to one that is longer than the ``most`` octets that it takes.  Returns the first number that it owes; the
         end of the range where there is none.
         """
-        first, owed_by, with_it = waiting.stop, frozenset[int](), frozenset({epoch})
-        while first > waiting.start and (entry := self.entries.get(first - 1)) is not None and entry[1] & up:
-            if self.size(entry) > most:
+        first, unacked_by, with_it = queued.stop, frozenset[int](), frozenset({epoch})
+        while first > queued.start and (entry := self.entries.get(first - 1)) is not None and entry[1] & up:
+            if self.size(entry) > max_octets:
                 break
             first -= 1
-            if entry[1] is not owed_by:  # mostly all of them are owed by the same peers
-                owed_by, with_it = entry[1], entry[1] | {epoch}
+            if entry[1] is not unacked_by:  # mostly all of them are owed by the same peers
+                unacked_by, with_it = entry[1], entry[1] | {epoch}
             self.entries[first] = (entry[0], with_it, entry[2])
         return first
 
-    def is_owed_by(self, peers: frozenset[int]) -> bool:
+    def is_unacked_by(self, peers: frozenset[int]) -> bool:
         """Whether any of these peers owes an ack."""
-        return any(owed_by & peers for _, owed_by, _ in self.entries.values())
+        return any(unacked_by & peers for _, unacked_by, _ in self.entries.values())
 
-    def owing(self) -> frozenset[int]:
+    def unacked_by(self) -> frozenset[int]:
         """The peers that owe an ack for any of them."""
-        return frozenset().union(*(owed_by for _, owed_by, _ in self.entries.values()))
+        return frozenset().union(*(unacked_by for _, unacked_by, _ in self.entries.values()))

@@ -11,7 +11,7 @@ from twinlink.appkit.console import log
 from .gnuradio_compat import gr, keep, pmt, time_tag
 from .link_pool import Address, Lease
 from .packet import Packet, PacketQueue, int16_of
-from .sink_sender import Sending
+from .sink_sender import SinkSender
 from .source import BUFFER_OCTETS
 
 VECTORS = ("complex", "s16")
@@ -135,7 +135,7 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
     ) -> None:
         gr.basic_block.__init__(self, name="Twinlink PDU Sink", in_sig=None, out_sig=None)
         keep(self)
-        self._sending = Sending(self.name(), Address(transport, listen, connect, node or None), flow, link)
+        self._sending = SinkSender(self.name(), Address(transport, listen, connect, node or None), flow, link)
         self.message_port_register_in(_PDUS)
         self.set_msg_handler(_PDUS, self._handle)
 

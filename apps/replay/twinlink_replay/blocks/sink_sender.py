@@ -6,7 +6,7 @@ from twinlink.appkit.console import log
 from .link_pool import Address, Lease
 
 
-class Sending:
+class SinkSender:
     """What both sinks share: a flow to send on, and counting instead of raising into the scheduler.
 
     Attributes:

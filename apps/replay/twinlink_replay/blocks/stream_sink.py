@@ -10,7 +10,7 @@ from .assembler import PacketAssembler
 from .gnuradio_compat import gr, keep
 from .link_pool import Address
 from .packet import int16_of
-from .sink_sender import Sending
+from .sink_sender import SinkSender
 
 
 class StreamSink(gr.sync_block):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         if payload not in ("cf32", "ci16"):
             raise ValueError(f"payload must be cf32 or ci16, not {payload!r}")
         self._payload = payload
-        self._sending = Sending(self.name(), Address(transport, listen, connect, node or None), flow, link)
+        self._sending = SinkSender(self.name(), Address(transport, listen, connect, node or None), flow, link)
         self._packets = PacketAssembler()
 
     def start(self) -> bool:

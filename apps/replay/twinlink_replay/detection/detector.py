@@ -18,30 +18,30 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from .dft_s_ofdm import Kurtosis, Precoded
-from .dwell_time import Stays
-from .edge_alignment import align
-from .emitter_templates import Emitters
+from .dft_s_ofdm import DftSOfdmTest, Kurtosis
+from .dwell_time import DwellTimes
+from .edge_alignment import align_edges
+from .emitter_templates import EmitterTemplates
 from .envelope_kurtosis import envelope
 from .features import PrbFeatures
-from .likelihoods import Evidence, weigh
-from .min_inr import faint
+from .likelihoods import PrbLikelihoods, prb_likelihoods
+from .min_inr import below_min_inr
 from .noise_floor import NoiseFloor
-from .occupancy_hmm import ALONE, FREE, Texture
-from .tone_hmm import Lines
-from .tone_tracker import Tracks, put
-from .ue_statistics import World
-from .underlay import Below
+from .occupancy_hmm import ALONE, FREE, OccupancyHmm
+from .tone_hmm import ToneHmm
+from .tone_tracker import ToneTracker, apply_tracks
+from .ue_statistics import UeStatistics
+from .underlay import Underlay
 
-PROMPT_ON, PROMPT_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
-SETTLED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
+FILTERED_ON, FILTERED_OFF = 0.97, 0.2  # posterior; hysteresis of the prompt answer
+SMOOTHED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
 STEP = 16  # records weighed with one floor
 BLOCK = 192  # records settled at once: more than come in the dozen steps that it takes, fewer than `STEP` each
 DONE = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Filtered:
     """Answers from the past alone, shape ``(records, n_prbs)``."""
 
     interfered: NDArray[np.bool_]
@@ -49,7 +49,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Smoothed:
     """Final answers for records ``first`` to ``first + len(interfered) - 1``, counted from the detector's start.
 
     ``interfered``: an interferer is on the PRB, alone or below a UE.  ``occupied``: somebody transmits there.
@@ -77,15 +77,23 @@ class Detector:
         self.settle_records = settle_records
         self.records = 0
         self._floor = NoiseFloor(n_prbs)
-        self._texture, self._stays, self._world = Texture(n_prbs), Stays(n_prbs), World(n_prbs)
-        self._lines, self._tracks, self._emitters = Lines(n_prbs), Tracks(n_prbs), Emitters()
-        self._below, self._precoded = Below(n_prbs), Precoded(n_prbs)
+        self._occupancy_hmm, self._dwell_times, self._ue_statistics = (
+            OccupancyHmm(n_prbs),
+            DwellTimes(n_prbs),
+            UeStatistics(n_prbs),
+        )
+        self._tone_hmm, self._tone_tracker, self._emitter_templates = (
+            ToneHmm(n_prbs),
+            ToneTracker(n_prbs),
+            EmitterTemplates(),
+        )
+        self._underlay, self._dft_s_ofdm = Underlay(n_prbs), DftSOfdmTest(n_prbs)
         self._waiting = 0  # records not yet settled
         # Not yet settled; with the kurtosis as long as that is not told.
-        self._recent: deque[tuple[Evidence, Kurtosis | None, int]] = deque()
+        self._recent: deque[tuple[PrbLikelihoods, Kurtosis | None, int]] = deque()
         self._on = np.zeros(n_prbs, bool)
         self._carried = np.zeros(n_prbs, bool)  # see `align`
-        self._settled: deque[Settled] = deque()
+        self._settled: deque[Smoothed] = deque()
         self._settling: Iterator[None] = iter(())  # what is left to do for a block
 
     @property
@@ -93,7 +101,7 @@ class Detector:
         """The noise floor in LSB^2."""
         return self._floor.level
 
-    def add(self, features: PrbFeatures) -> Prompt:
+    def add(self, features: PrbFeatures) -> Filtered:
         """Take in records; returns the prompt answers for them."""
         count = len(features.power)
         interfered = np.zeros((count, self.n_prbs), bool)
@@ -101,41 +109,41 @@ class Detector:
         for start in range(0, count, STEP):
             where = slice(start, start + STEP)
             part = features.part(where)
-            evidence = weigh(part, self._floor.add(part.power))
-            here = self._precoded.here
-            kurtosis = None if part.samples is None else self._precoded.add(part.samples, evidence)
+            likelihoods = prb_likelihoods(part, self._floor.add(part.power))
+            here = self._dft_s_ofdm.here
+            kurtosis = None if part.samples is None else self._dft_s_ofdm.add(part.samples, likelihoods)
             if here and kurtosis:
-                evidence, kurtosis = self._precoded.tell(evidence, kurtosis), None
+                likelihoods, kurtosis = self._dft_s_ofdm.tell(likelihoods, kurtosis), None
             if part.samples is not None:
-                evidence = envelope(part.samples, evidence)
-            self._tracks.add(part.line, evidence.log_power)
+                likelihoods = envelope(part.samples, likelihoods)
+            self._tone_tracker.add(part.line, likelihoods.log_power)
             for k in range(len(part.power)):
-                self._texture.add(evidence, k, self._world.rough)
-                self._recent.append((evidence, kurtosis, k))
-                posterior = self._texture.posterior
+                self._occupancy_hmm.add(likelihoods, k, self._ue_statistics.rough)
+                self._recent.append((likelihoods, kurtosis, k))
+                posterior = self._occupancy_hmm.posterior
                 free = posterior[FREE] > 0.5
-                self._world.add(evidence, k, free)
+                self._ue_statistics.add(likelihoods, k, free)
                 p = posterior[ALONE:].sum(axis=0)
-                self._on = np.where(self._on, p > PROMPT_OFF, p > PROMPT_ON)
-                interfered[start + k] = self._on | (self._lines.add(part.line[k], part.cells[k]) & ~free)
+                self._on = np.where(self._on, p > FILTERED_OFF, p > FILTERED_ON)
+                interfered[start + k] = self._on | (self._tone_hmm.add(part.line[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
-            interfered[where] |= self._stays.add(evidence, interfered[where], self._world.rough)
-            if self._precoded.here and not here:
-                self._precoded_found()
-            if self._world.judge():
-                self._again()
+            interfered[where] |= self._dwell_times.add(likelihoods, interfered[where], self._ue_statistics.rough)
+            if self._dft_s_ofdm.here and not here:
+                self._on_dft_s_ofdm()
+            if self._ue_statistics.judge():
+                self._restart_hmm()
             self.records += len(part.power)
             self._waiting += len(part.power)
-            self._go_on_settling(1 if len(part.power) < STEP else STEP)
-        return Prompt(interfered, occupied)
+            self._continue_settling(1 if len(part.power) < STEP else STEP)
+        return Filtered(interfered, occupied)
 
-    def settled(self) -> list[Settled]:
+    def settled(self) -> list[Smoothed]:
         """What has settled since the last call, in order."""
         done = list(self._settled)
         self._settled.clear()
         return done
 
-    def finish(self) -> list[Settled]:
+    def finish(self) -> list[Smoothed]:
         """Settle what is left; no record follows."""
         for _ in self._settling:
             pass
@@ -144,25 +152,25 @@ class Detector:
                 pass
         return self.settled()
 
-    def _again(self) -> None:
+    def _restart_hmm(self) -> None:
         """Whether UEs are rough was found to be otherwise: texture says something else of all that waits."""
-        self._texture = Texture(self.n_prbs)
-        for evidence, _, k in self._recent:
-            self._texture.add(evidence, k, self._world.rough)
+        self._occupancy_hmm = OccupancyHmm(self.n_prbs)
+        for likelihoods, _, k in self._recent:
+            self._occupancy_hmm.add(likelihoods, k, self._ue_statistics.rough)
 
-    def _precoded_found(self) -> None:
+    def _on_dft_s_ofdm(self) -> None:
         """There are precoded UEs: what waits says something else, also of how rough UEs are."""
-        told: dict[int, Evidence] = {}
-        for evidence, kurtosis, _ in self._recent:
-            if kurtosis and id(evidence) not in told:
-                told[id(evidence)] = self._precoded.tell(evidence, kurtosis)
-        self._recent = deque((told.get(id(evidence), evidence), None, k) for evidence, _, k in self._recent)
-        self._texture, self._world = Texture(self.n_prbs), World(self.n_prbs, precoded=True)
-        for evidence, _, k in self._recent:
-            self._texture.add(evidence, k, self._world.rough)
-            self._world.add(evidence, k, self._texture.posterior[FREE] > 0.5)
+        told: dict[int, PrbLikelihoods] = {}
+        for likelihoods, kurtosis, _ in self._recent:
+            if kurtosis and id(likelihoods) not in told:
+                told[id(likelihoods)] = self._dft_s_ofdm.tell(likelihoods, kurtosis)
+        self._recent = deque((told.get(id(likelihoods), likelihoods), None, k) for likelihoods, _, k in self._recent)
+        self._occupancy_hmm, self._ue_statistics = OccupancyHmm(self.n_prbs), UeStatistics(self.n_prbs, precoded=True)
+        for likelihoods, _, k in self._recent:
+            self._occupancy_hmm.add(likelihoods, k, self._ue_statistics.rough)
+            self._ue_statistics.add(likelihoods, k, self._occupancy_hmm.posterior[FREE] > 0.5)
 
-    def _go_on_settling(self, steps: int) -> None:
+    def _continue_settling(self, steps: int) -> None:
         """A step with each record that comes alone, so that none waits for all of them; with a full batch all."""
         for _ in range(steps):
             if next(self._settling, DONE) is DONE:
@@ -173,38 +181,38 @@ class Detector:
     def _settle(self, count: int) -> Iterator[None]:
         """Look back over all that waits now, in steps, and let go of the first `count` records."""
         waiting = self._waiting  # more come between the steps
-        free, chance = yield from self._texture.look_back(waiting)
+        free, chance = yield from self._occupancy_hmm.smooth(waiting)
         yield
-        tracks, fixed, peaks = self._tracks.look_back(waiting)
+        tracks, fixed, peaks = self._tone_tracker.smooth(waiting)
         yield
-        recent = [(evidence, k) for evidence, _, k in islice(self._recent, waiting)]
-        apart = self._emitters.look(recent, self._world.rough)
+        recent = [(likelihoods, k) for likelihoods, _, k in islice(self._recent, waiting)]
+        apart = self._emitter_templates.look(recent, self._ue_statistics.rough)
         yield
         apart[fixed] = True
         for track in tracks:
             apart[track.prbs] = True
-        self._stays.leave_out(apart)
-        long = self._stays.look_back(waiting, self._world.rough)
+        self._dwell_times.exclude(apart)
+        long = self._dwell_times.smooth(waiting, self._ue_statistics.rough)
         yield
-        tones = self._lines.look_back(waiting) & (free < 0.5)
+        tones = self._tone_hmm.smooth(waiting) & (free < 0.5)
         yield
-        found = long | tones | (chance > SETTLED_AT)
-        interfered, carried = align(found, free < 0.5, self._carried)
+        found = long | tones | (chance > SMOOTHED_AT)
+        interfered, carried = align_edges(found, free < 0.5, self._carried)
         self._carried = carried[count - 1]
         yield
-        interfered = self._emitters.complete(interfered, tones | long)
+        interfered = self._emitter_templates.complete(interfered, tones | long)
         yield
         peaks[:, fixed] = True
-        interfered = put(interfered, long | peaks, tracks)
+        interfered = apply_tracks(interfered, long | peaks, tracks)
         yield
-        seen, put_ues = self._emitters.seen, self._world.put()
-        interfered |= yield from self._below.look_back(seen.log_power, seen.unlike, put_ues, tones, count)
-        interfered &= ~faint(interfered, seen.log_power)
-        self._texture.let_go(count)
+        seen, put_ues = self._emitter_templates.seen, self._ue_statistics.stays_put()
+        interfered |= yield from self._underlay.smooth(seen.log_power, seen.roughness_raw, put_ues, tones, count)
+        interfered &= ~below_min_inr(interfered, seen.log_power)
+        self._occupancy_hmm.drop_records(count)
         for _ in range(count):
             self._recent.popleft()
-        self._stays.let_go(count)
-        self._lines.let_go(count)
-        self._tracks.let_go(count)
-        self._settled.append(Settled(self.records - self._waiting, interfered[:count], free[:count] < 0.5))
+        self._dwell_times.drop_records(count)
+        self._tone_hmm.drop_records(count)
+        self._tone_tracker.drop_records(count)
+        self._settled.append(Smoothed(self.records - self._waiting, interfered[:count], free[:count] < 0.5))
         self._waiting -= count

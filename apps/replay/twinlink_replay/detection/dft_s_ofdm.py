@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from .likelihoods import MOST, NOISE_ROUGHNESS, ROUGHNESS_VARIANCE, STEP, Array, Evidence
+from .likelihoods import MAX_LLR, NOISE_ROUGHNESS, ROUGHNESS_VARIANCE, STEP, Array, PrbLikelihoods
 
 FADE = 2.2  # log power from one PRB to the next; a lesser step may be within a grant that fades
 WEAKEST = 1.1  # log power of a box against the floor
@@ -44,11 +44,11 @@ class Kurtosis:
         prbs: how many PRBs that box has; 0 there.
     """
 
-    says: Array
+    llr: Array
     prbs: Array
 
 
-class Precoded:
+class DftSOfdmTest:
     """Finds out whether there are precoded UEs, and on which PRBs.
 
     Args:
@@ -64,48 +64,48 @@ class Precoded:
         self._odds = np.full(n_prbs, PLAIN, np.float32)  # nats that a UE is precoded
         self._before = np.zeros(n_prbs, np.float32)
 
-    def add(self, samples: NDArray[np.int16], evidence: Evidence) -> Kurtosis:
+    def add(self, samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> Kurtosis:
         """Take in records: int16 samples, shape ``(records, subcarriers, 2)``, and what is known of them otherwise."""
-        kurtosis, lines = _look(samples, evidence)
+        kurtosis, lines = _look(samples, likelihoods)
         for line in [] if self.here else lines:
             self._seen = np.maximum(self._seen + line, 0)
         self.here |= bool(self._seen.max() > SURE)
         return kurtosis
 
-    def tell(self, evidence: Evidence, kurtosis: Kurtosis) -> Evidence:
+    def tell(self, likelihoods: PrbLikelihoods, kurtosis: Kurtosis) -> PrbLikelihoods:
         """``evidence`` with what texture says for a UE of either kind; records in order."""
-        log_power = evidence.log_power
+        log_power = likelihoods.log_power
         before = np.concatenate((self._before[None], log_power[:-1]))
         self._before = log_power[-1]
         new = (np.abs(log_power - before) > CHANGED) | (log_power < FREE)
-        more = kurtosis.says - evidence.structure
+        more = kurtosis.llr - likelihoods.ue_llr
         odds = np.empty_like(more)
         for k, each in enumerate(more):
             odds[k] = np.where(new[k], np.float32(PLAIN), self._odds) + each
             self._odds = np.minimum(np.maximum(odds[k], -MEMORY), MEMORY)
         share = 1 / (1 + np.exp(-odds))
-        own = evidence.own + share * (kurtosis.says / np.maximum(kurtosis.prbs, 1) - evidence.own)
-        return replace(evidence, structure=evidence.structure + share * more, own=own)
+        own = likelihoods.ue_llr_own + share * (kurtosis.llr / np.maximum(kurtosis.prbs, 1) - likelihoods.ue_llr_own)
+        return replace(likelihoods, ue_llr=likelihoods.ue_llr + share * more, ue_llr_own=own)
 
 
-def _look(samples: NDArray[np.int16], evidence: Evidence) -> tuple[Kurtosis, Array]:
+def _look(samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> tuple[Kurtosis, Array]:
     """Of all boxes with a PRB, the one that says most for a precoded UE; and what its line says, in nats."""
-    shape = evidence.log_power.shape
+    shape = likelihoods.log_power.shape
     says, prbs, line = (np.zeros(shape, np.float32) for _ in range(3))
     all_says, all_prbs, all_line = says.ravel(), prbs.ravel(), line.ravel()
     cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
-    tone = evidence.even < 0
+    tone = likelihoods.not_tone_llr < 0
     cells[tone.ravel()] = 0
-    for first, width, tones in _boxes(evidence, tone):
+    for first, width, tones in _boxes(likelihoods, tone):
         end, count = first + width, SUBCARRIERS_PER_PRB * (width - tones)
         excess = _kurtosis(cells[first:end].ravel()) - 2 * count / (count + 1)
         root = count**0.5 / 2  # one over the standard deviation for noise
         expected = min(MIDDLE * root, 1.0)
-        nats = min(max(-2 * expected * (excess * root + expected), -MOST), MOST)
+        nats = min(max(-2 * expected * (excess * root + expected), -MAX_LLR), MAX_LLR)
         nats_line = 0.0
         if nats > 0 and count >= SEVERAL:
             nats_line = _line(cells[first:end].ravel(), excess)
-            nats = min(max(nats_line - math.log(math.exp(-nats) + OTHER), -MOST), MOST)
+            nats = min(max(nats_line - math.log(math.exp(-nats) + OTHER), -MAX_LLR), MAX_LLR)
         better = (all_prbs[first:end] == 0) | (all_says[first:end] < nats)
         all_says[first:end][better] = nats
         all_prbs[first:end][better] = width
@@ -114,15 +114,15 @@ def _look(samples: NDArray[np.int16], evidence: Evidence) -> tuple[Kurtosis, Arr
     return Kurtosis(says, prbs), line
 
 
-def _boxes(evidence: Evidence, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+def _boxes(likelihoods: PrbLikelihoods, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
     """Of those that may be a precoded UE's: first PRB, counted through all records, width, and on how many a tone is.
 
     Then of several of them side by side, which may be one whose channel fades.
     """
-    log_power, rough = evidence.log_power, evidence.unlike
+    log_power, rough = likelihoods.log_power, likelihoods.roughness_raw
     if tone.any():  # it may be on a UE's PRB, which is as strong as the one before
         log_power = log_power.copy()
-        np.copyto(log_power[:, 1:], evidence.log_power[:, :-1], where=tone[:, 1:])
+        np.copyto(log_power[:, 1:], likelihoods.log_power[:, :-1], where=tone[:, 1:])
         rough = np.where(tone, np.float32(NOISE_ROUGHNESS), rough)
     step = np.full(log_power.shape, 9, np.float32)
     np.abs(log_power[:, 1:] - log_power[:, :-1], out=step[:, 1:])

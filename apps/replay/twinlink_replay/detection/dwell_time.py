@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .likelihoods import Array, Evidence, borders
+from .likelihoods import Array, PrbLikelihoods, borders
 
 LEVELS = np.arange(0.7, 9.5, 0.46, np.float32)[:, None]  # log power against the floor: 3 to 41 dB in steps of 2 dB
 BAND = 1.4  # log power above the level that still is the level
@@ -58,7 +58,7 @@ class _Seen:
         return self.length, self.first, self.there, self.smooth, self.left, self.right
 
 
-class Stays:
+class DwellTimes:
     """Follows the power of each PRB.
 
     Args:
@@ -85,7 +85,7 @@ class Stays:
         self.longest = np.full(len(self._widths), np.inf)
         self._waiting: deque[tuple[NDArray[Any], ...]] = deque()  # what was seen in each record
 
-    def add(self, evidence: Evidence, known: NDArray[np.bool_], rough: bool) -> NDArray[np.bool_]:
+    def add(self, likelihoods: PrbLikelihoods, known: NDArray[np.bool_], rough: bool) -> NDArray[np.bool_]:
         """Take in records; returns where an interferer is, from the past alone.
 
         Args:
@@ -93,12 +93,12 @@ class Stays:
             known: where an interferer is known to be; its stays say nothing about UEs'.
             rough: whether UEs are.  Where they are not, rough stays are left to `texture`, which puts edges better.
         """
-        log_power = evidence.log_power
+        log_power = likelihoods.log_power
         stays = np.empty((len(log_power), *self._stay.shape), np.float32)
         firsts = np.empty((len(log_power), *self._first.shape), np.int32)
         on_level = (log_power[:, None] < LEVELS + BAND) & (log_power[:, None] > LEVELS)
         border = borders(log_power)
-        says = np.stack([np.ones_like(log_power), evidence.structure, border[:, :-1], border[:, 1:]], axis=1)
+        says = np.stack([np.ones_like(log_power), likelihoods.ue_llr, border[:, :-1], border[:, 1:]], axis=1)
         more = on_level[:, None] * says[:, :, None]
         for k, power in enumerate(log_power):
             above = np.maximum(power, self._before) > LEVELS  # below once may be a dip of the noise
@@ -113,14 +113,14 @@ class Stays:
         self._census(seen.length, seen.smooth.any(axis=1) | rough, log_power < FREE, known | long)
         return long
 
-    def leave_out(self, interfered: NDArray[np.bool_]) -> None:
+    def exclude(self, interfered: NDArray[np.bool_]) -> None:
         """Stays on these PRBs, shape ``(n_prbs,)``, and next to them say nothing about UEs: somebody else ends them."""
         reach = max(self._widths) - 1
         near = np.convolve(interfered, np.ones(2 * reach + 1))[reach : reach + len(interfered)]
         self._others = near == 0
         self._judge_ended()
 
-    def look_back(self, count: int, rough: bool) -> NDArray[np.bool_]:
+    def smooth(self, count: int, rough: bool) -> NDArray[np.bool_]:
         """Where an interferer is, from where its stay began to where it was last seen.
 
         For the first ``count`` records since `let_go`.
@@ -132,7 +132,7 @@ class Stays:
         starts = np.minimum.accumulate(starts[::-1], axis=0)[::-1]
         return np.asarray(starts <= np.arange(self._record - len(starts), self._record)[:, None])[:count]
 
-    def let_go(self, count: int) -> None:
+    def drop_records(self, count: int) -> None:
         """The first ``count`` records are settled."""
         for _ in range(count):
             self._waiting.popleft()

@@ -10,7 +10,7 @@ TOGETHER = 0.3  # of the records that show it in either of two PRBs show it in b
 Mask = NDArray[np.bool_]
 
 
-def align(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
+def align_edges(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
     """Let the neighbours decide for the PRBs that cannot tell.
 
     A PRB that was occupied without a break since (or until) it was seen to be interfered is taken to be interfered

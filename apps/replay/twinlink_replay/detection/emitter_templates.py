@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .likelihoods import STEP, Array, Evidence
-from .segments import WEAKEST, Box, interferers
+from .likelihoods import STEP, Array, PrbLikelihoods
+from .segments import WEAKEST, Segment, recurring_segments
 from .transition_rates import blinks
 from .ue_statistics import of_stays
 
@@ -54,14 +54,14 @@ class _Seen:
     """Records, each of shape ``(records, n_prbs)``; see `Evidence`."""
 
     log_power: Array
-    structure: Array
-    own: Array
-    unlike: Array
-    even: Array
+    ue_llr: Array
+    ue_llr_own: Array
+    roughness_raw: Array
+    not_tone_llr: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Emitter:
+class EmitterTemplate:
     """What is known of an emitter.
 
     Attributes:
@@ -78,21 +78,21 @@ class Emitter:
     rough: bool
     tone: bool
 
-    def same(self, other: "Emitter") -> bool:
+    def same(self, other: "EmitterTemplate") -> bool:
         """Whether both are one."""
         common = min(self.end, other.end) - max(self.first, other.first)
         near = abs(float(self.level.mean() - other.level.mean())) < SAME_LEVEL
         return near and common >= SAME * (max(self.end, other.end) - min(self.first, other.first))
 
 
-class Emitters:
+class EmitterTemplates:
     """Remembers emitters."""
 
     def __init__(self) -> None:
-        self._known: list[Emitter] = []
-        self._boxes: list[Emitter] = []
+        self._known: list[EmitterTemplate] = []
+        self._boxes: list[EmitterTemplate] = []
 
-    def look(self, recent: list[tuple[Evidence, int]], rough: bool) -> Mask:
+    def look(self, recent: list[tuple[PrbLikelihoods, int]], rough: bool) -> Mask:
         """Take in what is known of the records that wait, in order; returns the PRBs of boxes that are no UE's.
 
         Args:
@@ -100,13 +100,13 @@ class Emitters:
             rough: whether UEs are, so that roughness tells nothing.
         """
         names = ("log_power", "structure", "own", "unlike", "even")
-        seen = _Seen(*(np.array([getattr(evidence, name)[k] for evidence, k in recent]) for name in names))
+        seen = _Seen(*(np.array([getattr(likelihoods, name)[k] for likelihoods, k in recent]) for name in names))
         if rough:
             # What their roughness told apart before UEs' was known may have been UEs.
             self._known = [each for each in self._known if each.tone or not each.rough]
-            seen = replace(seen, structure=np.zeros_like(seen.structure), own=np.zeros_like(seen.own))
+            seen = replace(seen, ue_llr=np.zeros_like(seen.ue_llr), ue_llr_own=np.zeros_like(seen.ue_llr_own))
         self.seen = seen
-        self._boxes = [_of_box(box, seen) for box in interferers(seen.log_power, seen.own, rough)]
+        self._boxes = [_of_box(box, seen) for box in recurring_segments(seen.log_power, seen.ue_llr_own, rough)]
         boxed = np.zeros(seen.log_power.shape[1], bool)
         for each in self._boxes:
             boxed[each.first : each.end] = True
@@ -142,7 +142,7 @@ class Emitters:
             there = seen.log_power[:, where] > each.level - BAND
             if each.rough and not each.tone:
                 gone = there & (odds[:, k, None] < SURELY_OFF) & interfered[:, where] & ~sure[:, where]
-                answer[:, where] &= ~gone | of_stays(gone, [seen.structure[:, where]], lambda says: says < NOISE)
+                answer[:, where] &= ~gone | of_stays(gone, [seen.ue_llr[:, where]], lambda says: says < NOISE)
         for k, each in enumerate(self._known):
             where = slice(each.first, each.end)
             there = seen.log_power[:, where] > each.level - BAND
@@ -150,7 +150,7 @@ class Emitters:
         return answer
 
 
-def _find(interfered: Mask, seen: _Seen) -> list[Emitter]:
+def _find(interfered: Mask, seen: _Seen) -> list[EmitterTemplate]:
     count = interfered.sum(axis=0)
     both = (interfered[:, 1:] & interfered[:, :-1]).sum(axis=0)
     apart = both <= TOGETHER * (count[1:] + count[:-1] - both)
@@ -169,15 +169,15 @@ def _find(interfered: Mask, seen: _Seen) -> list[Emitter]:
         scatter = math.sqrt(max(scatter**2 - PRB_SCATTER**2, LEAST_SCATTER**2))
         if shown.sum(axis=0).min() < FEWEST or scatter > MOST_SCATTER:
             continue
-        rough = bool(np.median(seen.structure[:, where][shown]) < ROUGH)
-        tone = bool(np.median(seen.even[:, where][shown]) < TONE)
+        rough = bool(np.median(seen.ue_llr[:, where][shown]) < ROUGH)
+        tone = bool(np.median(seen.not_tone_llr[:, where][shown]) < TONE)
         if end - first == 1 and not rough and not tone:
             continue  # nothing but its level would tell it from a UE
-        emitters.append(Emitter(int(first), int(end), level.astype(np.float32), scatter, rough, tone))
+        emitters.append(EmitterTemplate(int(first), int(end), level.astype(np.float32), scatter, rough, tone))
     return emitters
 
 
-def _of_box(box: Box, seen: _Seen) -> Emitter:
+def _of_box(box: Segment, seen: _Seen) -> EmitterTemplate:
     power = seen.log_power[box.records]
     level = np.median(power, axis=0).astype(np.float32)
     # Where its power falls off slowly no step ends the box.
@@ -185,18 +185,18 @@ def _of_box(box: Box, seen: _Seen) -> Emitter:
     first, end = (int(strong[0]), int(strong[-1]) + 1) if len(strong) else (box.first, box.end)
     # A signal may end within a PRB, which has less of it.
     if box.look < 0:
-        part = (np.quantile(power, 0.15, axis=0) > PART) & (seen.own[box.records].mean(axis=0) < 0)
+        part = (np.quantile(power, 0.15, axis=0) > PART) & (seen.ue_llr_own[box.records].mean(axis=0) < 0)
         first -= bool(first > 0 and part[first - 1])
         end += bool(end < len(part) and part[end])
     where = slice(first, end)
     level = level[where]
-    rough = bool(seen.own[box.records, where].mean() < 0)
-    tone = bool(np.median(seen.even[box.records, where]) < TONE)
+    rough = bool(seen.ue_llr_own[box.records, where].mean() < 0)
+    tone = bool(np.median(seen.not_tone_llr[box.records, where]) < TONE)
     scatter = max(float(np.std((power[:, where] - level).mean(axis=1))), LEAST_SCATTER)
-    return Emitter(first, end, level, scatter, rough, tone)
+    return EmitterTemplate(first, end, level, scatter, rough, tone)
 
 
-def _says(emitter: Emitter, seen: _Seen) -> Array:
+def _says(emitter: EmitterTemplate, seen: _Seen) -> Array:
     """Log-likelihood ratio of on against off for each record."""
     where = slice(emitter.first, emitter.end)
     power = seen.log_power[:, where]
@@ -225,20 +225,20 @@ def _says(emitter: Emitter, seen: _Seen) -> Array:
     contrast, known = _contrast(emitter, seen, on_top)
     says = says + contrast - COVERED_COST * (off_level > BAND).all(axis=1)
     if emitter.rough or emitter.tone:
-        look = (seen.even if emitter.tone else seen.own)[:, where] * (at & ~(on_top & known[:, None]))
+        look = (seen.not_tone_llr if emitter.tone else seen.ue_llr_own)[:, where] * (at & ~(on_top & known[:, None]))
         says = says - np.clip(look.sum(axis=1), -MOST_LOOK, MOST_LOOK)
     gone = below.sum(axis=1) > 0.25 * below.shape[1]
     return np.asarray(np.where(gone, -GONE, says), np.float32)
 
 
-def _contrast(emitter: Emitter, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
+def _contrast(emitter: EmitterTemplate, seen: _Seen, above: Mask) -> tuple[Array, Mask]:
     """What the roughness of a UE on top says, compared with that of the same UE beside the emitter.
 
     The variance of a signal's power relative to its squared mean, ``2 r^2 / (1 - r^2)`` of its roughness, is that of
     its modulation, and grows with what is added to it: one minus it shrinks by the squared share of the UE.
     """
     first, end = emitter.first, emitter.end
-    power, rough = seen.log_power, seen.unlike
+    power, rough = seen.log_power, seen.roughness_raw
     beside, weight = np.zeros(len(power)), np.zeros(len(power))
     for start, step in ((first, -1), (end - 1, 1)):
         same = above[:, start - first]

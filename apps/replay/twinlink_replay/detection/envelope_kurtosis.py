@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .features import COMB_RATIO
-from .likelihoods import MOST, ROUGHNESS_VARIANCE, WEAKEST_INTERFERER, Evidence, borders
+from .likelihoods import MAX_LLR, ROUGHNESS_VARIANCE, WEAKEST_INTERFERER, PrbLikelihoods, borders
 
 FEWEST = 2  # PRBs
 SMOOTH = 0.5  # roughness of a box, with two standard deviations; what is rougher is told by that
@@ -26,26 +26,28 @@ PULSE = 1.5  # times the mean energy: moments of a pulse
 Cells = NDArray[np.complex64]
 
 
-def envelope(samples: NDArray[np.int16], evidence: Evidence) -> Evidence:
+def envelope(samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> PrbLikelihoods:
     """``evidence`` with what the envelopes of smooth boxes say in `Evidence.even`.
 
     ``samples``: the records', shape ``(records, subcarriers, 2)``.
     """
     cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
-    shape = evidence.log_power.shape
-    first = np.flatnonzero(borders(evidence.log_power)[:, :-1])
+    shape = likelihoods.log_power.shape
+    first = np.flatnonzero(borders(likelihoods.log_power)[:, :-1])
     width = np.append(first[1:], len(cells)) - first
-    power, rough = (np.add.reduceat(each.ravel(), first) / width for each in (evidence.log_power, evidence.unlike))
+    power, rough = (
+        np.add.reduceat(each.ravel(), first) / width for each in (likelihoods.log_power, likelihoods.roughness_raw)
+    )
     smooth = rough + 2 * np.sqrt(ROUGHNESS_VARIANCE / width) < SMOOTH
     fit = (width >= FEWEST) & (power > WEAKEST_INTERFERER) & smooth
-    even, structure = evidence.even.ravel().copy(), np.maximum(evidence.structure, 0).ravel()
+    even, structure = likelihoods.not_tone_llr.ravel().copy(), np.maximum(likelihoods.ue_llr, 0).ravel()
     for start, prbs in zip(first[fit].tolist(), width[fit].tolist(), strict=True):
         nats, part = _look(cells[start : start + prbs])
         if nats > 0:
             where = start + part
             # These are smooth like UEs: that says nothing for one.
-            even[where] = np.minimum(even[where], -min(nats, 2 * MOST) - structure[where])
-    return replace(evidence, even=even.reshape(shape))
+            even[where] = np.minimum(even[where], -min(nats, 2 * MAX_LLR) - structure[where])
+    return replace(likelihoods, not_tone_llr=even.reshape(shape))
 
 
 def _look(box: Cells) -> tuple[float, NDArray[np.intp]]:

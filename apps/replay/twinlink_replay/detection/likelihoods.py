@@ -35,14 +35,14 @@ EDGE = 0.3 / 1.7  # width of those edges: a PRB's log power scatters by 0.29
 SHAPE = 8.0  # of the gamma distribution of free PRBs' power; 12 in theory, less to bear a floor that is not flat
 LOW = 2.3  # up to this log power (10 dB) ...
 LOW_PENALTY = 0.2  # ... a UE alone is a little less likely, since uplink power control aims higher
-MOST = 4.0  # nats that the roughness of one record may say
+MAX_LLR = 4.0  # nats that the roughness of one record may say
 STEP = 1.1  # log power from one PRB to the next that is a border; a PRB's own scatter is 0.29
 _BESIDE = np.array([place for place in range(2 * NEIGHBOURS + 1) if place != NEIGHBOURS])
 TONE_PRIOR = 6.0  # nats that a peak has to be less likely from Gaussian samples than it is from a tone
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class PrbLikelihoods:
     """Per record and PRB, float32, shape ``(records, n_prbs)``.
 
     Attributes:
@@ -66,10 +66,10 @@ class Evidence:
     free: Array
     ue: Array
     present: Array
-    structure: Array
-    own: Array
-    unlike: Array
-    even: Array
+    ue_llr: Array
+    ue_llr_own: Array
+    roughness_raw: Array
+    not_tone_llr: Array
 
 
 def expected_drop(share: Array) -> Array:
@@ -77,7 +77,7 @@ def expected_drop(share: Array) -> Array:
     return (NOISE_ROUGHNESS - UE_ROUGHNESS) * np.square(share)
 
 
-def weigh(features: PrbFeatures, floor: float) -> Evidence:
+def prb_likelihoods(features: PrbFeatures, floor: float) -> PrbLikelihoods:
     """Evidence of some records, given the noise floor in LSB^2."""
     power = np.maximum(features.power / np.float32(floor), np.float32(1e-3))
     log_power = np.log(power)
@@ -85,14 +85,14 @@ def weigh(features: PrbFeatures, floor: float) -> Evidence:
     rough, weight, shadowed = _pool(unlike, log_power)
     drop = expected_drop(np.maximum(1 - 1 / power, 0))
     middle = NOISE_ROUGHNESS - drop / 2
-    structure = np.clip(-weight * (rough - middle) * drop, -MOST, MOST)
+    structure = np.clip(-weight * (rough - middle) * drop, -MAX_LLR, MAX_LLR)
     own = -(np.minimum(unlike, np.float32(TONE_ROUGHNESS)) - middle) * drop / ROUGHNESS_VARIANCE
     free = np.where(power > 1, SHAPE * (log_power - power + 1), 0) + 0.2
     plain = LEVELS + log_sigmoid((log_power - WEAKEST_UE) / EDGE) - LOW_PENALTY * ((log_power < LOW) & ~shadowed)
     present = LEVELS + log_sigmoid((log_power - WEAKEST_INTERFERER) / EDGE)
-    even = np.clip(TONE_PRIOR + log_chance_of_peak(features.peak), -2 * MOST, MOST)
+    even = np.clip(TONE_PRIOR + log_chance_of_peak(features.peak), -2 * MAX_LLR, MAX_LLR)
     arrays = (power, log_power, rough, weight, free, plain, present, structure, own, unlike, even)
-    return Evidence(*(array.astype(np.float32, copy=False) for array in arrays))
+    return PrbLikelihoods(*(array.astype(np.float32, copy=False) for array in arrays))
 
 
 def borders(log_power: Array) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ SCATTER = 0.3
 OFTEN = 0.5  # of a stay's records do so; with fewer they may be the lesser part of a stronger one
 
 
-def faint(interfered: Mask, log_power: Array) -> Mask:
+def below_min_inr(interfered: Mask, log_power: Array) -> Mask:
     """Those of ``interfered`` that are surely weak in their whole stay on a PRB; shape ``(records, n_prbs)``."""
     shows = log_power < SHOWN
 

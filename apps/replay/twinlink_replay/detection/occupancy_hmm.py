@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .likelihoods import MOST, NOISE_ROUGHNESS, Array, Evidence, expected_drop
-from .transition_rates import Rates
+from .likelihoods import MAX_LLR, NOISE_ROUGHNESS, Array, PrbLikelihoods, expected_drop
+from .transition_rates import TransitionRates
 
 FREE, UE, ALONE, BOTH = range(4)  # ALONE: an interferer and no UE
 
@@ -43,7 +43,7 @@ class _Judged:
     sure: Array
 
 
-class Texture:
+class OccupancyHmm:
     """Feed it the evidence of records in order.
 
     Args:
@@ -56,23 +56,23 @@ class Texture:
     def __init__(self, n_prbs: int) -> None:
         self.posterior = np.repeat(np.array([START], np.float32).T, n_prbs, axis=1)
         self._level = _Level(n_prbs)
-        self._rates = Rates(n_prbs)
+        self._rates = TransitionRates(n_prbs)
         self._transition = self._rates.transition()
         self._waiting: deque[_Judged] = deque()
 
-    def add(self, evidence: Evidence, k: int, rough: bool) -> None:
+    def add(self, likelihoods: PrbLikelihoods, k: int, rough: bool) -> None:
         """Take in record ``k`` of ``evidence``; where UEs are ``rough``, only tones are told from them."""
-        log_power, present = evidence.log_power[k], evidence.present[k]
-        even = evidence.even[k]
-        structure = even if rough else evidence.structure[k] + np.minimum(even, 0)
+        log_power, present = likelihoods.log_power[k], likelihoods.present[k]
+        even = likelihoods.not_tone_llr[k]
+        structure = even if rough else likelihoods.ue_llr[k] + np.minimum(even, 0)
         above, sure = self._level.against(log_power)
         off = np.maximum(np.abs(above) - LEVEL_SLACK, 0)
         off = sure * np.minimum(2 * off * off, LEVEL_COST)
         # Where UEs are rough neither a steady level nor a low one speaks for an interferer: grants may be long.
-        ue = np.maximum(evidence.ue[k], present) if rough else evidence.ue[k]
+        ue = np.maximum(likelihoods.ue[k], present) if rough else likelihoods.ue[k]
         alone = present + (0 if rough else LEVEL_GAIN * sure) - off
-        both = present - off * (above < 0) + self._below_ue(evidence, k, above, sure, structure, rough)
-        logs = np.stack([evidence.free[k], ue + structure, alone, both])
+        both = present - off * (above < 0) + self._below_ue(likelihoods, k, above, sure, structure, rough)
+        logs = np.stack([likelihoods.free[k], ue + structure, alone, both])
         likelihood = np.exp(logs - logs.max(axis=0))
         posterior = (self._transition * self.posterior[:, None]).sum(axis=0) * likelihood
         posterior /= posterior.sum(axis=0)
@@ -83,7 +83,7 @@ class Texture:
         self._level.learn(log_power, posterior)
         self._waiting.append(_Judged(likelihood, posterior, log_power, *self._level.known()))
 
-    def look_back(self, count: int) -> Generator[None, None, tuple[Array, Array]]:
+    def smooth(self, count: int) -> Generator[None, None, tuple[Array, Array]]:
         """The chances of a free PRB, and of an interferer, for the first ``count`` records since `let_go`; in steps."""
         n_prbs = self.posterior.shape[1]
         after = np.ones((4, n_prbs), np.float32)
@@ -105,19 +105,21 @@ class Texture:
                 yield
         return free, interfered
 
-    def let_go(self, count: int) -> None:
+    def drop_records(self, count: int) -> None:
         """The first ``count`` records are settled."""
         for _ in range(count):
             self._waiting.popleft()
 
-    def _below_ue(self, evidence: Evidence, k: int, above: Array, sure: Array, structure: Array, rough: bool) -> Array:
+    def _below_ue(
+        self, likelihoods: PrbLikelihoods, k: int, above: Array, sure: Array, structure: Array, rough: bool
+    ) -> Array:
         """How well the roughness fits a UE with an interferer of the learned level below it."""
         share = np.maximum(1 - np.exp(-above), 0)  # of the UE in the power
         drop = expected_drop(share)
-        fit = -evidence.weight[k] * (evidence.roughness[k] - (NOISE_ROUGHNESS - drop / 2)) * drop
+        fit = -likelihoods.weight[k] * (likelihoods.roughness[k] - (NOISE_ROUGHNESS - drop / 2)) * drop
         known = 0.9 * sure * (above > 1.1)
         # With the level unknown the UE may be any part of the power: not below 0, at a price.
-        fit = np.clip(fit, -MOST * known, MOST) - COVERED_COST * (1 - known)
+        fit = np.clip(fit, -MAX_LLR * known, MAX_LLR) - COVERED_COST * (1 - known)
         if rough:
             fit = structure - COVERED_COST
         return np.asarray(np.minimum(fit, np.maximum(structure, 0)), np.float32)

@@ -38,7 +38,7 @@ MOVING = 0.3  # of the borders elsewhere are at most at such places where UEs mo
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Segment:
     """A box that was seen more than once.
 
     Attributes:
@@ -58,12 +58,12 @@ class Box:
     lasted: int
     came: bool
 
-    def beside(self, other: "Box") -> bool:
+    def beside(self, other: "Segment") -> bool:
         """Whether both have no PRB in common."""
         return self.end <= other.first or other.end <= self.first
 
 
-def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
+def recurring_segments(log_power: Array, look: Array, rough: bool) -> list[Segment]:
     """Boxes that are no UE's; arguments of shape ``(records, n_prbs)``.
 
     Args:
@@ -74,9 +74,9 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
     border = borders(log_power)
     found, every = find(log_power, look, border)
     events = border[:, 1:-1].sum(axis=0)
-    answer: list[Box] = []
+    answer: list[Segment] = []
 
-    def add(boxes: list[Box]) -> None:
+    def add(boxes: list[Segment]) -> None:
         for box in sorted(boxes, key=lambda box: -len(box.records) * (box.end - box.first)):
             # What is left are pieces of it.  Beside an interferer every UE has a border.
             ends = {end for other in answer for end in (other.first, other.end)}
@@ -102,7 +102,7 @@ def interferers(log_power: Array, look: Array, rough: bool) -> list[Box]:
     return answer
 
 
-def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list[Box], NDArray[np.intp]]:
+def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list[Segment], NDArray[np.intp]]:
     """Boxes that some records show; and of any box at all first PRB, end, and how many records show it."""
     n_prbs = log_power.shape[1]
     records, places = np.nonzero(border)
@@ -140,7 +140,7 @@ def find(log_power: Array, look: Array, border: NDArray[np.bool_]) -> tuple[list
     return boxes, np.stack([*np.divmod(keys, n_prbs + 1), counts], axis=1)
 
 
-def _keeps_its_ends(box: Box, every: NDArray[np.intp]) -> bool:
+def _keeps_its_ends(box: Segment, every: NDArray[np.intp]) -> bool:
     """Whether it is not one of the many that UEs make which are put one beside the other from one place on."""
     first, end, count = every.T
     begin_there, end_there = first == box.first, end == box.end
@@ -148,7 +148,7 @@ def _keeps_its_ends(box: Box, every: NDArray[np.intp]) -> bool:
     return bool(own >= OWN * max(count[begin_there].sum(), count[end_there].sum()))
 
 
-def _lasting(boxes: list[Box], border: NDArray[np.bool_]) -> list[Box]:
+def _lasting(boxes: list[Segment], border: NDArray[np.bool_]) -> list[Segment]:
     """Boxes that were there for longer, or came more often, than UEs' are here."""
     edges = _edges(border)
     moving = []
@@ -171,7 +171,7 @@ def _edges(border: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.stack([place[::2] + 1, record[1::2] - record[::2]], axis=1)
 
 
-def _chance(box: Box, moving: list[Box], edges: NDArray[np.intp], likely: float) -> float:
+def _chance(box: Segment, moving: list[Segment], edges: NDArray[np.intp], likely: float) -> float:
     """How likely a UE's box comes so often and lasts so long, if one is ``likely`` to come back by chance.
 
     How long grants last is seen from their edges, since fading and others take their boxes apart.  Were the lengths
@@ -197,13 +197,13 @@ def _chance(box: Box, moving: list[Box], edges: NDArray[np.intp], likely: float)
 
 def _noisiest(
     first: int, end: int, records: NDArray[np.intp], occasions: int, look: Array, lasted: int, came: bool
-) -> Box:
+) -> Segment:
     """A box without those of its outer PRBs that look like a UE's, which may have the same level beside it."""
     each = look[records, first:end].sum(axis=0)
     start, stop = _smooth_end(each), len(each) - _smooth_end(each[::-1])
     if each[start:stop].sum() < ROUGH:
         first, end, each = first + start, first + stop, each[start:stop]
-    return Box(first, end, records, occasions, float(each.sum()), lasted, came)
+    return Segment(first, end, records, occasions, float(each.sum()), lasted, came)
 
 
 def _smooth_end(look: Array) -> int:

@@ -27,7 +27,7 @@ GONE = -4.0  # nats against a tone that shows less than that
 NEAR, FEW = 8, 2  # PRBs to either side that count, and how many of these and the PRB itself may have a tone
 
 
-class Lines:
+class ToneHmm:
     """Feed it what records say of each subcarrier, in order.
 
     Args:
@@ -45,7 +45,7 @@ class Lines:
         self._odds = np.clip(now, OFF, ON)
         return np.asarray(few((now > PROMPT).any(axis=1)[None])[0])
 
-    def look_back(self, count: int) -> NDArray[np.bool_]:
+    def smooth(self, count: int) -> NDArray[np.bool_]:
         """On which PRBs a tone is, for the first ``count`` records since `let_go`."""
         waiting = list(islice(self._waiting, count))
         before = np.array([each[0] for each in waiting])
@@ -61,7 +61,7 @@ class Lines:
                 found[:, prb] = _found(before[:, prb], line[:, prb])
         return few(found.any(axis=2))
 
-    def let_go(self, count: int) -> None:
+    def drop_records(self, count: int) -> None:
         """The first ``count`` records are settled."""
         for _ in range(count):
             self._waiting.popleft()

@@ -33,7 +33,7 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class ToneTrack:
     """Where a tone is in each of its records, which follow each other: ``subcarriers[k]`` in ``first + k``."""
 
     first: int
@@ -45,7 +45,7 @@ class Track:
         return self.subcarriers // SUBCARRIERS_PER_PRB
 
 
-class Tracks:
+class ToneTracker:
     """Feed it what records say of each subcarrier, in order.
 
     Args:
@@ -64,7 +64,7 @@ class Tracks:
             prbs = np.flatnonzero(peaks)
             self._waiting.append(prbs * SUBCARRIERS_PER_PRB + places[prbs])
 
-    def look_back(self, count: int) -> tuple[list[Track], Places, Mask]:
+    def smooth(self, count: int) -> tuple[list[ToneTrack], Places, Mask]:
         """What was in the first ``count`` records since `let_go`, numbered from 0.
 
         Returns:
@@ -79,13 +79,13 @@ class Tracks:
         peaks[record, place // SUBCARRIERS_PER_PRB] = True
         return link(record[moving], place[moving]), np.flatnonzero(fixed) // SUBCARRIERS_PER_PRB, peaks
 
-    def let_go(self, count: int) -> None:
+    def drop_records(self, count: int) -> None:
         """The first ``count`` records are settled."""
         for _ in range(count):
             self._waiting.popleft()
 
 
-def link(record: Places, place: Places) -> list[Track]:
+def link(record: Places, place: Places) -> list[ToneTrack]:
     """Tracks through peaks, given by record (in order) and subcarrier."""
     n = len(record)
     before = np.full(n, -1)
@@ -125,13 +125,13 @@ def link(record: Places, place: Places) -> list[Track]:
         span = int(at[-1] - at[0]) + 1
         if len(chain) >= DENSE * span and abs(int(where[-1] - where[0])) >= FAR:
             between = np.interp(np.arange(at[0], at[-1] + 1), at, where)
-            tracks.append(Track(int(at[0]), np.rint(between).astype(np.intp)))
+            tracks.append(ToneTrack(int(at[0]), np.rint(between).astype(np.intp)))
     return join(tracks)
 
 
-def join(tracks: list[Track]) -> list[Track]:
+def join(tracks: list[ToneTrack]) -> list[ToneTrack]:
     """Those that go on where another one points to are one: a UE was on top between them."""
-    joined: list[Track] = []
+    joined: list[ToneTrack] = []
     for track in sorted(tracks, key=lambda track: track.first):
         for k, before in enumerate(joined):
             gap = track.first - before.first - len(before.subcarriers) + 1
@@ -141,7 +141,7 @@ def join(tracks: list[Track]) -> list[Track]:
             step = float(track.subcarriers[0] - before.subcarriers[-1])
             if abs(step - ahead * gap) <= OFF + TURN * gap and abs(step - back * gap) <= OFF + TURN * gap:
                 between = np.rint(before.subcarriers[-1] + step * np.arange(1, gap) / gap).astype(np.intp)
-                joined[k] = Track(before.first, np.concatenate([before.subcarriers, between, track.subcarriers]))
+                joined[k] = ToneTrack(before.first, np.concatenate([before.subcarriers, between, track.subcarriers]))
                 break
         else:
             joined.append(track)
@@ -152,7 +152,7 @@ def _speed(places: Places) -> float:
     return float(places[-1] - places[0]) / max(len(places) - 1, 1)
 
 
-def put(found: Mask, sure: Mask, tracks: list[Track]) -> Mask:
+def apply_tracks(found: Mask, sure: Mask, tracks: list[ToneTrack]) -> Mask:
     """``found``, shape ``(records, n_prbs)``, with tracks, and without what it has just before and after them.
 
     Args:

@@ -23,7 +23,7 @@ OFTEN = 5  # times that an interferer came, and ...
 SHORT = 10.0  # ... records that it stayed in the mean; what one learns from others may be a UE's
 
 
-class Rates:
+class TransitionRates:
     """Feed it what is known of records in order.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .likelihoods import Evidence
+from .likelihoods import PrbLikelihoods
 
 CLEAR = 1.0  # nats of `Evidence.structure` over a stay that has ended that make it rough or smooth, and ...
 SURE = 10.0  # ... over one that goes on
@@ -25,7 +25,7 @@ NEARLY_ALL = 0.75  # of these where rough ones stay put: an interferer may be on
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
 
 
-class World:
+class UeStatistics:
     """Counts rough and smooth transmissions, and the places where rough ones were.
 
     Attributes:
@@ -47,15 +47,15 @@ class World:
         self._peaks = np.zeros(n_prbs, bool)  # where the last record had one that may be a tone
         self._tone = self._static = False  # whether a tone was seen, and rough UEs that stay put
 
-    def add(self, evidence: Evidence, k: int, free: NDArray[np.bool_]) -> None:
+    def add(self, likelihoods: PrbLikelihoods, k: int, free: NDArray[np.bool_]) -> None:
         """Take in record ``k`` of ``evidence``, and which PRBs are free."""
-        log_power = evidence.log_power[k]
-        structure = evidence.structure[k] * (evidence.even[k] > 0)  # a tone says nothing about UEs
+        log_power = likelihoods.log_power[k]
+        structure = likelihoods.ue_llr[k] * (likelihoods.not_tone_llr[k] > 0)  # a tone says nothing about UEs
         ended = free | (np.abs(log_power - self._before) > JUMP)
         self._before = log_power
         self._away = np.where(free, self._away + 1, 0)
         self._always &= self._away < AWAY
-        peaks = evidence.even[k] < TONE
+        peaks = likelihoods.not_tone_llr[k] < TONE
         self._tone |= bool((peaks & self._peaks).any())
         self._peaks = peaks
         count = ~self._counted & (np.abs(self._texture) > np.where(ended, CLEAR, SURE))
@@ -85,7 +85,7 @@ class World:
         before, self.rough = self.rough, some or self._static or (share_used > MOST and len(self._places) == PLACES)
         return self.rough != before
 
-    def put(self) -> NDArray[np.bool_]:
+    def stays_put(self) -> NDArray[np.bool_]:
         """PRBs that somebody has had since the first record; none where UEs are rough, or move."""
         smooth = self._smooth > 0
         tells = not self.rough and (smooth & self._always).sum() > MOST * smooth.sum()

@@ -60,7 +60,7 @@ class _Seen:
     scatter: Array
 
 
-class Below:
+class Underlay:
     """Remembers how smooth each PRB's UE usually is.
 
     Args:
@@ -70,9 +70,7 @@ class Below:
     def __init__(self, n_prbs: int) -> None:
         self._sum, self._weight = np.zeros(n_prbs), np.zeros(n_prbs)
 
-    def look_back(
-        self, log_power: Array, rough: Array, put: Mask, known: Mask, count: int
-    ) -> Generator[None, None, Mask]:
+    def smooth(self, log_power: Array, rough: Array, put: Mask, known: Mask, count: int) -> Generator[None, None, Mask]:
         """Where an interferer is below a UE, in steps; the first ``count`` records will not come again.
 
         Args:

@@ -17,7 +17,7 @@ from twinlink.appkit.console import writing
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from ..blocks.observer import Record
-from ..detection.detector import Settled
+from ..detection.detector import Smoothed
 from ..detection.features import to_dbfs
 
 _TAKEN = ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp")  # from each record
@@ -40,7 +40,7 @@ class Recording:
         self._numbers: dict[str, list[int]] = {name: [] for name in (*_TAKEN, "analysed_ns")}
         self._power: list[NDArray[np.float32]] = []
         self._prompt: list[NDArray[np.bool_]] = []
-        self._settled: list[Settled] = []
+        self._settled: list[Smoothed] = []
 
     def add(
         self, records: list[Record], power: NDArray[np.float32], prompt: NDArray[np.bool_], analysed_ns: int
@@ -56,7 +56,7 @@ class Recording:
         self._power.append(to_dbfs(power))
         self._prompt.append(prompt)
 
-    def settle(self, answers: list[Settled]) -> None:
+    def settle(self, answers: list[Smoothed]) -> None:
         """Final answers, in order."""
         self._settled += answers
 

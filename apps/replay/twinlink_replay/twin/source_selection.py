@@ -31,7 +31,7 @@ class Carrier(NamedTuple):
         return f"{self.n_prbs} PRBs, {self.scs_hz / 1e3:g} kHz, centre {self.centre_hz / 1e6:g} MHz"
 
 
-class Followed:
+class SourceSelection:
     """Tell it which sessions come and go, and ask it about each record.
 
     Attributes:

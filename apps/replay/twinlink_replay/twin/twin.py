@@ -19,7 +19,7 @@ from ..detection.detector import Detector
 from ..detection.features import prb_features, subcarrier_power
 from .controller import Change, Controller
 from .recording import Recording
-from .source_selection import Carrier, Followed
+from .source_selection import Carrier, SourceSelection
 
 BATCH = 16  # records analysed at once; while they come one by one, each is analysed alone
 
@@ -67,7 +67,7 @@ class Twin:
         self._settings = (session, validity_ms, protected, control)
         self._told_another_twin = not control  # who only looks on may do so beside one that decides
         self._count = count
-        self._followed = Followed()
+        self._source_selection = SourceSelection()
         self._told: set[int] = set()  # sessions of which it was said that records are passed over
         self._detector: Detector | None = None
         self._controller: Controller | None = None
@@ -119,8 +119,8 @@ class Twin:
         ours = []
         now_ns = time.monotonic_ns()
         for record in records:
-            before = self._followed.epoch
-            if self._followed.takes(record, now_ns):
+            before = self._source_selection.epoch
+            if self._source_selection.takes(record, now_ns):
                 ours.append(record)
                 self._tell_followed(before)
             else:
@@ -129,8 +129,8 @@ class Twin:
         return ours
 
     def _tell_followed(self, before: int | None) -> None:
-        epoch = self._followed.epoch
-        old, node = self._followed.node(before), self._followed.node(epoch)
+        epoch = self._source_selection.epoch
+        old, node = self._source_selection.node(before), self._source_selection.node(epoch)
         if before not in (None, epoch) and old != node:
             self._journal.event("following", f"{old} is gone; following {node} from here on", node=node, epoch=epoch)
 
@@ -138,11 +138,14 @@ class Twin:
         if record.epoch in self._told:
             return
         self._told.add(record.epoch)
-        node, ours = self._followed.node(record.epoch), self._followed.node(self._followed.epoch)
+        node, ours = (
+            self._source_selection.node(record.epoch),
+            self._source_selection.node(self._source_selection.epoch),
+        )
         carrier = Carrier.of(record)
         sender = node or "another sender"
         text = f"records of {sender} are passed over while {ours or 'the first one'} is followed: one gNB at a time"
-        if carrier != self._followed.carrier:
+        if carrier != self._source_selection.carrier:
             text = (
                 f"records of another carrier ({carrier}) of {sender} are passed over: one carrier at a time;"
                 " restart twinlink-replay to follow another one"
@@ -193,7 +196,7 @@ class Twin:
         except twinlink.MalformedPayload as error:
             self._journal.event("malformed-result", f"an answer on flow {message.flow} cannot be read: {error}")
             return
-        if self._controller and message.epoch == self._followed.epoch:  # others are asked, too: for another RAN
+        if self._controller and message.epoch == self._source_selection.epoch:  # others are asked, too: for another RAN
             with self._lock:
                 self._controller.result(result)
             if not self._told_another_twin and self._controller.is_of_another(result):
@@ -217,10 +220,10 @@ class Twin:
     def link_event(self, event: Event) -> None:
         """An event of the link."""
         if isinstance(event, PeerUp):
-            self._followed.up(event.node, event.epoch)
+            self._source_selection.up(event.node, event.epoch)
             self._journal.event("peer-up", f"{event.node} is connected", time_ns=event.time_ns, node=event.node)
         elif isinstance(event, PeerDown):
-            self._followed.down(event.epoch, event.reason, time.monotonic_ns())
+            self._source_selection.down(event.epoch, event.reason, time.monotonic_ns())
             text = f"{event.node} is gone ({event.reason}): waiting for it to come back"
             self._journal.event("peer-down", text, time_ns=event.time_ns, node=event.node, reason=event.reason)
         elif isinstance(event, Restarted):
