@@ -22,7 +22,7 @@ from .process import exit_hooks
 from .process.malloc import trim
 from .process.resolver import addresses
 from .process.signals import DeferSignals, defer_signals
-from .protocol.frames import FLOW_NAME, HEADER_OCTETS, Kind
+from .protocol.frames import FLOW_NAME, HEADER_OCTETS
 from .protocol.rangeset import RangeSet
 from .protocol.send.flow import Overflow, SendFlow
 from .runtime.heartbeat_thread import HeartbeatThread
@@ -83,7 +83,7 @@ class Link:
         self._window = window
         self._retention = retention
         self._transport = transport
-        self._event_stream = EventStream(self)
+        self._event_stream = EventStream()
         self._dispatcher = FrameDispatcher(
             transport, self.node, self.epoch, window, max_payload, self._event_stream.put
         )
@@ -92,6 +92,7 @@ class Link:
         receive_loop = ReceiveLoop(transport, self._dispatcher, self._port_probe)
         self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
         self.wait = self._leader_follower.wait
+        self._event_stream.attach(self._leader_follower, self._dispatcher.callbacks)
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self.peer_manager)
         self._transmit_thread = TransmitThread(self.node, self.peer_manager)
         self.wake_transmit = self._transmit_thread.wake
@@ -103,7 +104,7 @@ class Link:
         transport.open()
         try:
             exit_hooks.register(self)
-            self.peer_manager.send_hello(Kind.HELLO)
+            self.peer_manager.send_hello()
             self._heartbeat_thread.start()
             self._transmit_thread.start()
             self._leader_follower.start()
@@ -183,7 +184,7 @@ class Link:
             self._transport.prefer(f"traffic/{flow}".encode())
         self.peer_manager.add_sender(sender)
         self._dispatcher.feedback.add_sender(sender)
-        self.peer_manager.send_hello(Kind.HELLO)  # peers learn of the flow before its first message
+        self.peer_manager.send_hello()  # peers learn of the flow before its first message
         return sender
 
     def receiver(
@@ -211,8 +212,9 @@ class Link:
         receive_flow.subscribed = True
         if max_age is not None:
             receive_flow.limit_age(int(max_age * 1e9))
+        made = Receiver(self._leader_follower, self._dispatcher.ack_sender, receive_flow)
         with self._flows_lock:
-            receiver = self._receivers.setdefault(flow, Receiver(self, receive_flow))
+            receiver = self._receivers.setdefault(flow, made)
         if handler is not None:
             self._leader_follower.run_exclusively(lambda: self._set_handler(receiver, handler))
         return receiver
@@ -326,6 +328,11 @@ class Link:
         }
 
     @property
+    def in_callback(self) -> bool:
+        """Whether the calling thread is inside a handler of this link."""
+        return self._leader_follower.is_leading and self._dispatcher.callbacks.running
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._leader_follower.closed
@@ -413,7 +420,7 @@ class Link:
             for sender in senders:
                 sender.send_abandoned()
         with contextlib.suppress(TransportError):
-            self.peer_manager.send_hello(Kind.BYE)
+            self.peer_manager.send_bye()
         for sender in senders:
             sender.wait_for_send(deadline - time.monotonic())
         if self._port_probe is not None:

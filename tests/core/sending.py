@@ -69,10 +69,10 @@ def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
         epoch=epoch,
         max_payload=2**16,
         endpoint="way",
-        sending_ends=False,
+        closing=False,
         send_timeout=0.0,
         peers=list,
         wait=lambda *_: None,
-        wake_courier=lambda: None,
+        wake_transmit=lambda: None,
     )
     return Sender(link, transport, core, "normal")

@@ -2,8 +2,7 @@
 
 import itertools
 import time
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -55,11 +54,20 @@ def test_wherever_ctrl_c_comes_nothing_is_called_twice_and_the_interrupted_call_
     assert moment > 10
 
 
+class Unused:
+    """Nothing is waited for."""
+
+    closed = False
+
+    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
+        raise AssertionError(done, timeout)
+
+
 def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
     for moment in itertools.count(1):
         due, got = CallbackQueue(lambda _: None), list[Event]()
-        link: Any = SimpleNamespace(reception=SimpleNamespace(calls=due))
-        stream = receiver.EventStream(link)
+        stream = receiver.EventStream()
+        stream.attach(Unused(), due)
         stream.set_handler(got.append)
         first, last = PeerUp(1, "far", 1), PeerDown(2, "far", 1, "closed")
         stream.put(first)

@@ -24,7 +24,9 @@ from twinlink.protocol.liveness import PEER_TIMEOUT_NS, RESTART_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 
-LIBRARY = [str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.name != "signals.py"]
+LIBRARY = [
+    str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.parts[-2:] != ("process", "signals.py")
+]
 NEXT = 9  # the session that follows THEIRS
 
 
@@ -73,7 +75,7 @@ def test_what_handlers_raise_is_raised_at_the_end_of_the_outer_block() -> None:
 @pytest.mark.usefixtures("ending")
 def test_wherever_ctrl_c_comes_the_handlers_are_called_then_and_later() -> None:
     """Also while they are given back."""
-    files = [str(Path(twinlink.__file__).parent / "signals.py")]
+    files = [str(Path(twinlink.__file__).parent / "process" / "signals.py")]
     for moment in itertools.count(1):
         handler = signal.getsignal(signal.SIGINT)
 
@@ -214,7 +216,7 @@ def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
 @pytest.mark.usefixtures("ending")
 def test_wherever_an_application_changes_a_handler_the_change_stays() -> None:
     """As one does whose second Ctrl-C is to end the program."""
-    files = [str(Path(twinlink.__file__).parent / "signals.py")]
+    files = [str(Path(twinlink.__file__).parent / "process" / "signals.py")]
     before = signal.getsignal(signal.SIGINT)
 
     def once(*_: object) -> None:

@@ -2,8 +2,8 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -27,13 +27,13 @@ from twinlink.protocol.frames import (
 from twinlink.protocol.receive.flow import MAX_STREAMS
 
 
-class NoLink:
-    """What a Receiver needs of a link when everything is there already."""
+class Unused:
+    """What a Receiver waits with, when everything is there already."""
 
-    def __init__(self, dispatcher: FrameDispatcher) -> None:
-        self.dispatcher = dispatcher
-        self.closed = False
-        self.lead = self
+    closed = False
+
+    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
+        raise AssertionError(done, timeout)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -43,8 +43,7 @@ def test_consumption_is_never_announced_before_the_ack(
     """Or the sender would take what was delivered for lost."""
     receive_flow = dispatcher.flow("flow")
     receive_flow.subscribed = True
-    link: Any = NoLink(dispatcher)
-    receiver = Receiver(link, receive_flow)
+    receiver = Receiver(Unused(), dispatcher.ack_sender, receive_flow)
     for sequence in range(200):
         data(dispatcher, sequence, at_once)
         if sequence % 3:
@@ -81,8 +80,7 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
     dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
     receive_flow = dispatcher.flow("flow")
     receive_flow.subscribed = True
-    link: Any = NoLink(dispatcher)
-    receiver = Receiver(link, receive_flow)
+    receiver = Receiver(Unused(), dispatcher.ack_sender, receive_flow)
 
     def consumed_when_asked() -> int:
         dispatcher.dispatch(

@@ -49,7 +49,7 @@ def test_a_hello_whose_number_is_no_number_is_dropped(dispatcher: FrameDispatche
 
 def test_who_has_not_read_all_says_so(dispatcher: FrameDispatcher, transport: Kept) -> None:
     def says() -> bool:
-        dispatcher.peer_manager.send_hello(Kind.HELLO)
+        dispatcher.peer_manager.send_hello()
         return Hello.decode(transport.sent[-1][1][32:]).behind
 
     now = time.monotonic_ns()
@@ -184,7 +184,7 @@ def test_nobody_is_alone_with_a_node_that_is_heard_or_may_return(dispatcher: Fra
     """Then nothing is sent past the limits: it would be ahead of what is owed to that node."""
     peer_manager, now = dispatcher.peer_manager, time.monotonic_ns()
     assert peer_manager.alone
-    peer_manager.send_hello(Kind.HELLO)
+    peer_manager.send_hello()
     for number, heard in ((1, {}), (2, {OURS: now + 10**9})):
         body = Hello("theirs", heard, {}, True).encode()
         dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), now + 2 * 10**9, True)

@@ -334,7 +334,10 @@ class FrameDispatcher:
     def _on_hello(self, kind: Kind, frame: Frame, epoch: int, number: int, mono_ns: int) -> None:
         if epoch == self._epoch:
             raise MalformedFrame("reflected")
-        received = self.peer_manager.on_hello(kind, epoch, number, frame, mono_ns)
+        if kind is Kind.BYE:
+            self.peer_manager.on_bye(epoch)
+            return
+        received = self.peer_manager.on_hello(epoch, number, frame, mono_ns)
         if received is None:
             return
         hello, new = received

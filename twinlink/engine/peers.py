@@ -132,16 +132,17 @@ class PeerManager:
         """Whose session this is, also one that has fallen silent: its data may arrive before its next hello."""
         return self.peers.get(epoch) or self._known.get(epoch)
 
-    def on_hello(self, kind: Kind, epoch: int, number: int, frame: Frame, mono_ns: int) -> tuple[Hello, bool] | None:
-        """Take in a hello or a bye; returns the hello, and whether it is of somebody who was not known.
+    def on_bye(self, epoch: int) -> None:
+        """A peer closes."""
+        self._apply(self.peers.on_bye(epoch))
+        if epoch in self._suspended:
+            self._end_suspended(epoch, f"peer {self._suspended[epoch][1].node} closed")
 
-        Raises Malformed.
+    def on_hello(self, epoch: int, number: int, frame: Frame, mono_ns: int) -> tuple[Hello, bool] | None:
+        """Take in a hello; returns it, and whether its peer was not known.  None: it is of a session that is over.
+
+        Raises MalformedFrame.
         """
-        if kind is Kind.BYE:
-            self._apply(self.peers.on_bye(epoch))
-            if epoch in self._suspended:
-                self._end_suspended(epoch, f"peer {self._suspended[epoch][1].node} closed")
-            return None
         if number > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
@@ -164,7 +165,7 @@ class PeerManager:
             self._known.setdefault(epoch, current)
         self._apply(transitions)
         if reply:
-            self.send_hello(Kind.HELLO)
+            self.send_hello()
         if current is not None and current.interrupted:  # so messages, acks and asks may be lost
             for sender in list(self.senders.values()):
                 sender.probe()
@@ -200,7 +201,7 @@ class PeerManager:
         if not self.peers.heard_mono_ns:
             self._transport.parted()
         if transitions:
-            self.send_hello(Kind.HELLO)  # who cannot be heard is to know it
+            self.send_hello()  # who cannot be heard is to know it
         for epoch, (since_ns, peer) in list(self._suspended.items()):
             if now_mono_ns - since_ns > SUSPENDED_NS:
                 self._end_suspended(epoch, f"peer {peer.node} was silent for {SUSPENDED_NS // 1_000_000_000} s")
@@ -310,20 +311,23 @@ class PeerManager:
         ]
         return ", ".join(sorted(names)) or "nobody who is left"
 
-    def send_hello(self, kind: Kind) -> None:
-        """Send a hello or a bye."""
-        body, number = b"", 0
+    def send_hello(self) -> None:
+        """Say which peers are heard, and where the flows stand."""
         with self._hello_lock:  # an older hello that went out after a newer one would say that we hear less than we do
-            if kind is Kind.HELLO:
-                senders = list(self.senders.items())
-                flows = {flow: sender.next_to_send for flow, sender in senders}
-                detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
-                heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
-                number = _monotonic_ns()
-                behind = number - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
-                starts = self._start_sequences(number, senders)
-                body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, starts).encode()
-            self._transport.send(HELLO_TOPIC, make_frame(kind, self._epoch, number, _time_ns(), body))
+            senders = list(self.senders.items())
+            flows = {flow: sender.next_to_send for flow, sender in senders}
+            detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
+            heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
+            number = _monotonic_ns()
+            behind = number - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
+            starts = self._start_sequences(number, senders)
+            body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, starts).encode()
+            self._transport.send(HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, number, _time_ns(), body))
+
+    def send_bye(self) -> None:
+        """Say that this session ends."""
+        with self._hello_lock:
+            self._transport.send(HELLO_TOPIC, make_frame(Kind.BYE, self._epoch, 0, _time_ns(), b""))
 
     def _start_sequences(self, number: int, senders: list[tuple[str, Sender]]) -> dict[int, dict[str, int]]:
         """What hello ``number`` says to those who have come up and may not know yet from where on they are owed."""

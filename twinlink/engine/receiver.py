@@ -3,26 +3,39 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from ..events import Event
 from ..message import Message
 from ..protocol.receive.flow import ReceiveFlow
-
-if TYPE_CHECKING:
-    from ..link import Link
+from .acks import AckSender
+from .callbacks import CallbackQueue
 
 MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
 
 T = TypeVar("T")
 
 
+class Waiter(Protocol):
+    """What a thread of the application waits with until something arrives.
+
+    Attributes:
+        closed: nobody begins to wait any more.
+    """
+
+    closed: bool
+
+    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
+        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes."""
+
+
 class Receiver:
     """Made by ``link.receiver(flow)``.  Iterating ends when the link closes.  Several threads may share one."""
 
-    def __init__(self, link: "Link", receive_flow: ReceiveFlow) -> None:
+    def __init__(self, waiter: Waiter, ack_sender: AckSender, receive_flow: ReceiveFlow) -> None:
         self.flow = receive_flow.flow
-        self._link = link
+        self._waiter = waiter
+        self._ack_sender = ack_sender
         self._receive_flow = receive_flow
 
     def receive(self, timeout: float | None = None) -> Message | None:
@@ -30,7 +43,7 @@ class Receiver:
 
         Raises TransportError where the transport fails while this thread is the one that receives.
         """
-        return receive(self._link, self._receive_flow.queue.__len__, self.take, timeout)
+        return receive(self._waiter, self._receive_flow.queue.__len__, self.take, timeout)
 
     def take(self) -> Message | None:
         """The next message if one is here."""
@@ -38,19 +51,19 @@ class Receiver:
         if taken is None:
             return None
         message, stream = taken
-        if stream is not None and not self._link.closed:
-            self._link._dispatcher.ack_sender.send_consumed(f"ack/{self.flow}".encode(), stream)
+        if stream is not None and not self._waiter.closed:
+            self._ack_sender.send_consumed(f"ack/{self.flow}".encode(), stream)
         return message
 
     def __iter__(self) -> Iterator[Message]:
-        wait, queue, take = self._link.wait, self._receive_flow.queue, self.take
+        wait, queue, take = self._waiter.wait, self._receive_flow.queue, self.take
         while True:
             if not queue:
                 wait(queue.__len__, None)
             message = take()
             if message is not None:
                 yield message
-            elif self._link.closed:
+            elif self._waiter.closed:
                 return
 
 
@@ -61,15 +74,21 @@ class EventStream:
         dropped: events that went unread because nobody took them.
     """
 
-    def __init__(self, link: "Link") -> None:
+    _waiter: Waiter
+    _callbacks: CallbackQueue
+
+    def __init__(self) -> None:
         self.dropped = 0
-        self._link = link
         self._queue: deque[Event] = deque()
         self._handler: Callable[[Event], None] | None = None
 
+    def attach(self, waiter: Waiter, callbacks: CallbackQueue) -> None:
+        """How to wait for events, and where a handler is called.  Before that it takes in events and no more."""
+        self._waiter, self._callbacks = waiter, callbacks
+
     def set_handler(self, handler: Callable[[Event], None]) -> None:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
-        callbacks = self._link._dispatcher.callbacks
+        callbacks = self._callbacks
         self._handler = handler
         for _ in range(len(self._queue)):
             callbacks.enqueue(self._handle_next, None, "")
@@ -83,10 +102,10 @@ class EventStream:
             self.dropped += 1
         self._queue.append(event)
         if self._handler is not None and not full:  # else a call for each is due
-            self._link._dispatcher.callbacks.enqueue(self._handle_next, None, "")
+            self._callbacks.enqueue(self._handle_next, None, "")
 
     def _handle_next(self, _: None) -> None:
-        event, callbacks = self._take(), self._link._dispatcher.callbacks
+        event, callbacks = self._take(), self._callbacks
         if self._queue and not callbacks.pending:  # Ctrl-C has cut off a call
             callbacks.enqueue(self._handle_next, None, "")
         if event is not None and self._handler is not None:
@@ -94,7 +113,7 @@ class EventStream:
 
     def receive(self, timeout: float | None = None) -> Event | None:
         """The next event; None when ``timeout`` seconds pass without one, or the link is closed."""
-        return receive(self._link, self._queue.__len__, self._take, timeout)
+        return receive(self._waiter, self._queue.__len__, self._take, timeout)
 
     def _take(self) -> Event | None:
         try:
@@ -107,12 +126,14 @@ class EventStream:
             yield event
 
 
-def receive(link: "Link", arrived: Callable[[], int], take: Callable[[], T | None], timeout: float | None) -> T | None:
+def receive(
+    waiter: Waiter, arrived: Callable[[], int], take: Callable[[], T | None], timeout: float | None
+) -> T | None:
     """Take what is there, or wait for it; somebody else may be quicker, then wait for the next."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while (taken := take()) is None:
         left = None if deadline is None else deadline - time.monotonic()
-        if link.closed or (left is not None and left <= 0):
+        if waiter.closed or (left is not None and left <= 0):
             return None
-        link.wait(arrived, left)
+        waiter.wait(arrived, left)
     return taken

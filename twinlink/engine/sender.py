@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
@@ -17,10 +17,6 @@ from ..protocol.rangeset import RangeSet
 from ..protocol.send.flow import Overflow, SendFlow
 from ..transports import Transport
 
-if TYPE_CHECKING:
-    from ..link import Link
-
-
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
 BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
@@ -29,6 +25,58 @@ _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
 
 _FIELD_NAME = re.compile(":[^:]*:")  # in the format of a structured array
+
+
+class PeerDirectory(Protocol):
+    """The peers of a link, as far as a sender asks about them."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether no peer is known that is up or may return."""
+
+    def names(self, epochs: frozenset[int]) -> str:
+        """Names of these peers, for a person."""
+
+    def smaller_limits(self, size: int) -> str:
+        """The peers that do not take a payload of ``size`` octets, for a person; empty without any."""
+
+
+class SenderHost(Protocol):
+    """The link of a sender, as far as the sender needs it.
+
+    Attributes:
+        endpoint, epoch, max_payload, send_timeout: as the link was opened.
+        closing: from now on nothing may be sent.
+        closed_because: what `LinkClosed` says of the link.
+    """
+
+    endpoint: str
+    epoch: int
+    max_payload: int
+    send_timeout: float
+    closing: bool
+    closed_because: str
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link was closed."""
+
+    @property
+    def in_callback(self) -> bool:
+        """Whether the calling thread is inside a handler of this link."""
+
+    @property
+    def peer_manager(self) -> PeerDirectory:
+        """The peers of the link."""
+
+    def peers(self) -> list[str]:
+        """Names of the nodes that are up."""
+
+    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
+        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes."""
+
+    def wake_transmit(self) -> None:
+        """Messages wait in a queue, or there is room for them: have them transmitted."""
 
 
 class Sender:
@@ -43,7 +91,7 @@ class Sender:
         losses: what of it is lost; for the company, which reports.
     """
 
-    def __init__(self, host: "Link", transport: Transport, core: SendFlow, priority: Priority) -> None:
+    def __init__(self, host: SenderHost, transport: Transport, core: SendFlow, priority: Priority) -> None:
         self.flow = core.flow
         self.priority = priority
         self.on_ack: Callable[[Ack], None] | None = None
@@ -107,7 +155,7 @@ class Sender:
                         if inline and core.receivers.all:
                             self._transport.send(self._topic, frame)
                         elif inline:
-                            if host._dispatcher.peer_manager.alone:  # else it would be ahead of what is owed to a node
+                            if host.peer_manager.alone:  # else it would be ahead of what is owed to a node
                                 self._transport.offer(self._topic, frame)
                         elif not had_pending:
                             host.wake_transmit()
@@ -120,7 +168,7 @@ class Sender:
     def _too_large(self, size: int) -> PayloadTooLarge:
         most = self._host.max_payload
         what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
-        less = self._host._dispatcher.peer_manager.smaller_limits(min(size, most))
+        less = self._host.peer_manager.smaller_limits(min(size, most))
         if less:
             return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload")
         if most < MAX_PAYLOAD:
@@ -171,7 +219,7 @@ class Sender:
         if self._host.closed:
             what = f"not acknowledged, and the link {self._host.closed_because}"
         elif outstanding:
-            what = f"not acknowledged within {timeout:g} s by {self._host._dispatcher.peer_manager.names(unacked_by)}"
+            what = f"not acknowledged within {timeout:g} s by {self._host.peer_manager.names(unacked_by)}"
         else:
             what = "lost; the events say why"
         raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
@@ -185,9 +233,7 @@ class Sender:
                 if not core.is_resolved_below(end):
                     return False
         # A handler that flushes does not wait for the calls that are to follow its own.
-        return not self.on_ack_pending or (
-            self._host._leader_follower.is_leading and self._host._dispatcher.callbacks.running
-        )
+        return not self.on_ack_pending or self._host.in_callback
 
     def stats(self) -> dict[str, Any]:
         """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer.
@@ -456,7 +502,7 @@ class Sender:
             self._core.close()
             missing = self._core.missing()
         # By whom: what a session that died still owes, another peer may have acknowledged long ago.
-        by = f" by {self._host._dispatcher.peer_manager.names(unacked_by)}" if unacked_by else ""
+        by = f" by {self._host.peer_manager.names(unacked_by)}" if unacked_by else ""
         return self.flow, by, missing
 
 

@@ -6,21 +6,32 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .signals import defer_signals
-
-if TYPE_CHECKING:
-    from ..link import Link
 
 EXIT_S = 3.0  # what is being given back in the background gets this long
 CHECK_INTERVAL_S = 0.01
 
-_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
+
+class OpenLink(Protocol):
+    """A link, as far as the end of its process needs it."""
+
+    def close(self) -> None:
+        """Wait briefly for acks, say goodbye, and give everything back."""
+
+    def close_flows(self) -> None:
+        """A handler does not return: name what is not acknowledged, and keep no message any more."""
+
+    def abandon(self) -> None:
+        """In a child that was forked: the link belongs to the parent."""
+
+
+_links: "weakref.WeakSet[OpenLink]" = weakref.WeakSet()
 _ends_without_atexit: int | None = None  # the process that has been told to close links all the same
 
 
-def register(link: "Link") -> None:
+def register(link: OpenLink) -> None:
     """It is to be closed before the process ends."""
     global _ends_without_atexit  # noqa: PLW0603
     _links.add(link)
@@ -32,7 +43,7 @@ def register(link: "Link") -> None:
             util.Finalize(None, close_all, exitpriority=0)
 
 
-def unregister(link: "Link") -> None:
+def unregister(link: OpenLink) -> None:
     """It has been given back."""
     _links.discard(link)
 

@@ -10,7 +10,6 @@ import time
 
 from ..engine.peers import PeerManager
 from ..process.wakeup import Wakeup
-from ..protocol.frames import Kind
 from ..protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS
 from ..protocol.send.congestion import MIN_IN_FLIGHT_OCTETS, DeliveryRateEstimator
 from ..protocol.send.queue import BUNDLE_OCTETS
@@ -78,7 +77,7 @@ class HeartbeatThread:
                 HELLO_INTERVAL_NS if peer_manager.up and not peer_manager.peers.any_suspect(now) else SEARCH_INTERVAL_NS
             )
             try:
-                peer_manager.send_hello(Kind.HELLO)
+                peer_manager.send_hello()
                 if now >= tick_ns or not peer_manager.up:
                     tick_ns = now + HELLO_INTERVAL_NS
                     self._divide_budgets()

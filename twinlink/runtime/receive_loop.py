@@ -5,7 +5,6 @@ from os import sched_yield
 
 from ..engine.dispatch import FrameDispatcher
 from ..process import cgroups
-from ..protocol.frames import Kind
 from ..protocol.liveness import SEARCH_INTERVAL_NS, TICK_NS
 from ..transports import Transport
 from ..transports.base import Frame
@@ -72,7 +71,7 @@ class ReceiveLoop:
             if result is not None and self._peer_manager.on_probe_result(result):
                 self._fast_hello_until_ns = _monotonic_ns() + FAST_HELLO_NS
             elif fast:
-                self._peer_manager.send_hello(Kind.HELLO)
+                self._peer_manager.send_hello()
         return received
 
     def _poll(self, began: int) -> tuple[bytes, Frame] | None:
