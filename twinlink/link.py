@@ -39,7 +39,7 @@ LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
-THREADS = 3  # the one that receives, keeper and courier
+THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
@@ -405,14 +405,14 @@ class Link:
         self._log_outstanding([sender.close() for sender in list(self.peer_manager.senders.values())])
 
     def _log_outstanding(self, ended: list[tuple[str, str, RangeSet]]) -> None:
-        """Log what `Sender.end` has said."""
+        """Log what `Sender.close` has said."""
         for flow, by, missing in ended:
             if missing:
                 logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self.endpoint, flow, by, missing)
 
     @defer_signals
     def _release(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
-        """Say goodbye, and give back threads and transport; returns what every `Sender.end` says."""
+        """Say goodbye, and give back threads and transport; returns what every `Sender.close` says."""
         senders = list(self.peer_manager.senders.values())
         self._heartbeat_thread.stop(deadline - time.monotonic())
         self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last word

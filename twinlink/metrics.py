@@ -61,7 +61,7 @@ _SENT_NOW = (
     ("kept_octets", "twinlink_flow_kept_bytes", "Octets kept for retransmission, at most the option retention."),
     ("in_flight_octets", "twinlink_flow_in_flight_bytes", "Octets with peers that have not been consumed there."),
 )
-# of `Incoming.stats`
+# of `ReceiveFlow.stats`
 _RECEIVED = (
     ("received", "twinlink_flow_received", "Messages received."),
     ("missing", "twinlink_flow_missing", "Messages of a peer that did not arrive."),

@@ -1,4 +1,4 @@
-"""What the tests of a reception share."""
+"""What the tests of a dispatcher share."""
 
 from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_range

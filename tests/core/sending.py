@@ -32,9 +32,9 @@ def acknowledge(core: SendFlow, epoch: int, sequences: list[int], now: int = 10)
 
 
 def taken(core: SendFlow) -> list[int | tuple[AbandonReason, list[tuple[int, int]]]]:
-    """All of the backlog that may go now: numbers of messages, announcements of what is gone.
+    """All of the queue that may go now: numbers of messages, announcements of what is gone.
 
-    Whatever goes in parts, everybody is quick to say how much of it is there.
+    Whatever goes in fragments, everybody is quick to say how much of it is there.
     """
     out: list[int | tuple[AbandonReason, list[tuple[int, int]]]] = []
     reassembler = FragmentReassembler(2**24)
@@ -64,7 +64,7 @@ def assert_is_one_frame(kind: Kind, what: Any) -> None:
 
 
 def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
-    """A sender whose link has no threads: nobody waits, and the backlog leaves by `Sender.hand_over`."""
+    """A sender whose link has no threads: nobody waits, and the queue leaves by `Sender.transmit`."""
     link: Any = SimpleNamespace(
         epoch=epoch,
         max_payload=2**16,

@@ -1,4 +1,4 @@
-"""What goes out for what comes in, in which order: a reception with a transport that keeps what it is given."""
+"""What goes out for what comes in, in which order: a dispatcher with a transport that keeps what it is given."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""Frames in parts: what comes out went in, whatever is lost on the way."""
+"""Frames in fragments: what comes out went in, whatever is lost on the way."""
 
 from collections import defaultdict
 
@@ -15,7 +15,7 @@ BOTH = frozenset((8, 9))
 
 
 def in_parts(whole: bytes) -> list[bytes]:
-    """All parts of a frame."""
+    """All fragments of a frame."""
     fragmenter = Fragmenter(0, whole, False)
     parts = []
     while fragmenter.offset < fragmenter.octets:

@@ -1,4 +1,4 @@
-"""What several flows have on their way together, whoever begins."""
+"""What several flows have in flight together, whoever begins."""
 
 from collections import deque
 from typing import Any
@@ -27,7 +27,7 @@ class Path:
     """Flows that share a budget, and a peer that answers for what arrives, in order.
 
     Whoever hands over does so when a flow says after an answer that it goes on, or the budget that there is room again:
-    at no other time, as a link does between two looks of its keeper.
+    at no other time, as a link does between two looks of its heartbeat thread.
     """
 
     def __init__(self, sharing: int) -> None:
@@ -55,7 +55,7 @@ class Path:
         self.is_bounded()
 
     def hand_over(self) -> None:
-        """In turns, as the courier does."""
+        """In turns, as the transmit thread does."""
         self.woken = False
         self.turn += 1
         for turn in range(self.turn, self.turn + FLOWS):
@@ -89,7 +89,7 @@ class Path:
     st.integers(1, FLOWS),
     st.lists(st.tuples(st.integers(0, FLOWS - 1), MESSAGES, st.booleans(), st.booleans()), max_size=60),
 )
-@example(FLOWS, [(n, (400_000, 1), False, False) for n in range(FLOWS)])  # in parts
+@example(FLOWS, [(n, (400_000, 1), False, False) for n in range(FLOWS)])  # in fragments
 @example(1, [*5 * [(0, (20_000, 1), True, False)], (1, (1000, MANY), False, False)])  # behind others
 def test_all_flows_together_keep_to_it_and_none_is_forgotten(
     sharing: int, messages: list[tuple[int, tuple[int, int], bool, bool]]

@@ -22,7 +22,7 @@ from twinlink.transports.base import Frame, Options
 
 REAL_WORLD, TWINS = 1, (2, 3)
 RETENTION = 20 * (1000 + ENTRY_OVERHEAD_OCTETS)
-TRANSIT = 4000  # what is longer goes in parts of 1000
+TRANSIT = 4000  # what is longer goes in fragments of 1000
 LOOKS = 12  # several in a row may be needed: something waits for the same as at the look before
 
 

@@ -1,4 +1,4 @@
-"""Hellos, old and new sessions, how patiently to connect: a reception whose transport keeps what it is given."""
+"""Hellos, old and new sessions, how patiently to connect: a dispatcher whose transport keeps what it is given."""
 
 import time
 

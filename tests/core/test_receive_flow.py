@@ -28,7 +28,7 @@ def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
 
     def arrive() -> None:
         for _ in range(MESSAGES):
-            receive_flow.queued_octets += size  # as `Reception` does: a call within would let `take` in between
+            receive_flow.queued_octets += size  # as `FrameDispatcher` does: a call would let `next_message` in between
             receive_flow.queue.append(message)
 
     thread = threading.Thread(target=arrive)

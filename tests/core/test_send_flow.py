@@ -1,4 +1,4 @@
-"""Outgoing, case by case: what is kept, under way, acknowledged, asked for again, lost."""
+"""Outgoing, case by case: what is kept, in flight, acknowledged, asked for again, lost."""
 
 import pytest
 
@@ -298,7 +298,7 @@ def test_an_ack_of_one_peer_does_not_find_what_another_misses(core: SendFlow) ->
     assert numbers(core.losses.unflushed) == {0}
     acknowledge(core, 2, [0])  # again: it came twice
     assert numbers(core.losses.unflushed) == {0}
-    acknowledge(core, 1, [0])  # on its way when the peer closed
+    acknowledge(core, 1, [0])  # in flight when the peer closed
     assert numbers(core.losses.unflushed) == set()
 
 
@@ -333,7 +333,7 @@ def test_round_trip_and_offset(core: SendFlow) -> None:
 
 
 def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: SendFlow) -> None:
-    """On a long way more may be under way than the transport takes at once; that is for the courier to wait for."""
+    """On a long path more may be in flight than the transport takes at once: the transmit thread waits for that."""
     core.in_flight.budget.divide(10_000, 1000, 10_000, 1, 0)
     while core.queue.next_to_send == core.queue.next_sequence:
         send(core, 100)
@@ -344,7 +344,7 @@ def test_who_sends_hands_over_nothing_that_it_might_have_to_wait_for(core: SendF
 
 
 def test_what_is_sent_waits_until_who_is_back_has_said_what_it_misses(core: SendFlow) -> None:
-    """The transport may be full of what was on its way when the peer fell silent."""
+    """The transport may be full of what was in flight when the peer fell silent."""
     send(core, 10)
     core.on_peer_down(1, "silent", may_return=True)
     core.on_peer_up(1, repairs=True)

@@ -1,4 +1,4 @@
-"""What leaves in parts: as much at a time as the path may hold, and until everybody has it."""
+"""What leaves in fragments: as much at a time as the path may hold, and until everybody has it."""
 
 from typing import Any
 

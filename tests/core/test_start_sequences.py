@@ -67,7 +67,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
 
 
 def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> None:
-    """The sender owes us nothing of it, so it does not ask, and our ask may have been lost."""
+    """The sender owes us nothing of it, so it does not ask, and our nak may have been lost."""
     transport = Kept()
     dispatcher = FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
     receive_flow = dispatcher.flow("flow")
@@ -80,7 +80,7 @@ def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> Non
 
     hello(1, {})
     data(dispatcher, 8, at_once=True)
-    transport.sent.clear()  # so much for the ask
+    transport.sent.clear()  # so much for the nak
     hello(2, {OURS: {"flow": 9}})
     assert [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK] == [(9, [(6, 8)])]
 

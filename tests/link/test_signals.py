@@ -124,7 +124,7 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
             sys.setprofile(ends)
             try:
                 sender.send(b"1")
-                sender.send(b"1")  # of states, it waits for the courier
+                sender.send(b"1")  # of states, it waits for the transmit thread
                 sender.flush(patience())
                 here.receive(patience())
             except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The acks of a link: each message's at once, or those of several together."""
+"""Acknowledgements: of each message at once, or of several together."""
 
 import time
 from contextlib import suppress
@@ -59,7 +59,7 @@ class AckSender:
             self.send_batch()
 
     def send_range(self, topic: bytes, stream: PeerStream, first: int, end: int, received_ns: int) -> None:
-        """Acknowledge messages in a row that arrived together, MAX_ACK_ROW at most."""
+        """Acknowledge messages in a row that arrived together, MAX_ACK_RANGE at most."""
         self.send_batch()
         acked = max(stream.acked, end)
         body = ack_range_body(stream.epoch, self._consumed_to_report(stream, acked), first, end, received_ns)
@@ -88,7 +88,7 @@ class AckSender:
             self.send(topic, stream, [])
 
     def send_fragment_progress(self, topic: bytes, epoch: int, sent_ns: int, octets: int) -> None:
-        """Say how much of a frame is there that comes in parts."""
+        """Say how much of a frame is there that comes in fragments."""
         self._send(topic, Kind.FRAGMENT_PROGRESS, fragment_progress_body(epoch, sent_ns, octets))
 
     def _send(self, topic: bytes, kind: Kind, body: bytes) -> None:

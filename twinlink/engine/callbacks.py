@@ -21,10 +21,10 @@ class CallbackQueue:
     """For the thread that leads, when it holds no lock.
 
     Attributes:
-        due: calls to be made when the frame at hand has been dealt with.
+        pending: calls to be made when the frame at hand has been dealt with.
         running: whether a handler is running.
         errors: how many raised.
-        ending: whether the link is being closed.
+        closing: whether the link is being closed.
     """
 
     def __init__(self, report: Callable[[Event], None]) -> None:

@@ -23,7 +23,7 @@ class GapReporter:
     def on_arrival(self, receive_flow: ReceiveFlow, stream: PeerStream, sequence: int) -> bool:
         """Report what a number says that is not the next one, where nothing is sent again; whether to deliver it.
 
-        Raises Malformed.
+        Raises MalformedFrame.
         """
         if sequence > MAX_SEQUENCE:
             raise MalformedFrame("sequence")

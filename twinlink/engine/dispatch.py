@@ -1,7 +1,7 @@
-"""What happens to a frame that has arrived: the receiving half of a link, called by the thread that leads.
+"""The demultiplexer of frames that have arrived: the receiving half of a link, called by the thread that leads.
 
 data -> order checked -> queue -> ack sent -> handler;  a gap -> ask sent;  gone -> gap reported;
-ack, ask, progress -> `Feedback`;  hello, bye -> `Company`.
+ack, ask, progress -> `FeedbackDispatcher`;  hello, bye -> `PeerManager`.
 """
 
 import logging
@@ -61,13 +61,13 @@ logger = logging.getLogger("twinlink")
 class FrameDispatcher:
     """Flows, peers and counters of one link.
 
-    `handle`, `keep_time` and all they call run on the leading thread; the dictionaries are only added to, under a
+    `dispatch`, `on_tick` and all they call run on the leading thread; the dictionaries are only added to, under a
     lock, so that other threads may read them.  Handlers, of events too, are called when no lock is held.
 
     Attributes:
-        company: who is at the other end.
-        acks: those that this side sends.
-        calls: those of the application's handlers.
+        peer_manager: who is at the other end.
+        ack_sender: those that this side sends.
+        callbacks: those of the application's handlers.
         feedback: for what peers say about what this side has sent.
     """
 
@@ -88,7 +88,7 @@ class FrameDispatcher:
         self.ack_sender = AckSender(transport, epoch)
         self._reassembler = FragmentReassembler(transport.max_frame)
         self.flows: dict[str, ReceiveFlow] = {}
-        # Below the window of a sender like us by a whole message: who is refused must not be held up before.
+        # Below the window of a sender like us by a whole message: who is rejected must not be held up before.
         held_octets = min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS)
         self._unclaimed = UnclaimedLimiter(
             self.flows, held_octets, self.peer_manager, self._gap_reporter, self._repair, self.ack_sender, report
@@ -105,7 +105,7 @@ class FrameDispatcher:
     # The path of a message
 
     def dispatch(self, topic: bytes, frame: Frame, mono_ns: int, ack_now: bool) -> None:
-        """Take in a frame that arrived at ``mono_ns``; its ack goes out at once, or with `Acks.send_batch`."""
+        """Take in a frame that arrived at ``mono_ns``; its ack goes out at once, or with `AckSender.send_batch`."""
         try:
             word, length, epoch, sequence, sent_ns = _unpack_header(frame)
             if length != len(frame) - HEADER_OCTETS:
@@ -229,7 +229,7 @@ class FrameDispatcher:
     def _on_run(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, bundle: Bundle, received_ns: int
     ) -> bool:
-        """What `_data` does, for all of a bundle at once: that costs half, in bulk and in a repair.
+        """What `_on_data` does, for all of a bundle at once: that costs half, in bulk and in a repair.
 
         False, and nothing is done, unless the messages are in a row and there is nothing else to think of.
         """
@@ -399,7 +399,7 @@ class FrameDispatcher:
             return receive_flow
 
     def _new_flow(self, topic: bytes) -> tuple[ReceiveFlow, bytes]:
-        """A flow that a peer has named first, and its ack topic.  Raises Malformed."""
+        """A flow that a peer has named first, and its ack topic.  Raises MalformedFrame."""
         prefix, _, name = bytes(topic).partition(b"/")
         flow = name.decode("ascii", "replace")
         if prefix != b"traffic" or not FLOW_NAME.fullmatch(flow):
@@ -433,7 +433,7 @@ class FrameDispatcher:
         return stream
 
     def on_tick(self, now_mono_ns: int, drained_mono_ns: int) -> None:
-        """To be called ten times a second or more; ``emptied_mono_ns`` is when the transport was last found empty."""
+        """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
         self.peer_manager.on_tick(now_mono_ns, drained_mono_ns)
         self._unclaimed.on_tick(now_mono_ns)
         for receive_flow in list(self.flows.values()):

@@ -1,4 +1,4 @@
-"""What peers say about what this node has sent: acks, asks and progress reach the flow's sender, then `on_ack`."""
+"""Feedback on what this node has sent: acks, naks and progress reach the flow's sender, then `on_ack`."""
 
 import time
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class FeedbackDispatcher:
         self._senders[f"ack/{sender.flow}".encode()] = sender
 
     def on_ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int, is_range: bool = False) -> None:
-        """A peer has messages, or its application has consumed more; ``in_row``: an ack row says so."""
+        """A peer has messages, or its application has consumed more; ``is_range``: an ack range says so."""
         t4_ns = _time_ns()
         records: Records
         t2_ns = 0
@@ -80,7 +80,7 @@ class FeedbackDispatcher:
             self._call_on_ack(sender, sender.on_ack, acks)
 
     def on_fragment_progress(self, topic: bytes, frame: Frame, epoch: int, mono_ns: int) -> None:
-        """A peer says how much it has of a frame that leaves in parts."""
+        """A peer says how much it has of a frame that leaves in fragments."""
         to_epoch, sent_ns, octets = parse_fragment_progress(frame)
         if (sender := self._sender_for(topic, to_epoch)) is None:
             return

@@ -1,4 +1,4 @@
-"""The receiving half of repair: asks for what is missing, holds what came after it, says what will not come."""
+"""NAK-based selective repeat, receiving half: asks for what is missing, and delivers in order what came after it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class SelectiveRepeat:
         gap_reporter: GapReporter,
         deliver: Callable[[ReceiveFlow, PeerStream, ReorderBuffer, Message], None],
     ) -> None:
-        """``deliver`` is called with messages in order, and counts each in `Reassembly.due`."""
+        """``deliver`` is called with messages in order, and counts each in `ReorderBuffer.next_due`."""
         self._transport = transport
         self._epoch = epoch
         self._report = report
@@ -39,7 +39,10 @@ class SelectiveRepeat:
     def receive(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, message: Message, retransmitted: bool
     ) -> bool:
-        """Take in a message that is not simply the next one; False where it was given up before.  Raises Malformed."""
+        """Take in a message that is not simply the next one; False where it was given up before.
+
+        Raises MalformedFrame.
+        """
         tracker, sequence = stream.tracker, message.sequence
         if sequence > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
@@ -110,7 +113,7 @@ class SelectiveRepeat:
         return found
 
     def _send_nak(self, ack_topic: bytes, stream: PeerStream, missing: list[tuple[int, int]], known: int) -> None:
-        """Name the ``missing`` ranges and, as not all of their refusals may have arrived, those that were declined.
+        """Name the ``missing`` ranges and, as not all of their rejections may have arrived, those that were rejected.
 
         Of what there is no room to name nothing is said: it is not below ``known``.
         """
@@ -151,7 +154,7 @@ class SelectiveRepeat:
         ranges: list[tuple[int, int]],
         next_to_send: int,
     ) -> None:
-        """Take in what will not come.  Everything below ``unsent`` was sent before.
+        """Take in what will not come.  Everything below ``next_to_send`` was sent before.
 
         What of that is missing is asked for: all of it where there are no ranges, else only when something is newly
         found missing that is not among them.  The sender may hold it for lost, and would not ask what became of it.
@@ -177,7 +180,7 @@ class SelectiveRepeat:
             self._release(receive_flow, stream)
 
     def resend_nak(self, ack_topic: bytes, stream: PeerStream) -> None:
-        """Ask for all that is missing: our ask may be lost, and the sender asks about what it owes us only."""
+        """Ask for all that is missing: our nak may be lost, and the sender asks about what it owes us only."""
         if stream.reorder_buffer is not None and stream.reorder_buffer.missing:
             self._send_nak(ack_topic, stream, list(stream.reorder_buffer.missing), stream.tracker.next)
 

@@ -1,4 +1,4 @@
-"""Those at the other end: greets them, notes who comes, goes and may return, and tells the senders."""
+"""The peers of a link: discovery, heartbeats, suspension and resumption, of which the senders are told."""
 
 import logging
 import threading
@@ -36,14 +36,15 @@ logger = logging.getLogger("twinlink")
 
 
 class PeerManager:
-    """Peers and senders of one link.  For the thread that leads, except `add_sender`, `say` and what is for people.
+    """Peers and senders of one link.  For the thread that leads, except `add_sender`, `send_hello` and what is for
+    people.
 
     Attributes:
         peers: who is heard, and who is up.
         up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
         senders: by flow.
         budgets: by priority, what its flows may have on their way.
-        urgent: whether there is something, ours or theirs, that bulk is not to hold up.
+        has_urgent: whether there is something, ours or theirs, that bulk is not to hold up.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class PeerManager:
         self._apply(transitions)
         if reply:
             self.send_hello()
-        if current is not None and current.interrupted:  # so messages, acks and asks may be lost
+        if current is not None and current.interrupted:  # so messages, acks and naks may be lost
             for sender in list(self.senders.values()):
                 sender.probe()
         return hello, not known
@@ -174,7 +175,7 @@ class PeerManager:
     def on_tick(self, now_mono_ns: int, drained_mono_ns: int) -> None:
         """Take out peers that have been silent for too long; report what senders have lost.
 
-        ``emptied_mono_ns`` is when the transport was last found with nothing to read.
+        ``drained_mono_ns`` is when the transport was last found with nothing to read.
         """
         self._tick(now_mono_ns, drained_mono_ns)
         while self._duplicates_to_report:

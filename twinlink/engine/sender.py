@@ -87,8 +87,8 @@ class Sender:
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
         max_payload: octets of the longest payload that this link sends and every peer takes that is up or may return.
-        transit: what of the flow is on its way; for the link's keeper, which divides among the flows.
-        losses: what of it is lost; for the company, which reports.
+        in_flight: of this flow; for the link's heartbeat thread, which divides among the flows.
+        losses: what of it is lost; for the peer manager, which reports.
     """
 
     def __init__(self, host: SenderHost, transport: Transport, core: SendFlow, priority: Priority) -> None:
@@ -104,13 +104,13 @@ class Sender:
         self.in_flight = core.in_flight
         self.losses = core.losses
         self._topic = f"traffic/{core.flow}".encode()
-        self._next_at_tick = 0  # number of the next message, when the keeper last looked
-        self._next_at_transmit = 0  # and when the courier last came
+        self._next_at_tick = 0  # number of the next message, when the heartbeat thread last looked
+        self._next_at_transmit = 0  # and when the transmit thread last came
         self.on_ack_scheduled = 0  # on_ack is called, or is going to be, with so many acks at most, ...
         self.on_ack_called = 0  # ... and has been with so many; flush waits for it too
         self._order_lock = threading.Lock()  # numbers go out in order
-        self._state_lock = threading.Lock()  # the core, against the threads that take in acks and hand over the backlog
-        self._transmit_lock = threading.RLock()  # the backlog goes out in order
+        self._state_lock = threading.Lock()  # the core, against the threads that take in acks and hand over the queue
+        self._transmit_lock = threading.RLock()  # the queue goes out in order
 
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
@@ -293,7 +293,7 @@ class Sender:
         return acks
 
     def fragment_progress_received(self, epoch: int, sent_ns: int, octets: int) -> None:
-        """Take in how many octets a peer has of a frame that leaves in parts."""
+        """Take in how many octets a peer has of a frame that leaves in fragments."""
         with self._state_lock:
             self._queue.on_fragment_progress(epoch, sent_ns, octets)
         if self._queue.can_send:
@@ -317,13 +317,13 @@ class Sender:
         if slow and not flow_control.on_ack_is_slow and self._queue.has_pending:
             self._host.wake_transmit()
 
-    # For the courier
+    # For the transmit thread
 
     def transmit(self, stops: Callable[[], bool]) -> bool:
-        """Give the backlog to the transport, as far as the limits allow, and until ``stops()``.
+        """Give the queue to the transport, as far as the limits allow, and until ``stops()``.
 
         Returns True where messages come in bulk just now: the thread that sends them hands them over, a bundle at a
-        time; the courier is to come again soon for what is left when no more come.
+        time; the transmit thread is to come again soon for what is left when no more come.
         """
         while self._queue.has_pending and not stops():
             unpressured = not self.in_flight.budget.backpressured  # whoever sends hands over nothing then
@@ -340,7 +340,7 @@ class Sender:
         return False
 
     def _transmit_bundle(self) -> None:
-        """For who holds `_order`; does nothing while the courier is handing over: that will do."""
+        """For who holds `_order_lock`; does nothing while the transmit thread is handing over: that will do."""
         if self._core.receivers.all_take_bundles:
             try:
                 if self._transmit_lock.acquire(False):
@@ -352,7 +352,7 @@ class Sender:
                     pass
 
     def _transmit_next(self, may_block: bool) -> bool:
-        """Hand over what `Backlog.take` gives, once; whether it gave anything.  For who holds `_handing`."""
+        """Transmit what `SendQueue.next_frame` gives, once; whether it gave anything.  Needs `_transmit_lock`."""
         with self._state_lock:
             try:
                 content = self._queue.next_frame(may_block)
@@ -362,7 +362,7 @@ class Sender:
         if content is None:
             return False
         if may_block and content[0] is Kind.ABANDONED:
-            # It is to be behind all that was sent: who sends past the backlog gets through first, and none begins.
+            # It is to be behind all that was sent: who sends past the queue gets through first, and none begins.
             with self._order_lock:
                 pass
         frame = self._encode(*content)
@@ -374,7 +374,7 @@ class Sender:
         return True
 
     def _encode(self, kind: Kind, what: Any) -> bytes:
-        """What `Backlog.take` gave, as one frame."""
+        """What `SendQueue.next_frame` gave, as one frame."""
         if kind is Kind.FRAGMENT:
             fragment: bytes = what
             return fragment
@@ -387,11 +387,11 @@ class Sender:
         body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
         return make_frame(Kind.BUNDLE, self._host.epoch, 0, _time_ns(), body)
 
-    # For the keeper
+    # For the heartbeat thread
 
     @property
     def in_use(self) -> bool:
-        """Whether something is on its way, or was sent since `look_after` was last called."""
+        """Whether something is in flight, or was sent since `on_tick` was last called."""
         return bool(self.in_flight) or self._queue.next_sequence != self._next_at_tick
 
     @property
@@ -400,7 +400,7 @@ class Sender:
         return self._queue.has_pending
 
     def path_rtt_ns(self, idle: bool) -> int:
-        """The round trip as this flow sees it, 0 without acks; ``calm``: nothing of any flow waits."""
+        """The round trip as this flow sees it, 0 without acks; ``idle``: nothing of any flow waits."""
         with self._state_lock:
             return self._core.rtt.path_rtt_ns(self._core.receivers.up, idle)
 
@@ -413,7 +413,7 @@ class Sender:
         if self._queue.has_pending:
             self._host.wake_transmit()
 
-    # For the company
+    # For the peer manager
 
     def probe(self) -> None:
         """Ask the peers what they miss, if any owes an ack."""

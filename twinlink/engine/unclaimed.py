@@ -1,4 +1,4 @@
-"""What nobody here has asked for, and there is no room to hold: it is refused, and both sides name it."""
+"""Admission control of unclaimed flows: what there is no room to hold is rejected, and both sides name it."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class UnclaimedLimiter:
     ) -> bool:
         """Drop a message and tell its sender, if that can know what it means; False where the message is here already.
 
-        Raises Malformed.
+        Raises MalformedFrame.
         """
         if sequence > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
@@ -72,7 +72,7 @@ class UnclaimedLimiter:
             return False
         if sequence not in stream.rejected:
             stream.rejected.add(sequence, sequence + 1)
-            if not stream.repairs and len(stream.rejected) > MAX_GAPS:  # no ask is going to name them
+            if not stream.repairs and len(stream.rejected) > MAX_GAPS:  # no nak is going to name them
                 stream.rejected.drop_first_range()
             if sequence not in stream.tracker.missing:  # else a gap has named it
                 self._count(receive_flow, stream, sequence)
@@ -90,14 +90,14 @@ class UnclaimedLimiter:
             receive_flow.sync.missed(1, _monotonic_ns())
 
     def on_tick(self, now_mono_ns: int) -> None:
-        """Report what has been refused; once a second, as a peer may send for ever what nobody asks for."""
+        """Report what has been rejected; once a second, as a peer may send for ever what nobody asks for."""
         if now_mono_ns - self._reported_mono_ns >= REPORT_INTERVAL_NS:
             self._reported_mono_ns = now_mono_ns
             self.report()
 
     @defer_signals
     def report(self) -> None:
-        """Report what has been refused and not been reported."""
+        """Report what has been rejected and not been reported."""
         for receive_flow in list(self._flows.values()):
             for epoch, first, end in receive_flow.rejected.take():
                 self._report(ev.Unclaimed(_time_ns(), receive_flow.flow, epoch, first, end))

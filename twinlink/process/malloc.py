@@ -1,4 +1,4 @@
-"""What has been freed: long messages use it again, and the system gets it back when a link is closed."""
+"""Keeps freed memory for the next large message, and gives it back when a link is closed."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""What a host name stands for, without waiting for long: without an answer a resolver takes tens of seconds."""
+"""Name resolution with a time limit: without an answer, a resolver takes tens of seconds."""
 
 import errno
 import ipaddress

@@ -1,4 +1,4 @@
-"""Steps that Ctrl-C must not come between: a handler of signals that raises runs after the last of them."""
+"""Deferred signals: a handler that raises, as for Ctrl-C, runs after steps that it must not come between."""
 
 import functools
 import os
@@ -106,7 +106,7 @@ os.register_at_fork(after_in_child=DeferSignals.after_fork_in_child)
 
 
 def defer_signals(function: Callable[P, R]) -> Callable[P, R]:
-    """The function as an `Undisturbed` block."""
+    """The function as a `DeferSignals` block."""
 
     @functools.wraps(function)
     def in_block(*arguments: P.args, **named: P.kwargs) -> R:

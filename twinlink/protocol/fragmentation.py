@@ -1,10 +1,10 @@
-"""Frames that are too long to be sent whole: cut into parts, and put together again.  No I/O.
+"""Fragmentation: a frame that is too long to be sent whole leaves in fragments, to be reassembled.  No I/O.
 
-A long frame keeps everything behind it waiting: hellos, acks, what is urgent.  In parts, only a little of it is under
-way at any time, and the receiver says how much it has.
+A long frame keeps everything behind it waiting: hellos, acks, what is urgent.  In fragments, only a little of it is
+under way at any time, and the receiver says how much it has.
 
-A part is a frame itself: its sequence says how many octets of the whole came before, its time is the whole's.  The
-whole begins with its own header, so that the first part says how long it is.
+A fragment is a frame itself: its sequence says how many octets of the whole came before, its time is the whole's.  The
+whole begins with its own header, so that the first fragment says how long it is.
 """
 
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ PARTIAL_FRAME_OCTETS = 1024  # what Python needs for one, beside what has come o
 
 
 class Fragmenter:
-    """A frame that leaves in parts.
+    """A frame that leaves in fragments.
 
     Attributes:
         sequence: of its message.
-        at: octets of the frame that were handed over; the next part begins there.
+        offset: octets of the frame that were handed over; the next fragment begins there.
         octets: of the whole frame.
-        looks: how often the backlog looked, and no peer had said that it had more.
-        stuck: that was so for too long, and still is.
+        ticks_without_progress: how often the backlog looked, and no peer had said that it had more.
+        stalled: that was so for too long, and still is.
     """
 
     def __init__(self, sequence: int, frame: bytes, retransmitted: bool) -> None:
-        """What a transport added behind the frame is left out; ``again``: it is marked as sent again."""
+        """What a transport added behind the frame is left out; ``retransmitted``: it is marked as sent again."""
         _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
         self.sequence = sequence
         self.octets = HEADER_OCTETS + length
@@ -38,12 +38,12 @@ class Fragmenter:
         self._received: dict[int, int] = {}  # peer epoch -> octets
 
     def rewind(self, epochs: frozenset[int]) -> None:
-        """Go back to the first octet that not all of these peers have: parts leave again from there."""
+        """Go back to the first octet that not all of these peers have: fragments leave again from there."""
         self.offset = self._received_by_all(epochs)
         self.ticks_without_progress = 0
 
     def next_fragment(self, octets: int) -> bytes:
-        """The next part, of at most so many octets of the whole."""
+        """The next fragment, of at most so many octets of the whole."""
         offset = self.offset
         self.offset = min(offset + octets, self.octets)
         header = HEADER.pack(FRAGMENT_WORD, self.offset - offset, self._epoch, offset, self._sent_ns)
@@ -69,7 +69,8 @@ class Fragmenter:
     def in_flight(self, epochs: frozenset[int]) -> int:
         """Octets that were handed over and that not all of these peers have yet.
 
-        Moves ``at`` on where all of them have more than that, from before it went back: so much need not leave again.
+        Moves ``offset`` on where all of them have more than that, from before it went back: so much need not leave
+        again.
         """
         received = self._received_by_all(epochs)
         self.offset = max(self.offset, received)
@@ -81,7 +82,7 @@ class Fragmenter:
 
 
 class FragmentReassembler:
-    """Feed it parts as they arrive: those of one frame in order, those of several topics and sessions mixed."""
+    """Feed it fragments as they arrive: those of one frame in order, those of several topics and sessions mixed."""
 
     def __init__(self, max_frame: int) -> None:
         """``max_frame``: octets; a longer one is malformed."""
@@ -90,10 +91,10 @@ class FragmentReassembler:
         self._octets = 0  # of all, as long as they are going to be
 
     def receive(self, topic: bytes, fragment: bytes | memoryview, known: bool) -> memoryview | int:
-        """The frame that this part completes; if more must come, how many octets of it are there.
+        """The frame that this fragment completes; if more must come, how many octets of it are there.
 
-        ``known``: it is from a peer.  What came once more is passed over, and so is a part before which others are
-        missing.  Raises Malformed where that is no part, or of no frame.
+        ``known``: it is from a peer.  What came once more is passed over, and so is a fragment before which others are
+        missing.  Raises MalformedFrame where that is no fragment, or of no frame.
         """
         _, _, epoch, offset, sent_ns = HEADER.unpack_from(fragment)
         key = (topic, epoch)
@@ -120,7 +121,7 @@ class FragmentReassembler:
         return whole
 
     def _start(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "PartialFrame | None":
-        """Begin a frame with its first part; None: there is no room for one more.  Raises Malformed."""
+        """Begin a frame with its first fragment; None: there is no room for one more.  Raises MalformedFrame."""
         if len(first) < HEADER_OCTETS:
             raise MalformedFrame("part")
         octets = HEADER_OCTETS + HEADER.unpack_from(first)[1]
@@ -145,7 +146,7 @@ class FragmentReassembler:
 
 @dataclass(slots=True)
 class PartialFrame:
-    """A frame of which the first part is there; ``octets``: how long it is going to be."""
+    """A frame of which the first fragment is there; ``octets``: how long it is going to be."""
 
     known: bool
     sent_ns: int

@@ -1,4 +1,4 @@
-"""The octets on the wire: one header for every message, and the bodies of all that is not data.
+"""The frames on the wire: one header for every message, and the bodies of all that is not data.
 
 Every message is one topic and one frame; the frame is this header and a body (docs/wire-format.md)::
 
@@ -55,15 +55,16 @@ MAX_ACK_RANGE = 4096  # messages
 Records = Sequence[Record] | range  # of either: what an ack says has arrived
 REJECTED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
 
-# An ask: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
+# A nak: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
 NAK_HEAD = struct.Struct("!QQ")  # asked epoch, known
-# A gone: ranges of the sender's own messages that it will not send (any more), and why.  Its header's sequence is the
-# first that has not been sent: it travels behind all that were, so what is not there when it arrives is missing.
+# An ABANDONED frame: ranges of the sender's own messages that it will not send (any more), and why.  Its header's
+# sequence is the first that has not been sent: it travels behind all that were, so what is not there when it arrives is
+# missing.
 ABANDONED_HEAD = struct.Struct("!Q")  # reason
 RANGE = struct.Struct("!QQ")  # first, end (not included)
-# A progress: whose frame comes in parts (epoch, and the frame's own time), and how many octets of it are there.
+# A progress: whose frame comes in fragments (epoch, and the frame's own time), and how many octets of it are there.
 FRAGMENT_PROGRESS = struct.Struct("!QQQ")
-MAX_RANGES = 256  # of an ask or a gone
+MAX_RANGES = 256  # of a nak or an ABANDONED frame
 
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _EPOCH = re.compile(r"[0-9a-f]{16}")
@@ -120,7 +121,7 @@ def mark_retransmitted(frame: bytes) -> bytes:
 
 
 def check(octets: bytes | memoryview) -> Kind:
-    """The kind of a frame; raises Malformed naming the first thing that is wrong with its header."""
+    """The kind of a frame; raises MalformedFrame naming the first thing that is wrong with its header."""
     if len(octets) < HEADER_OCTETS:
         raise MalformedFrame("truncated")
     if octets[:2] != MAGIC:
@@ -141,7 +142,7 @@ def sent_at(octets: bytes) -> int:
 
 
 def parse(octets: bytes | memoryview) -> tuple[Kind, int, int, int]:
-    """Kind, epoch, sequence and sent_ns of a frame.  Raises Malformed."""
+    """Kind, epoch, sequence and sent_ns of a frame.  Raises MalformedFrame."""
     kind = check(octets)
     _, _, epoch, sequence, sent_ns = HEADER.unpack_from(octets)
     return kind, epoch, sequence, sent_ns
@@ -154,7 +155,7 @@ def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]
 
 
 def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]]:
-    """Acked epoch, consumed and the records of an ack *frame*.  Raises Malformed."""
+    """Acked epoch, consumed and the records of an ack *frame*.  Raises MalformedFrame."""
     size = len(octets) - HEADER_OCTETS - ACK_HEAD.size
     if size < 0 or size % ACK_RECORD.size or size > MAX_ACK_RECORDS * ACK_RECORD.size:
         raise MalformedFrame("ack")
@@ -164,12 +165,12 @@ def parse_ack(octets: bytes | memoryview) -> tuple[int, int, list[Sequence[int]]
 
 
 def ack_range_body(acked_epoch: int, consumed: int, first: int, end: int, t2_ns: int) -> bytes:
-    """The body of an ack of ``first`` to ``end - 1``, at most MAX_ACK_ROW messages."""
+    """The body of an ack of ``first`` to ``end - 1``, at most MAX_ACK_RANGE messages."""
     return ACK_RANGE.pack(acked_epoch, consumed, first, end, t2_ns)
 
 
 def parse_ack_range(octets: bytes | memoryview) -> tuple[int, int, range, int]:
-    """Acked epoch, consumed, the sequences and T2 of an ack row *frame*.  Raises Malformed."""
+    """Acked epoch, consumed, the sequences and T2 of an ack range *frame*.  Raises MalformedFrame."""
     if len(octets) != HEADER_OCTETS + ACK_RANGE.size:
         raise MalformedFrame("ack_row")
     acked_epoch, consumed, first, end, t2_ns = ACK_RANGE.unpack_from(octets, HEADER_OCTETS)
@@ -179,12 +180,12 @@ def parse_ack_range(octets: bytes | memoryview) -> tuple[int, int, range, int]:
 
 
 def nak_body(nak_epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> bytes:
-    """The body of an ask for at most MAX_RANGES half-open ranges."""
+    """The body of a nak for at most MAX_RANGES half-open ranges."""
     return NAK_HEAD.pack(nak_epoch, known) + b"".join([RANGE.pack(*one) for one in missing])
 
 
 def parse_nak(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int]]]:
-    """Asked epoch, known and missing ranges of an ask *frame*.  Raises Malformed."""
+    """Asked epoch, known and missing ranges of a nak *frame*.  Raises MalformedFrame."""
     ranges = _ranges(octets, HEADER_OCTETS + NAK_HEAD.size, "ask")
     nak_epoch, known = NAK_HEAD.unpack_from(octets, HEADER_OCTETS)
     return nak_epoch, known, ranges
@@ -196,7 +197,7 @@ def fragment_progress_body(epoch: int, sent_ns: int, octets: int) -> bytes:
 
 
 def parse_fragment_progress(octets: bytes | memoryview) -> tuple[int, int, int]:
-    """Epoch, time and octets of a progress *frame*.  Raises Malformed."""
+    """Epoch, time and octets of a progress *frame*.  Raises MalformedFrame."""
     if len(octets) != HEADER_OCTETS + FRAGMENT_PROGRESS.size:
         raise MalformedFrame("progress")
     epoch, sent_ns, received = FRAGMENT_PROGRESS.unpack_from(octets, HEADER_OCTETS)
@@ -204,12 +205,12 @@ def parse_fragment_progress(octets: bytes | memoryview) -> tuple[int, int, int]:
 
 
 def abandoned_body(reason: AbandonReason, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """The body of a gone of at most MAX_RANGES half-open ranges."""
+    """The body of an ABANDONED frame of at most MAX_RANGES half-open ranges."""
     return ABANDONED_HEAD.pack(reason) + b"".join([RANGE.pack(*one) for one in ranges])
 
 
 def parse_abandoned(octets: bytes | memoryview) -> tuple[AbandonReason, list[tuple[int, int]]]:
-    """Why, and the ranges of a gone *frame*.  Raises Malformed."""
+    """The reason and the ranges of an ABANDONED *frame*.  Raises MalformedFrame."""
     ranges = _ranges(octets, HEADER_OCTETS + ABANDONED_HEAD.size, "gone")
     (why,) = ABANDONED_HEAD.unpack_from(octets, HEADER_OCTETS)
     if why not in _REASONS:
@@ -227,7 +228,7 @@ class Bundle(NamedTuple):
 
 
 def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
-    """What is in the bundle *frame* of a session.  Raises Malformed.
+    """What is in the bundle *frame* of a session.  Raises MalformedFrame.
 
     Payloads are copies, so that who keeps one does not keep them all.
     """
@@ -251,7 +252,7 @@ def _parse_equal_lengths(body: bytes) -> list[tuple[Any, ...]] | None:
 
 
 def _parse_each(body: bytes) -> Iterator[tuple[int, int, int, int, int, bytes]]:
-    """The fields of one frame after the other.  Raises Malformed."""
+    """The fields of one frame after the other.  Raises MalformedFrame."""
     at, end = 0, len(body)
     while at + HEADER_OCTETS <= end:
         header = _unpack_header(body, at)
@@ -292,8 +293,8 @@ class Hello:
         detect: flows on which it does not.
         behind: it has not read all that has arrived, so that ``heard`` is older than this hello.
         max_payload: the longest payload it takes, in octets.
-        since: epochs of sessions that have come up, until they are known to have heard it: for each flow, the first
-            sequence number that is owed to them.
+        start_sequences: epochs of sessions that have come up, until they are known to have heard it: for each flow, the
+            first sequence number that is owed to them.
     """
 
     node: str
@@ -321,7 +322,7 @@ class Hello:
 
     @classmethod
     def decode(cls, body: bytes | memoryview) -> "Hello":
-        """Raises Malformed.  Fields that this version does not know are passed over."""
+        """Raises MalformedFrame.  Fields that this version does not know are passed over."""
         if len(body) > MAX_HELLO:
             raise MalformedFrame("hello")
         try:

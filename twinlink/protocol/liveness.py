@@ -1,4 +1,4 @@
-"""Who is at the other end: sessions that say hello, and whether both directions work.  No I/O, no clock.
+"""Failure detection: which sessions say hello, and whether both directions work.  No I/O, no clock.
 
 Hellos are numbered, and a hello says for each session that it hears the number of the last hello heard.  Ours are
 numbered by our own monotonic clock, so a number that comes back tells when the hello left that got there.  It is
@@ -9,7 +9,7 @@ numbered by our own monotonic clock, so a number that comes back tells when the 
 | -      | hello                                           | heard |          |
 | heard  | hello with news: of one that left since it went down | up | PeerUp |
 | heard  | bye, or silence                                 | -     |          |
-| up     | hello that lists our epoch no more; or it speaks, without news for SILENT_NS | heard | PeerDown (deaf) |
+| up     | hello that lists our epoch no more; or words but no news for PEER_TIMEOUT_NS | heard | PeerDown (deaf) |
 | up     | bye, no news and no word, or a newer session of the same node while this one is silent | - | PeerDown |
 """
 
@@ -28,7 +28,8 @@ TICK_NS = 50_000_000  # how often to look who has fallen silent: no oftener, and
 PEER_TIMEOUT_NS = 1_300_000_000
 HARD_TIMEOUT_NS = 6_000_000_000  # silence that no backlog excuses
 BEHIND_NS = 300_000_000  # who has not read to the end for so long says so; looking for it takes 0.15 s at most
-RESTART_NS = 400_000_000  # a namesake who has missed a hello has been replaced; else two nodes were given one name
+# a peer of the same name who has missed a hello has been replaced; else two nodes were given one name
+RESTART_NS = 400_000_000
 MAX_PEERS = 1024
 
 
@@ -36,11 +37,11 @@ MAX_PEERS = 1024
 class Peer:
     """One session at the other end.
 
-    ``number`` and ``sent_ns`` are those of its last hello; what it says of ours is news when it is above ``known``.
-    ``trip_ns`` is how old the last news was: at least a round trip.  Who ``joins`` does not get our messages yet: it is
-    not up, and is not told that we hear it.  ``told`` is the number of the first of our hellos that said what we owe it
-    from where on; ``placed``: it has said what it owes us, or has heard us and not said it for long:
-    in ``mute`` hellos since ``mute_mono_ns``.
+    ``hello_number`` and ``hello_sent_ns`` are those of its last hello; what it says of ours is news when it is above
+    ``confirmed``.  ``rtt_bound_ns`` is how old the last news was: at least a round trip.  A peer that is ``joining``
+    does not get our messages yet: it is not up, and is not told that we hear it.  ``start_sent`` is the number of the
+    first of our hellos that said what we owe it from where on; ``start_known``: it has said what it owes us, or has
+    heard us and not said it for long: in ``hellos_without_start`` hellos since ``without_start_mono_ns``.
     """
 
     node: str
@@ -80,8 +81,9 @@ class PeerTable:
     """Feed it hellos, byes and the time; it returns the changes, and knows who is up.
 
     Attributes:
-        heard: epoch -> monotonic ns; whoever reads a frame of a known peer sets it.
-        hears_us: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets it.
+        heard_mono_ns: epoch -> monotonic ns; whoever reads a frame of a known peer sets it.
+        confirmed_mono_ns: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets
+            it.
     """
 
     def __init__(self, epoch: int, now_mono_ns: int) -> None:
@@ -117,7 +119,7 @@ class PeerTable:
     ) -> tuple[bool, list[PeerTransition]]:
         """Take in a hello; says whether to answer at once, and what changed.
 
-        ``joins``: it does not get our messages yet.  What it says of ours does not count, and it is answered once.
+        ``joining``: it does not get our messages yet.  What it says of ours does not count, and it is answered once.
         """
         transitions = []
         for other in self.all():

@@ -1,16 +1,16 @@
-"""When a transport is to connect anew, and how long an attempt may take.  No I/O, no clock.
+"""When a transport connects anew, and how the time-out of an attempt escalates.  No I/O, no clock.
 
 A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.  On
 a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns long
 enough for TCP's handshake, the transport's own and the hellos.  What worked is kept, or less where the round trip shows
-that less will do.  But a path can become a longer one: who has been alone for LOST_NS takes turns again.
+that less will do.  But a path can become a longer one: who has been alone for RESCAN_NS takes turns again.
 """
 
 from typing import NamedTuple
 
 # as patient as by default, in turn; the last one for satellites, round trips up to 0.9 s
 TIMEOUT_FACTORS = (1, 4, 10, 30)
-STEP_NS = 400_000_000  # times the patience: six of SHORT_TRIP_NS for handshakes and hellos, the rest for the machine
+STEP_NS = 400_000_000  # times the patience: six of SHORT_RTT_NS for handshakes and hellos, the rest for the machine
 RETRY_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
 RESCAN_NS = 120_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
 SHORT_RTT_NS = 30_000_000  # times the patience: the longest round trip for which it will do
@@ -24,7 +24,7 @@ class ProbeResult(NamedTuple):
 
 
 class ReconnectPolicy:
-    """Of one link: whose turn it is among `TIMES`."""
+    """Of one link: whose turn it is among `TIMEOUT_FACTORS`."""
 
     def __init__(self, now_mono_ns: int) -> None:
         self._step = 0

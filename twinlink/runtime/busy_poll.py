@@ -1,4 +1,4 @@
-"""Whether a thread that waits looks again and again before it sleeps (busy polling): where answers come sooner for it.
+"""Busy polling: whether a thread that waits polls for a moment before it sleeps, where answers come sooner for it.
 
 Most of a short round trip is processors waking up.  In a closed loop, where each side waits for the other, looking
 halves it, and costs little, as what sleeping and waking take is saved.  In a stream that comes at its own pace it gains

@@ -1,6 +1,6 @@
-"""The thread that keeps a link's appointments: hellos on time, and a look at every flow, whatever the application does.
+"""The heartbeat thread: hellos on time, and a tick for every flow, whatever the application does.
 
-It also says how much may be on its way, and what a flow's share of it is.  It never waits for a peer that takes
+It also says how much may be in flight, and what a flow's share of it is.  It never waits for a peer that takes
 nothing: it receives nothing, and says only what a transport may drop.
 """
 

@@ -1,11 +1,11 @@
-"""Who receives: whoever waits.
+"""Leader and followers: a thread that waits for something is the one that receives (POSA2's pattern).
 
 A thread that waits for something (an ack, a message, a peer) takes the *lead* and reads the transport itself, so that
 what it waits for costs no hand-over between threads.  While nobody waits, the link's own thread leads.
 
 1. Exactly one thread leads at any time; everything that arrives is handled on it, handlers included.
-2. A thread that stops waiting will probably wait again: the link's own thread steps back for LEAD_KEPT_S,
-   and notices after LOOK_S at the latest.
+2. A thread that stops waiting will probably wait again: the link's own thread steps back for STEP_BACK_S,
+   and notices after CHECK_INTERVAL_S at the latest.
 3. Whoever leads keeps the time.
 4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
 """
@@ -40,7 +40,7 @@ class LeaderFollower:
     """
 
     def __init__(self, name: str, receive: Callable[[float], None], shut_down: Callable[[], None]) -> None:
-        """``pump(timeout_s)`` receives, handles and keeps the time; ``give_back()`` ends the link, once."""
+        """``pump(timeout_s)`` receives, handles and keeps the time; ``shut_down()`` ends the link, once."""
         self.closed = False
         self._receive = receive
         self._shut_down = shut_down

@@ -1,4 +1,4 @@
-"""Finds out when the other side comes into reach: while nobody is up, its port is tried often.  No thread.
+"""Probes the other side's port while no peer is up, to connect as soon as it can be reached.  No thread.
 
 A transport's own attempts to connect last as long as its handshake may take, and TCP repeats a packet that was lost
 after a second.  So after a partition that nobody heard the end of, it is how often an attempt begins that counts.
@@ -31,7 +31,7 @@ class PortProbe:
     """Of one connector; for the thread that receives.
 
     Attributes:
-        answers: whether the other side's port does, as far as is known.
+        reachable: whether the other side's port does, as far as is known.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:

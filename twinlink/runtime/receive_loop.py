@@ -1,4 +1,4 @@
-"""What the thread that leads does over and over: read what has arrived, have it handled, keep the time."""
+"""The receive loop of the thread that leads: read what has arrived, have it dispatched, keep the time."""
 
 import time
 from os import sched_yield
@@ -21,10 +21,10 @@ _monotonic_ns = time.monotonic_ns
 
 
 class ReceiveLoop:
-    """Between the transport and the reception of one link; for the thread that leads."""
+    """Between the transport and the dispatcher of one link; for the thread that leads."""
 
     def __init__(self, transport: Transport, dispatcher: FrameDispatcher, port_probe: PortProbe | None) -> None:
-        """``scout``: of a connector whose transport has one."""
+        """``port_probe``: of a connector whose transport has one."""
         self._transport = transport
         self._port_probe = port_probe
         self._fast_hello_until_ns = 0

@@ -1,4 +1,4 @@
-"""The thread that hands the backlog of a link's flows to the transport, which may make it wait."""
+"""The thread that transmits what the flows have queued; it may have to wait for the transport."""
 
 import logging
 import threading
@@ -30,7 +30,7 @@ class TransmitThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is a backlog, or room for it: hand over what may go.  From any thread; never waits."""
+        """Something is queued, or room for it: hand over what may go.  From any thread; never waits."""
         self._wakeup.wake()
 
     def stop(self, patience_s: float) -> None:
@@ -44,7 +44,7 @@ class TransmitThread:
             self._thread.join(patience_s)
 
     def _transmit(self) -> bool:
-        """Hand over the backlog of each flow, as far as it may go; whether some flow asks to come again soon.
+        """Hand over the queue of each flow, as far as it may go; whether some flow asks to come again soon.
 
         Flows of high priority go first; if there are any, the others break off when woken, so that those come first
         again.  The others go in turns: next time it begins with the one behind that which took the last of the room.

@@ -153,7 +153,7 @@ class Peers(Conformance):
         receive_all(inbox, 5)
         outbox = link.sender("down")
         outbox.send(b"never acknowledged")
-        time.sleep(1.5 * RESTART_NS / 1e9)  # a namesake that spoke just now would be another node
+        time.sleep(1.5 * RESTART_NS / 1e9)  # a peer of the same name that spoke just now would be another node
         new = foreign(node="gnb")
         new.meet(link)
         for number in range(5):

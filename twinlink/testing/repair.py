@@ -276,7 +276,7 @@ class Repairing(Conformance):
     def test_of_states_the_latest_is_kept(self, link: twinlink.Link, peer: ForeignPeer) -> None:
         outbox = link.sender("state", overflow="latest")
         while outbox.stats()["conflated"] < 10:
-            outbox.send(bytes(100_000))  # not in parts, for which this peer gives no progress
+            outbox.send(bytes(100_000))  # not in fragments, for which this peer gives no progress
         assert drain(link, twinlink.Lost) == []
         newest = outbox.stats()["sent"] - 1
         seen: list[int] = []

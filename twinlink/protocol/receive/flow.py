@@ -21,14 +21,16 @@ class PeerStream:
     """One sender session on one flow.
 
     Attributes:
-        tracker: what came, and what came not; while ``pending`` is not None, its ``next`` is past what is missing.
+        tracker: what came, and what came not; while ``reorder_buffer`` is not None, its ``next`` is past what is
+            missing.
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
         repairs: whether this sender sends again what it is asked for.
-        pending: what is held until what is missing has come; None while nothing is.
-        began: the number that came first, until the sender has said from where on it owes us something.
-        declined: refused, and the sender has not said since that it will not come.
-        unannounced: octets consumed since the sender was last told, WEIGHT_OCTETS for each message among them.
+        reorder_buffer: what is held until what is missing has come; None while nothing is.
+        first_arrived: the number that came first, until the sender has said from where on it owes us something.
+        rejected: what this side does not take, and the sender has not said since that it will not come.
+        unreported_octets: octets consumed since the sender was last told, MESSAGE_WEIGHT_OCTETS for each message among
+            them.
     """
 
     __slots__ = (
@@ -92,12 +94,12 @@ class ReceiveFlow:
     the link refuses them when it holds too much.
 
     Attributes:
-        claimed: whether the application has asked for the flow.
+        subscribed: whether the application has asked for the flow.
         handler: gets each message; without one they wait in ``queue``.
         streams: by epoch.
         watched: whether the age of what arrives matters: it has a limit, or ``sync``.
         stale: what was too old on arrival.
-        refused: what nobody had asked for, and there was no room to hold.
+        rejected: what nobody had asked for, and there was no room to hold.
     """
 
     def __init__(self, flow: str) -> None:

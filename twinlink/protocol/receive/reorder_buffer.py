@@ -1,4 +1,4 @@
-"""The receiving side's repair of one sender session on one flow: what is held until what is missing has come."""
+"""The reorder buffer of one sender session on one flow: what is held until what is missing has come."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ class ReorderBuffer:
     """Begins with a gap and ends when everything below ``end`` has been released, in order and once.
 
     Attributes:
-        due: the next number to be released.
+        next_due: the next number to be released.
         end: one more than the highest number known to have been sent.
         missing: neither here nor given up.
     """
@@ -79,7 +79,7 @@ class ReorderBuffer:
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
         """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order.
 
-        Whoever takes a message adds 1 to `due`, who takes a range says `pass_over`; else, as when Ctrl-C comes before,
+        Whoever takes a message adds 1 to `next_due`, who takes a range says `skip`; else, as when Ctrl-C comes before,
         it is due again.
         """
         while (due := self.next_due) < self.end:

@@ -6,12 +6,12 @@ The flows of a link share it.  No I/O; the one lock is there because flows of se
 import threading
 from collections.abc import Callable
 
-FRAGMENTS = 4  # as many of a long frame may be on their way: enough to go on while the first is answered for
+FRAGMENTS = 4  # as many of a long frame may be in flight: enough to go on while the first is answered for
 MIN_FRAGMENT_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 
-GIGABIT = 0.125  # octets a nanosecond: faster ones need no more than this under way
-MIN_IN_FLIGHT_OCTETS = 192 * 1024  # under way whatever the path: 1.6 ms of a gigabit, and a few parts or bundles
-MAX_QUEUEING_NS = 100_000_000  # so long may a hello wait behind what is under way
+GIGABIT = 0.125  # octets a nanosecond: faster ones need no more than this in flight
+MIN_IN_FLIGHT_OCTETS = 192 * 1024  # in flight whatever the path: 1.6 ms of a gigabit, and a few parts or bundles
+MAX_QUEUEING_NS = 100_000_000  # so long may a hello wait behind what is in flight
 MAX_BDP_OCTETS = 4 * 1024 * 1024  # what TCP keeps by default
 MAX_RTT_NS = 300_000_000  # round trip; what seems longer is the time that a long message takes by itself
 INITIAL_RATE = MIN_IN_FLIGHT_OCTETS / MAX_QUEUEING_NS  # what a path is taken for of which nothing is known
@@ -23,23 +23,23 @@ def _nothing() -> None: ...
 
 
 class InFlightBudget:
-    """Shared by the flows of one priority: what is under way of all of them is ahead of every hello.
+    """Shared by the flows of one priority: what is in flight of all of them is ahead of every hello.
 
     So each takes part in two limits: a share of its own, which keeps room for the others, and what is left of all.  The
     share is that of flows that were in use lately; who begins, alone or with many, finds what is left.
 
     Attributes:
         limit: octets of all flows, framing included.
-        direct: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
-        share, direct_share: of each flow that has something on its way already.
-        whole, part: what is longer than ``whole`` goes in parts of so many octets.
-        clogged: the transport may still be full of what is for a peer that fell silent, and make everybody wait for it:
-            nothing goes directly, and no more than the transport takes at once is on its way to the others.
-        under_way: octets of all flows, framing included.
-        roomy: called when there is room again and there was none.
+        inline: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
+        share, inline_share: of each flow that has something in flight already.
+        unfragmented, fragment: what is longer than ``unfragmented`` goes in fragments of so many octets.
+        backpressured: the transport may still be full of what is for a peer that fell silent, and make everybody wait
+            for it: nothing goes directly, and no more than the transport takes at once is in flight to the others.
+        in_flight: octets of all flows, framing included.
+        on_room: called when there is room again and there was none.
 
-    ``under_way`` is changed by each flow's `Transit`, in single statements without a call: between such no other thread
-    runs (CPython's interpreter lock), and no Ctrl-C comes.
+    ``in_flight`` is changed by each flow's `InFlight`, in single statements without a call: between such no other
+    thread runs (CPython's interpreter lock), and no Ctrl-C comes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -52,7 +52,8 @@ class InFlightBudget:
         self._lock = threading.Lock()  # the flows' own do not keep them apart from each other
 
     def divide(self, limit: int, inline: int, unfragmented: int, sharing: int, now_mono_ns: int) -> None:
-        """Set the limits anew, for so many flows ``sharing`` them; a frame of ``whole`` octets goes in one piece.
+        """Set the limits anew, for so many flows ``sharing`` them; a frame of ``unfragmented`` octets goes in one
+        piece.
 
         That is so even where a flow's share is less.
         """
@@ -66,7 +67,7 @@ class InFlightBudget:
             self.fragment = max(self.share // FRAGMENTS, MIN_FRAGMENT_OCTETS)
 
     def apply_backpressure(self, inline: int, until_mono_ns: int) -> None:
-        """Somebody fell silent: `clogged` until then.  ``direct``: octets that the transport takes at once."""
+        """Somebody fell silent: `backpressured` until then.  ``inline``: octets that the transport takes at once."""
         with self._lock:
             self.backpressured, self._backpressured_until_ns = True, until_mono_ns
             self.inline = self.inline_share = 0
@@ -79,16 +80,16 @@ class InFlightBudget:
         return self.limit - self.in_flight
 
     def on_freed(self, octets: int, left: int) -> None:
-        """So many octets arrived, or were given up, and ``left`` were under way then."""
+        """So many octets arrived, or were given up, and ``left`` were in flight then."""
         if left < self.limit <= left + octets:
             self.on_room()
 
 
 class DeliveryRateEstimator:
-    """Feed it what got through; ask it how much may be under way.
+    """Feed it what got through; ask it how much may be in flight.
 
     As long as something waits, the path takes what it can: how fast that is shows from one look to the next.  When it
-    takes all and nothing waits, it may be faster than that: twice as much may be under way as it took since the last
+    takes all and nothing waits, it may be faster than that: twice as much may be in flight as it took since the last
     look, since a few small messages say nothing of how it takes many.
     """
 
@@ -101,7 +102,7 @@ class DeliveryRateEstimator:
     def on_tick(self, now_mono_ns: int, delivered: int, waiting: bool, in_flight: bool) -> None:
         """To be called a few times a second.
 
-        ``through``: octets that got through so far; ``waits``: more is to follow; ``under_way``: some is on its way.
+        ``delivered``: octets that got through so far; ``waiting``: more is to follow; ``in_flight``: some is in flight.
         """
         elapsed_ns = now_mono_ns - self._last_ns
         if elapsed_ns < MIN_SAMPLE_NS:
@@ -134,7 +135,7 @@ class DeliveryRateEstimator:
         return self._rate * MAX_QUEUEING_NS < most
 
     def limit_octets(self, most: int, rtt_ns: int) -> int:
-        """What may be under way on a path of this round trip: what it holds, and at most ``most`` that wait for it."""
+        """What may be in flight on a path of this round trip: what it holds, and at most ``most`` that wait for it."""
         return max(MIN_IN_FLIGHT_OCTETS, min(most, int(self._rate * MAX_QUEUEING_NS)) + self.bdp_octets(rtt_ns))
 
     def bdp_octets(self, rtt_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""The sending side of one flow: what is kept, under way, acknowledged, asked for again, lost.  No I/O, no clock."""
+"""The sending side of one flow: what is unacknowledged, in flight, retransmitted, lost.  No I/O, no clock."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -23,13 +23,14 @@ _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as
 
 
 class SendFlow:
-    """Feed it what is sent, acks, asks and peers that come and go; ask its backlog what to hand to the transport.
+    """Feed it what is sent, acks, naks and peers that come and go; ask its queue what to hand to the transport.
 
     A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that were up when it was
-    sent, or came before it left, and those that had fallen silent and may return (*absent*).  What is kept is bounded
-    by ``retention`` octets.  It is *lost* when that can no longer happen, though it may be kept for others: nobody was
-    there, a peer went for good, refused it, or it had to give up its place; had it been handed over by then, it is in
-    *doubt* until the peers say whether they have it.  A lost message that is acknowledged after all is lost no more.
+    sent, or came before it left, and those that had fallen silent and may return (*suspended*).  What is kept is
+    bounded by ``retention`` octets.  It is *lost* when that can no longer happen, though it may be kept for others:
+    nobody was there, a peer went for good, rejected it, or it had to give up its place; had it been handed over by
+    then, it is in *doubt* until the peers say whether they have it.  A lost message that is acknowledged after all is
+    lost no more.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class SendFlow:
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
 
-        Returns True: hand it to the transport now; False: it waits in the backlog, or had to be dropped; None: there is
+        Returns True: hand it to the transport now; False: it waits in the queue, or had to be dropped; None: there is
         no room for it, and it was not taken in.
         """
         queue, unacked = self.queue, self.unacked
@@ -146,7 +147,7 @@ class SendFlow:
             for sequence, t1_ns, t2_ns in records:
                 entry = entries.get(sequence)
                 if entry is None:
-                    if t2_ns != REJECTED:  # it was in doubt, or counted as lost, perhaps until now
+                    if t2_ns != REJECTED:  # it was unconfirmed, or counted as lost, perhaps until now
                         unconfirmed = self.unconfirmed.open and self.unconfirmed.on_ack(epoch, sequence)
                         self.acknowledged += unconfirmed or self.losses.on_late_ack(sequence, epoch)
                     continue
@@ -160,7 +161,7 @@ class SendFlow:
                     continue
                 if alone:
                     size = len(entry[2])
-                    count += 1  # from here on no call ends before it is among them, see `mend`
+                    count += 1  # from here on no call ends before it is among them, see `recover_after_interrupt`
                     octets += size
                     del entries[sequence]
                     fully_acked.append(sequence)
@@ -180,7 +181,7 @@ class SendFlow:
     def on_ack_range(
         self, epoch: int, sequences: range, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int, every_ack: bool
     ) -> list[Ack]:
-        """As `acknowledge`, of messages that arrived together, at T2; returns acks of some unless all are ``told``.
+        """As `on_ack`, of messages that arrived together, at T2; returns acks of some unless all are ``every_ack``.
 
         To make them takes longer than all else here.
         """
@@ -232,7 +233,7 @@ class SendFlow:
         self.repaired += self.queue.forget(fully_acked)
 
     def _rejected_by(self, epoch: int, sequence: int, entry: UnackedMessage) -> None:
-        """Peer ``epoch`` refused it, so it is lost; it is kept as long as others may ask for it."""
+        """Peer ``epoch`` rejected it, so it is lost; it is kept as long as others may ask for it."""
         if len(entry[1]) > 1:
             self._lost_for_some(sequence, NOT_TAKEN)
             self._acked_by(epoch, sequence, entry)
@@ -302,7 +303,7 @@ class SendFlow:
     def on_peer_up(self, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
         """A peer joined: it owes nothing for what has left before.  Or it is back: it still owes what it owed.
 
-        ``repairs``: it asks for what it misses, and reads bundles and parts.  ``max_payload``: what it takes.
+        ``repairs``: it asks for what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
         """
         queue, receivers = self.queue, self.receivers
         first_owed = queue.next_sequence
@@ -400,7 +401,7 @@ class SendFlow:
         """To be called a few times a second: asks what the peers miss when something waits for the same as before.
 
         That is an ack, room in the window, an answer of who returned or lacks something, or that all went past what was
-        announced as gone: the message, its ack, the ask, what was consumed or the announcement may have been lost.
+        announced as gone: the message, its ack, the nak, what was consumed or the announcement may have been lost.
         """
         queue, receivers = self.queue, self.receivers
         fragmenting = queue.on_tick()
@@ -440,7 +441,7 @@ class SendFlow:
             self.queue.probe()
 
     def _presume_lost(self) -> None:
-        """What only peers owe that cannot ask for it is taken not to have arrived: it leaves `transit` for others.
+        """What only peers owe that cannot ask for it is taken not to have arrived: it leaves `in_flight` for others.
 
         It stays kept until they are past it, or until others have to make way, two seconds later: then it is lost.
         """

@@ -1,4 +1,4 @@
-"""What applications have not consumed yet, messages there and acks here: bounds the memory of both sides."""
+"""Flow control: what the peers' applications have not consumed yet.  Bounds the memory of both sides."""
 
 from collections import deque
 
@@ -8,14 +8,14 @@ SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this ofte
 
 
 class FlowControlWindow:
-    """A message is in flight from when it is handed over until every peer that is up has consumed or skipped it.
+    """A message is unconsumed from when it is handed over until every peer that is up has consumed or skipped it.
 
-    That is longer than it is on its way (in_flight.py), which ends with the ack.  What is handed over together is in
-    flight until all of it has been consumed: at most a bundle, which the slack has room for.
+    That is longer than it is in flight (in_flight.py), which ends with the ack.  What is transmitted together counts
+    until all of it has been consumed: at most a bundle, which the slack has room for.
 
     Attributes:
         octets: in flight.
-        untold: acks with which `on_ack` has not been called yet, where others come meanwhile.
+        unreported_acks: acks with which `on_ack` has not been called yet, where others come meanwhile.
     """
 
     def __init__(self, limit_octets: int) -> None:
@@ -26,7 +26,7 @@ class FlowControlWindow:
         self._unconsumed: deque[tuple[int, int, int]] = deque()  # end, messages, octets of what went together
 
     def admit(self, end: int, messages: int, octets: int) -> bool:
-        """Take so many messages in flight, all below ``end``, if there is room."""
+        """Count so many messages more as unconsumed, all below ``end``, if there is room."""
         now = self.octets
         if (
             (now + octets > self._limit and now > SLACK_OCTETS)
@@ -36,7 +36,7 @@ class FlowControlWindow:
             return False
         self._messages += messages
         self.octets = now + octets
-        self._unconsumed.append((end, messages, octets))  # last, as in `free`: Ctrl-C comes where a call ends
+        self._unconsumed.append((end, messages, octets))  # last, as in `release`: Ctrl-C comes where a call ends
         return True
 
     @property
@@ -45,7 +45,7 @@ class FlowControlWindow:
         return self.unreported_acks >= MAX_UNREPORTED_ACKS
 
     def release(self, done: int) -> None:
-        """Take out of flight what every peer is done with: all below ``done``."""
+        """Release the credit of what every peer is done with: all below ``done``."""
         unconsumed = self._unconsumed
         while unconsumed and unconsumed[0][0] <= done:
             _, messages, octets = unconsumed[0]

@@ -1,4 +1,4 @@
-"""What of a flow is on its way: handed to the transport, and not acknowledged by those who are up."""
+"""What of a flow is in flight: transmitted, and not acknowledged by every peer that is up."""
 
 from collections.abc import Collection, Mapping
 from itertools import repeat
@@ -12,8 +12,8 @@ class InFlight:
     """Bounds what a peer that takes nothing makes the transport keep, and what is ahead of a hello.
 
     Attributes:
-        budget: of all flows with which it shares what may be on its way.
-        unsure: the transport may still have what was on its way to somebody who fell silent, and is back.
+        budget: of all flows with which it shares what may be in flight.
+        uncertain: the transport may still have what was in flight to somebody who fell silent, and is back.
     """
 
     def __init__(self, budget: InFlightBudget, single: bool) -> None:
@@ -29,7 +29,7 @@ class InFlight:
     def room(self) -> int:
         """Octets that may be handed over now by who can wait for the transport, framing included.
 
-        Where nothing of the flow is on its way that is all that others leave, so that it can begin however many share.
+        Where nothing of the flow is in flight that is all that others leave, so that it can begin however many share.
         """
         left = self.budget.room
         if not self._of:
@@ -53,16 +53,16 @@ class InFlight:
     def has_room_for_fragment(self, sequence: int) -> bool:
         """Whether one more part of this message may be handed over.
 
-        While a part is on its way there must be room for all of the next one; else any room will do.  Asked without a
-        lock, too: the message may be on its way no more.
+        While a part is in flight there must be room for all of the next one; else any room will do.  Asked without a
+        lock, too: the message may be in flight no more.
         """
         begun = self._of.get(sequence, 0) > FRAMING_OCTETS
         return self.room >= self.budget.fragment if begun else self.budget.room > 0
 
     def add(self, sequence: int, octets: int) -> None:
-        """This message was handed over, or begins to be, in parts; framing included."""
+        """This message was handed over, or begins to be, in fragments; framing included."""
         budget = self.budget
-        self._octets += octets  # in a row, without a call: see `Budget`
+        self._octets += octets  # in a row, without a call: see `InFlightBudget`
         self._transmitted += octets
         budget.in_flight += octets
         self._of[sequence] = octets
@@ -76,7 +76,7 @@ class InFlight:
         self._of.update(messages)
 
     def set(self, sequence: int, octets: int) -> None:
-        """So many octets of this message, which leaves in parts, are on their way now, framing included."""
+        """So many octets of this message, which leaves in fragments, are in flight now, framing included."""
         budget, more = self.budget, octets - self._of[sequence]
         if more > 0:
             self._transmitted += more
@@ -87,7 +87,7 @@ class InFlight:
             budget.on_freed(-more, left)
 
     def remove(self, sequences: Collection[int]) -> None:
-        """These arrived, or were given up; what was not on its way is passed over."""
+        """These arrived, or were given up; what was not in flight is passed over."""
         of = self._of
         if len(sequences) == 1:
             (sequence,) = sequences
@@ -102,7 +102,8 @@ class InFlight:
         budget.on_freed(freed, left)
 
     def recover_after_interrupt(self, unacked: Collection[int]) -> None:
-        """An interruption came between two steps: what is not ``kept`` is not on its way, and the sums are as it is."""
+        """An interruption came between two steps: what is not ``unacked`` is not in flight, and the sums are as it
+        is."""
         for sequence in [one for one in self._of if one not in unacked]:
             del self._of[sequence]
         budget, freed = self.budget, self._octets - sum(self._of.values())
@@ -114,7 +115,7 @@ class InFlight:
         return sequence in self._of
 
     def sequences(self) -> list[int]:
-        """What is on its way, in the order of handing over."""
+        """What is in flight, in the order of handing over."""
         return list(self._of)
 
     def __bool__(self) -> bool:
@@ -122,5 +123,5 @@ class InFlight:
 
     @property
     def oldest(self) -> int | None:
-        """The sequence that has been on its way for longest; None when nothing is."""
+        """The sequence that has been in flight for longest; None when nothing is."""
         return next(iter(self._of), None)

@@ -21,7 +21,7 @@ NO_PEER = "no peer was up"
 NOT_ACKED = "it was not acknowledged within two seconds, and the flow does not repair"
 NOT_TAKEN = "the peer's application takes nothing on this flow"
 
-LOSS_TICKS = 10  # two seconds: who is still up then has heard hellos that were behind what was on its way
+LOSS_TICKS = 10  # two seconds: who is still up then has heard hellos that were behind what was in flight
 
 
 class LossLedger:
@@ -42,13 +42,14 @@ class LossLedger:
     def add(self, first: int, end: int, reason: str, unacked_by: Collection[int] | None = ()) -> None:
         """Sequences from ``first`` to below ``end`` are lost.
 
-        If acks come yet of all that owed one, or of ``ANYBODY`` where nobody did, they are not.
+        If acks come yet of all that owed one, or of ``ANY_PEER`` where nobody did, they are not.
         """
         if unacked_by is ANY_PEER or unacked_by:
             self._remember(ANY_PEER if unacked_by is ANY_PEER else frozenset(unacked_by), first, end)
         _add(self.unflushed, first, end)
         self.unreported.setdefault(reason, RangeSet()).add(first, end)
-        self.count += end - first  # last: what Ctrl-C leaves uncounted is added again, see `Outgoing.mend`
+        # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
+        self.count += end - first
 
     def on_late_ack(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
@@ -116,7 +117,7 @@ class UnconfirmedEvictions:
             self._unknown.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
 
     def on_ack(self, epoch: int, sequence: int) -> bool:
-        """A peer has it; whether it is in doubt no more."""
+        """A peer has it; whether it is unconfirmed no more."""
         if not any(of[epoch].remove(sequence) for of in (self._unknown, self._missing) if epoch in of):
             return False
         self._tidy()
@@ -127,7 +128,7 @@ class UnconfirmedEvictions:
     ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """A peer lacks the ``missing`` ranges, and has, or has given up, all else below ``known``.
 
-        Returns what is lost by that, and what is there and in doubt no more; a message that any peer lacks is lost.
+        Returns what is lost by that, and what is there and unconfirmed no more; a message that any peer lacks is lost.
         """
         of, lacked = self._unknown.get(epoch, RangeSet()), self._missing.get(epoch, RangeSet())
         still = RangeSet(one for first, end in missing for one in (*of.take(first, end), *lacked.take(first, end)))
@@ -176,16 +177,16 @@ class UnconfirmedEvictions:
 
 
 class ProbeTimer:
-    """To be told a few times a second what the flow waits for, the oldest message that is on its way first."""
+    """To be told a few times a second what the flow waits for, the oldest message that is in flight first."""
 
     def __init__(self) -> None:
         self._awaited: tuple[int | None, ...] = ()
-        self._ticks = 0  # since which the same has been the oldest on its way
+        self._ticks = 0  # since which the same has been the oldest in flight
         self._stalled_at = (0, 0)
         self._stalled_ticks = 0  # looks since which that has been so
 
     def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
-        """Whether anything is waited for that was at the last look; whether the oldest on its way is to make way."""
+        """Whether anything is waited for that was at the last look; whether the oldest in flight is to make way."""
         before, self._awaited = self._awaited, awaited
         self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
         same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))

@@ -1,4 +1,4 @@
-"""What of a flow waits to be handed to the transport: new messages, those asked for again, what is gone.  No I/O."""
+"""The transmit queue of a flow: new messages, retransmissions, and notice of what is abandoned.  No I/O."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ STALL_TICKS = 4  # when no more of a frame has got through in so many looks, wha
 class SendQueue:
     """Kept messages leave in order, as far as two limits allow.
 
-    ``transit`` bounds the octets that were handed over and not acknowledged by the peers that are up; ``window`` those
-    that their applications have not consumed, and so the memory of receivers.
+    `InFlight` bounds the octets that were transmitted and not acknowledged by the peers that are up, and
+    `FlowControlWindow` those that their applications have not consumed, and so the memory of receivers.
 
     Attributes:
-        next: the number of the next message.
-        unsent: the first number that has not been handed to the transport.
-        waits: whether something waits to be handed over, or is being handed over after it has waited.
-        announced: no message from this number on has been announced as gone.
+        next_sequence: the number of the next message.
+        next_to_send: the first number that has not been handed to the transport.
+        has_pending: whether something waits to be handed over, or is being handed over after it has waited.
+        abandoned_end: no message from this number on has been announced as gone.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SendQueue:
         self._retransmitted: set[int] = set()  # and not acknowledged yet
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what everybody has consumed
-        self._fragmenter: Fragmenter | None = None  # what leaves in parts, or was the last to
+        self._fragmenter: Fragmenter | None = None  # what leaves in fragments, or was the last to
 
     # What comes in
 
@@ -62,7 +62,7 @@ class SendQueue:
         )
 
     def enqueue(self, size: int, now_mono_ns: int) -> bool:
-        """Take in message number ``next``, of ``size`` octets and kept already.
+        """Take in message number ``next_sequence``, of ``size`` octets and kept already.
 
         Returns True: whoever sends it is to hand it over now; False: it waits here.
         """
@@ -97,7 +97,7 @@ class SendQueue:
     def retransmit(self, first: int, end: int, epoch: int, first_owed: int) -> None:
         """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that leaves again, the rest will not come.
 
-        What is lost to some, and it owes no ack for though it did, from ``owed_from`` on, it has refused: not that.
+        What is lost to some, and it owes no ack for though it did, from ``first_owed`` on, it has rejected: not that.
         """
         end = min(end, self.next_to_send)
         unacked, fragmenter = self._unacked, self._fragmenting
@@ -106,11 +106,12 @@ class SendQueue:
                 self._abandon_range(first, sequence)
             first = sequence + 1
             if fragmenter is not None and fragmenter.sequence == sequence:
-                continue  # it comes: whoever is up has had the first part, or will have it again
+                continue  # it comes: whoever is up has had the first fragment, or will have it again
             if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
                 continue
-            self._to_retransmit[sequence] = epoch  # also where it is kept for others: a gone would be heard by all
-            self._in_flight.remove((sequence,))  # it is not on its way: it is missing
+            # also where it is kept for others: an ABANDONED frame would be heard by all
+            self._to_retransmit[sequence] = epoch
+            self._in_flight.remove((sequence,))  # it is not in flight: it is missing
             self.has_pending = True
         self._abandon_range(first, end)
 
@@ -134,7 +135,8 @@ class SendQueue:
     def find_unsent(self) -> int | None:
         """The first that waits to be handed over.
 
-        Passes what was given up, and, when others are up, what only absent peers owe: they ask for it when they return.
+        Passes what was given up, and, when others are up, what only suspended peers owe: they ask for it when they
+        return.
         """
         while self.next_to_send < self.next_sequence:
             entry = self._unacked.entries.get(self.next_to_send)
@@ -161,15 +163,16 @@ class SendQueue:
 
         It is one of
 
-        - ``(GONE, (why, ranges))``: ranges to announce; without any, the peers are asked what they miss;
+        - ``(ABANDONED, (reason, ranges))``: ranges to announce; without any it probes: the peers say what they miss;
         - ``(DATA, frames)``: one message, or several for one bundle;
-        - ``(AGAIN, frames)``: the same, of messages that were sent before and asked for;
-        - ``(PART, part)``: the next part of a long frame.  Nothing else goes before its last part, so that what is
-          announced is known to be behind all that was sent.  Only when parts do not get through announcements pass
-          them: what was lost may have all the room that they need, until it is asked for.
+        - ``(RETRANSMIT, frames)``: the same, of messages that were sent before and asked for;
+        - ``(FRAGMENT, fragment)``: the next fragment of a long frame.  Nothing else goes before its last fragment, so
+          that what is announced is known to be behind all that was sent.  Only when fragments do not get through
+          announcements pass them: what was lost may have all the room that they need, until it is asked for.
 
-        Call it again when that has been handed over: until then something ``waits``.  ``patient``: the caller can wait
-        for the transport, so it may get more than the transport takes at once; only such a caller gets parts.
+        Call it again when that has been handed over: until then something ``has_pending``.  ``may_block``: the caller
+        can wait for the transport, so it may get more than the transport takes at once; only such a caller gets
+        fragments.
         """
         room = self._in_flight.room if may_block else self._in_flight.inline_room
         if not self.can_send or (room <= 0 and not may_block):
@@ -186,7 +189,7 @@ class SendQueue:
         return (Kind.FRAGMENT, self._next_fragment()) if self._fragmenting is not None else None
 
     def _octets(self, entry: UnackedMessage) -> int:
-        """What a kept message counts for in `Transit`."""
+        """What a kept message counts for in `InFlight`."""
         return self._unacked.size(entry) + FRAMING_OCTETS
 
     def _next_abandoned(self) -> tuple[AbandonReason, list[tuple[int, int]]]:
@@ -200,7 +203,7 @@ class SendQueue:
 
     def _take_retransmissions(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
-        messages: dict[int, int] = {}  # of them, those that are not on their way yet
+        messages: dict[int, int] = {}  # of them, those that are not in flight yet
         most = BUNDLE_OCTETS if self._receivers.all_take_bundles else 0
         while self._to_retransmit:
             sequence, epoch = next(iter(self._to_retransmit.items()))
@@ -266,7 +269,7 @@ class SendQueue:
         self.next_to_send = end
         return taken
 
-    # What leaves in parts
+    # What leaves in fragments
 
     def _needs_fragmenting(self, octets: int) -> bool:
         return octets > self._in_flight.budget.unfragmented and self._receivers.all_take_fragments
@@ -277,7 +280,7 @@ class SendQueue:
 
     @property
     def _fragmenting(self) -> Fragmenter | None:
-        """The frame that leaves in parts, while some of it has not left and a peer that is up owes an ack for it."""
+        """What leaves in fragments, while some of it has not left and a peer that is up owes an ack for it."""
         fragmenter = self._fragmenter
         return (
             fragmenter
@@ -313,7 +316,7 @@ class SendQueue:
             self._count_fragments(fragmenter)
 
     def on_peer_resumed(self, epoch: int) -> None:
-        """Peer ``epoch`` is back, and may have lost the parts that left before: they leave again."""
+        """Peer ``epoch`` is back, and may have lost the fragments that left before: they leave again."""
         if (fragmenter := self._fragmenting) is not None:
             fragmenter.forget(epoch)
             self._rewind(fragmenter)
@@ -323,9 +326,10 @@ class SendQueue:
         self._count_fragments(fragmenter)
 
     def on_tick(self) -> bool:
-        """To be called a few times a second: what has left in parts, and does not get through, leaves again.
+        """To be called a few times a second: what has left in fragments, and does not get through, leaves again.
 
-        Returns whether something is leaving in parts, and moves: then peers say how much they have without being asked.
+        Returns whether something is leaving in fragments, and moves: then peers say how much they have without being
+        asked.
         """
         if (fragmenter := self._fragmenting) is not None:
             fragmenter.ticks_without_progress += 1

@@ -1,20 +1,20 @@
-"""Who is to get what one flow sends, and how far each of them is.  No I/O, no clock."""
+"""The receivers of one flow, and how far each of them is.  No I/O, no clock."""
 
 
 class ReceiverSet:
-    """Peers by epoch: *up*, or *absent*, which fell silent and will ask for what they missed when they return.
+    """Peers by epoch: *up*, or *suspended*, which fell silent and will ask for what they missed when they return.
 
     Attributes:
-        all: those that get what is sent now, or have it kept for them: up and absent.  Replaced, never changed.
+        all: those that get what is sent now, or have it kept for them: up and suspended.  Replaced, never changed.
         up: likewise.
-        bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
-        parts: whether all that are up take frames in parts, and say how much is there.
-        asking: of who is up, those that ask for what they miss.
-        since: of all -> the first number that it owes an ack for.
+        all_take_bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
+        all_take_fragments: whether all that are up take frames in fragments, and say how much is there.
+        repairing: of who is up, those that ask for what they miss.
+        first_owed: of all -> the first number that it owes an ack for.
         consumed: of who is up -> every sequence below is done with there.
-        absent: of who is absent -> the same, as it was.
-        unread: the same of those that may return, and will ask for nothing.
-        returned: of who is up, those that came back -> what was unsent then; until they have said what they miss.
+        suspended: of who is suspended -> the same, as it was.
+        unread_by: the same of those that may return, and will ask for nothing.
+        resuming: of who is up, those that came back -> what was unsent then; until they have said what they miss.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,10 @@ class ReceiverSet:
         self._unfragmented_only: set[int] = set()  # of who is up: those that take every frame whole
 
     def on_up(self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool) -> None:
-        """It is up, and owes acks from ``since`` on; or from where it did, and has consumed what it had, if it is back.
+        """It is up, and owes acks from ``first_owed`` on; or from where it did, and has consumed what it had, if it is
+        back.
 
-        ``repairs``: it reads bundles and parts.  ``asks``: it asks for what it misses.
+        ``repairs``: it reads bundles and fragments.  ``sends_naks``: it asks for what it misses.
         """
         self.first_owed.setdefault(epoch, first_owed)
         if epoch in self.suspended:
@@ -46,7 +47,7 @@ class ReceiverSet:
         self._update()
 
     def on_down(self, epoch: int, may_return: bool) -> bool:
-        """It is not up any more; returns whether it is absent now, so that what it owes is kept for it."""
+        """It is not up any more; returns whether it is suspended now, so that what it owes is kept for it."""
         consumed = self.consumed.pop(epoch, None)
         if may_return and consumed is not None:
             (self.suspended if epoch in self.repairing else self.unread_by)[epoch] = consumed

@@ -1,4 +1,4 @@
-"""Messages that somebody still owes an ack for, bounded by octets."""
+"""Unacknowledged messages, buffered for retransmission and bounded by octets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ class RetransmitBuffer:
     """The kept messages of a flow, by ascending sequence.
 
     Attributes:
-        entries: by sequence; here who owes an ack may be replaced, and whoever takes one out calls `removed`.
+        entries: by sequence; here who owes an ack may be replaced, and whoever takes one out calls `on_removed`.
         lost: what somebody will not get, and is kept for others.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
@@ -114,8 +114,8 @@ class RetransmitBuffer:
     def add_receiver(self, epoch: int, queued: range, up: frozenset[int], max_octets: int) -> int:
         """Peer ``epoch`` owes an ack, too, for the last of these, up to one that nobody who is ``up`` owes.
 
-        Or up to one that is longer than the ``most`` octets that it takes.  Returns the first number that it owes; the
-        end of the range where there is none.
+        Or up to one that is longer than the ``max_octets`` octets that it takes.  Returns the first number that it
+        owes; the end of the range where there is none.
         """
         first, unacked_by, with_it = queued.stop, frozenset[int](), frozenset({epoch})
         while first > queued.start and (entry := self.entries.get(first - 1)) is not None and entry[1] & up:

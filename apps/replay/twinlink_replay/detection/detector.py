@@ -1,10 +1,10 @@
-"""Which PRBs carry interference, from four signs: `texture`, `envelope`, `lines` and `stays`.
+"""Which PRBs carry interference, from four signs: `occupancy_hmm`, `envelope_kurtosis`, `tone_hmm` and `dwell_time`.
 
-Then all records that wait are looked at together: `boxes` finds what keeps its PRBs and its level, `emitters` tells
-when that, and what else was found, is on, and `tracks` follows tones that move.
+Then all records that wait are looked at together: `segments` finds what keeps its PRBs and its level,
+`emitter_templates` tells when that, and what else was found, is on, and `tone_tracker` follows tones that move.
 
-Transform-precoded UEs are as rough as noise; `precoded` tells them from it.  Where UEs are rough all the same (see
-`world`), texture, envelope and lines tell tones, chirps and pulses from them and no more.
+Transform-precoded UEs are as rough as noise; `dft_s_ofdm` tells them from it.  Where UEs are rough all the same (see
+`ue_statistics`), texture, envelope and lines tell tones, chirps and pulses from them and no more.
 
 Two answers: the *prompt* one from the past alone, for decisions; the *settled* one, per record, which also uses the
 `settle_records` that follow, and so puts the edges where the change was.
@@ -92,7 +92,7 @@ class Detector:
         # Not yet settled; with the kurtosis as long as that is not told.
         self._recent: deque[tuple[PrbLikelihoods, Kurtosis | None, int]] = deque()
         self._on = np.zeros(n_prbs, bool)
-        self._carried = np.zeros(n_prbs, bool)  # see `align`
+        self._carried = np.zeros(n_prbs, bool)  # see `edge_alignment`
         self._settled: deque[Smoothed] = deque()
         self._settling: Iterator[None] = iter(())  # what is left to do for a block
 

@@ -40,7 +40,7 @@ class Kurtosis:
     """Of some records, each of shape ``(records, n_prbs)``.
 
     Attributes:
-        says: for a precoded UE against noise, in nats, on each PRB of a box; 0 where it was not looked at.
+        llr: for a precoded UE against noise, in nats, on each PRB of a box; 0 where it was not looked at.
         prbs: how many PRBs that box has; 0 there.
     """
 
@@ -73,7 +73,7 @@ class DftSOfdmTest:
         return kurtosis
 
     def tell(self, likelihoods: PrbLikelihoods, kurtosis: Kurtosis) -> PrbLikelihoods:
-        """``evidence`` with what texture says for a UE of either kind; records in order."""
+        """``likelihoods`` with what texture says for a UE of either kind; records in order."""
         log_power = likelihoods.log_power
         before = np.concatenate((self._before[None], log_power[:-1]))
         self._before = log_power[-1]

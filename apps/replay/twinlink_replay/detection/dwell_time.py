@@ -89,9 +89,10 @@ class DwellTimes:
         """Take in records; returns where an interferer is, from the past alone.
 
         Args:
-            evidence: of the records.
+            likelihoods: of the records.
             known: where an interferer is known to be; its stays say nothing about UEs'.
-            rough: whether UEs are.  Where they are not, rough stays are left to `texture`, which puts edges better.
+            rough: whether UEs are.  Where they are not, rough stays are left to `occupancy_hmm`, which puts edges
+                better.
         """
         log_power = likelihoods.log_power
         stays = np.empty((len(log_power), *self._stay.shape), np.float32)
@@ -123,7 +124,7 @@ class DwellTimes:
     def smooth(self, count: int, rough: bool) -> NDArray[np.bool_]:
         """Where an interferer is, from where its stay began to where it was last seen.
 
-        For the first ``count`` records since `let_go`.
+        For the first ``count`` records since `drop_records`.
         """
         seen = _Seen(*(np.array(each) for each in zip(*self._waiting, strict=True)))
         long = self._too_long(seen, rough)

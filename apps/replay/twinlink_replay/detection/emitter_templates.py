@@ -51,7 +51,7 @@ COMES, GOES = 1 / 100, 1 / 50  # chances per record
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Records, each of shape ``(records, n_prbs)``; see `Evidence`."""
+    """Records, each of shape ``(records, n_prbs)``; see `PrbLikelihoods`."""
 
     log_power: Array
     ue_llr: Array

@@ -27,7 +27,7 @@ Cells = NDArray[np.complex64]
 
 
 def envelope(samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> PrbLikelihoods:
-    """``evidence`` with what the envelopes of smooth boxes say in `Evidence.even`.
+    """``likelihoods`` with what the envelopes of smooth boxes say in `PrbLikelihoods.not_tone_llr`.
 
     ``samples``: the records', shape ``(records, subcarriers, 2)``.
     """

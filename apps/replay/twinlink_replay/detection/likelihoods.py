@@ -53,10 +53,11 @@ class PrbLikelihoods:
         free: log-likelihood that nobody transmits.
         ue: that a UE does, from power alone.
         present: that an interferer does, alone or below a UE, from power alone.
-        structure: what roughness says for a UE against noise.
-        own: the same of the PRB's own roughness, without its neighbours'.
-        unlike: that roughness itself.
-        even: what the peak says for anything against a tone, and the `envelope` against a chirp or a pulse.
+        ue_llr: what roughness says for a UE against noise.
+        ue_llr_own: the same of the PRB's own roughness, without its neighbours'.
+        roughness_raw: that roughness itself.
+        not_tone_llr: what the peak says for anything against a tone, and the `envelope_kurtosis` against a chirp or a
+            pulse.
     """
 
     power: Array

@@ -1,9 +1,9 @@
 """Interferers told by their texture: a hidden Markov model of four states for each PRB (free, UE, interferer, both).
 
-It sums up what `evidence` says of each record.  An interferer is remembered below a UE that covers it: nothing speaks
-against it there.  While it is seen alone its level is learned; power below that level says that it has ended, power
-well above it with the roughness of a UE says that it goes on below.  How often UEs and interferers come is learned
-(`rates`).
+It sums up what `likelihoods` says of each record.  An interferer is remembered below a UE that covers it: nothing
+speaks against it there.  While it is seen alone its level is learned; power below that level says that it has ended,
+power well above it with the roughness of a UE says that it goes on below.  How often UEs and interferers come is
+learned (`transition_rates`).
 """
 
 import math
@@ -61,7 +61,7 @@ class OccupancyHmm:
         self._waiting: deque[_Judged] = deque()
 
     def add(self, likelihoods: PrbLikelihoods, k: int, rough: bool) -> None:
-        """Take in record ``k`` of ``evidence``; where UEs are ``rough``, only tones are told from them."""
+        """Take in record ``k`` of ``likelihoods``; where UEs are ``rough``, only tones are told from them."""
         log_power, present = likelihoods.log_power[k], likelihoods.present[k]
         even = likelihoods.not_tone_llr[k]
         structure = even if rough else likelihoods.ue_llr[k] + np.minimum(even, 0)
@@ -84,7 +84,7 @@ class OccupancyHmm:
         self._waiting.append(_Judged(likelihood, posterior, log_power, *self._level.known()))
 
     def smooth(self, count: int) -> Generator[None, None, tuple[Array, Array]]:
-        """The chances of a free PRB, and of an interferer, for the first ``count`` records since `let_go`; in steps."""
+        """Chances of a free PRB, and an interferer, for the first ``count`` records since `drop_records`; in steps."""
         n_prbs = self.posterior.shape[1]
         after = np.ones((4, n_prbs), np.float32)
         free = np.empty((count, n_prbs), np.float32)

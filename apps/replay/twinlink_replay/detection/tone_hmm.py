@@ -46,7 +46,7 @@ class ToneHmm:
         return np.asarray(few((now > PROMPT).any(axis=1)[None])[0])
 
     def smooth(self, count: int) -> NDArray[np.bool_]:
-        """On which PRBs a tone is, for the first ``count`` records since `let_go`."""
+        """On which PRBs a tone is, for the first ``count`` records since `drop_records`."""
         waiting = list(islice(self._waiting, count))
         before = np.array([each[0] for each in waiting])
         line = np.array([each[1] for each in waiting])

@@ -1,7 +1,8 @@
 """Tones that move: peaks of single records that line up, each some subcarriers on from the one before.
 
-A tone that sweeps is on a subcarrier for a record or two, too short for `lines`, but a peak that comes where the ones
-before it point to is hardly chance: a peak is seen once a record or less somewhere on the carrier where there is none.
+A tone that sweeps is on a subcarrier for a record or two, too short for `tone_hmm`, but a peak that comes where the
+ones before it point to is hardly chance: a peak is seen once a record or less somewhere on the carrier where there is
+none.
 """
 
 from collections import deque
@@ -65,7 +66,7 @@ class ToneTracker:
             self._waiting.append(prbs * SUBCARRIERS_PER_PRB + places[prbs])
 
     def smooth(self, count: int) -> tuple[list[ToneTrack], Places, Mask]:
-        """What was in the first ``count`` records since `let_go`, numbered from 0.
+        """What was in the first ``count`` records since `drop_records`, numbered from 0.
 
         Returns:
             Tones that moved, the PRBs of those that did not, and which PRBs have a peak, shape ``(records, n_prbs)``.

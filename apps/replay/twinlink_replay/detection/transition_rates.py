@@ -41,7 +41,7 @@ class TransitionRates:
     def transition(self) -> Array:
         """Chances of going from one state to another within one record, shape ``(4, 4, n_prbs)``.
 
-        The states are those of `texture`: neither, a UE, an interferer, both.
+        The states are those of `occupancy_hmm`: neither, a UE, an interferer, both.
         """
         interferer = self._interferer
         blinking = blinks(interferer.changes[0], interferer.changes[1], interferer.records[1])

@@ -1,4 +1,4 @@
-"""What UEs are like here: whether some are as rough as noise (transform-precoded ones that `precoded` does not know).
+"""What UEs are like here: whether some are as rough as noise (transform-precoded ones that `dft_s_ofdm` does not know).
 
 They are where rough transmissions move, or where one has never left and another one comes: then the first is a UE.
 """
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .likelihoods import PrbLikelihoods
 
-CLEAR = 1.0  # nats of `Evidence.structure` over a stay that has ended that make it rough or smooth, and ...
+CLEAR = 1.0  # nats of `PrbLikelihoods.ue_llr` over a stay that has ended that make it rough or smooth, and ...
 SURE = 10.0  # ... over one that goes on
 JUMP = 1.4  # log power from one record to the next: somebody else
 PLACES = 4  # where rough transmissions were: they are hardly all interferers, which come back to their PRBs
@@ -19,7 +19,8 @@ NEW = 0.5  # at most so much of a place was in one before; wide grants soon have
 SHARE = 0.15  # of UEs' stays; beyond it roughness tells no interferer.  Noise on most of the carrier makes some
 SHARE_PRECODED = 0.05  # where some UEs are precoded: what is rough there is one that was not known as such
 MOST = 0.5  # of the stays on the PRBs that were used: hardly any UE is smooth
-TONE = -7.5  # nats of `Evidence.even`, twice running: Gaussian samples have so much against them once in 10^6 PRBs
+# nats of `PrbLikelihoods.not_tone_llr`, twice running: Gaussian samples have so much against them once in 10^6 PRBs
+TONE = -7.5
 AWAY = 8  # records in a row without anybody: who was there has gone
 NEARLY_ALL = 0.75  # of these where rough ones stay put: an interferer may be on top of a smooth UE
 KEPT = 0.5  # of that share: until it falls below, roughness stays unheeded
@@ -48,7 +49,7 @@ class UeStatistics:
         self._tone = self._static = False  # whether a tone was seen, and rough UEs that stay put
 
     def add(self, likelihoods: PrbLikelihoods, k: int, free: NDArray[np.bool_]) -> None:
-        """Take in record ``k`` of ``evidence``, and which PRBs are free."""
+        """Take in record ``k`` of ``likelihoods``, and which PRBs are free."""
         log_power = likelihoods.log_power[k]
         structure = likelihoods.ue_llr[k] * (likelihoods.not_tone_llr[k] > 0)  # a tone says nothing about UEs
         ended = free | (np.abs(log_power - self._before) > JUMP)

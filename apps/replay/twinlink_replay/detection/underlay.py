@@ -118,7 +118,7 @@ def _look(prbs: NDArray[np.intp], log_power: Array, rough: Array, use: Mask, apa
     """Also where a UE's modulation changes, shape ``(prbs,)``, which is taken out."""
     power = np.exp(log_power)
     square = np.square(np.minimum(rough, np.float32(0.9)))
-    # The powers' variance against their squared mean is ``2 r^2 / (1 - r^2)``; see `emitters`.
+    # The powers' variance against their squared mean is ``2 r^2 / (1 - r^2)``; see `emitter_templates`.
     value = np.maximum((1 - 3 * square) / (1 - square) / np.square(1 - 1 / np.maximum(power, 2)), -1)
     modulation = _modulation(value, use, apart)
     value = value - modulation
