@@ -99,7 +99,7 @@ class EmitterTemplates:
             recent: the records' evidence.
             rough: whether UEs are, so that roughness tells nothing.
         """
-        names = ("log_power", "structure", "own", "unlike", "even")
+        names = ("log_power", "ue_llr", "ue_llr_own", "roughness_raw", "not_tone_llr")
         seen = _Seen(*(np.array([getattr(likelihoods, name)[k] for likelihoods, k in recent]) for name in names))
         if rough:
             # What their roughness told apart before UEs' was known may have been UEs.
