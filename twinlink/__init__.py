@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import options as link_options
-from .engine.receiver import EventStream, Receiver
-from .engine.sender import Sender
 from .errors import (
     AckTimeout,
     ConfigurationError,
@@ -43,6 +41,8 @@ from .events import (
 from .link import Link
 from .message import Ack, Message
 from .protocol.frames import MAX_PAYLOAD
+from .runtime.receiver import EventStream, Receiver
+from .runtime.sender import Sender
 from .sync import Sync
 
 __version__ = "0.1.0"

@@ -11,24 +11,26 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, get_args
 
-from .engine.dispatch import MAX_FLOWS, FrameDispatcher
-from .engine.receiver import EventStream, Receiver
-from .engine.sender import Sender
 from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
 from .message import Ack, Message
-from .options import URGENT_FLOW, Priority, Reliability, check_choice
+from .options import check_choice
 from .process import exit_hooks
 from .process.malloc import trim
 from .process.resolver import addresses
 from .process.signals import DeferSignals, defer_signals
 from .protocol.frames import FLOW_NAME, HEADER_OCTETS
 from .protocol.rangeset import RangeSet
+from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import Overflow, SendFlow
+from .protocol.session import MAX_FLOWS
+from .runtime.driver import SessionDriver
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
 from .runtime.port_probe import PortProbe
 from .runtime.receive_loop import ReceiveLoop
+from .runtime.receiver import EventStream, Receiver
+from .runtime.sender import Sender
 from .runtime.transmit_thread import TransmitThread
 from .sync import Sync, Thresholds
 from .transports import Transport
@@ -84,17 +86,23 @@ class Link:
         self._retention = retention
         self._transport = transport
         self._event_stream = EventStream()
-        self._dispatcher = FrameDispatcher(
-            transport, self.node, self.epoch, window, max_payload, self._event_stream.put
+        self._driver = SessionDriver(
+            transport,
+            node=self.node,
+            epoch=self.epoch,
+            window=window,
+            max_payload=max_payload,
+            report=self._event_stream.put,
         )
-        self.peer_manager = self._dispatcher.peer_manager
+        self._session = self._driver.session
+        self.peer_manager = self._session.peer_manager
         self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
-        receive_loop = ReceiveLoop(transport, self._dispatcher, self._port_probe)
+        receive_loop = ReceiveLoop(transport, self._driver, self._port_probe)
         self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
         self.wait = self._leader_follower.wait
-        self._event_stream.attach(self._leader_follower, self._dispatcher.callbacks)
-        self._heartbeat_thread = HeartbeatThread(self.node, transport, self.peer_manager)
-        self._transmit_thread = TransmitThread(self.node, self.peer_manager)
+        self._event_stream.attach(self._leader_follower, self._driver.callbacks)
+        self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver)
+        self._transmit_thread = TransmitThread(self.node, self._driver)
         self.wake_transmit = self._transmit_thread.wake
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
@@ -104,7 +112,7 @@ class Link:
         transport.open()
         try:
             exit_hooks.register(self)
-            self.peer_manager.send_hello()
+            self._driver.send_hello()
             self._heartbeat_thread.start()
             self._transmit_thread.start()
             self._leader_follower.start()
@@ -150,7 +158,7 @@ class Link:
         check_choice("overflow", overflow, get_args(Overflow))
         check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
-            sender = self.peer_manager.senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
+            sender = self._driver.senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
         for given, is_now in (
             (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
         ):  # fmt: skip
@@ -167,7 +175,7 @@ class Link:
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
         """A sender for a flow that has none; None stands for the default.  For who holds `_flows_lock`."""
-        if len(self.peer_manager.senders) >= MAX_FLOWS:
+        if len(self._driver.senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
         core = SendFlow(
@@ -182,9 +190,7 @@ class Link:
         sender = Sender(self, self._transport, core, priority)
         if priority == "high":
             self._transport.prefer(f"traffic/{flow}".encode())
-        self.peer_manager.add_sender(sender)
-        self._dispatcher.feedback.add_sender(sender)
-        self.peer_manager.send_hello()  # peers learn of the flow before its first message
+        self._driver.add_sender(sender)
         return sender
 
     def receiver(
@@ -208,11 +214,11 @@ class Link:
         _check_callable("handler", handler)
         if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
             raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
-        receive_flow = self._dispatcher.flow(flow)
+        receive_flow = self._session.flow(flow)
         receive_flow.subscribed = True
         if max_age is not None:
             receive_flow.limit_age(int(max_age * 1e9))
-        made = Receiver(self._leader_follower, self._dispatcher.ack_sender, receive_flow)
+        made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow)
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, made)
         if handler is not None:
@@ -221,10 +227,9 @@ class Link:
 
     def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
-        receive_flow, callbacks = self._dispatcher.flow(receiver.flow), self._dispatcher.callbacks
+        receive_flow, callbacks = self._session.flow(receiver.flow), self._driver.callbacks
         receive_flow.handler = handler
-        for _ in range(len(receive_flow.queue)):
-            callbacks.enqueue(self._dispatcher.deliver_next, receive_flow, receive_flow.flow)
+        callbacks.enqueue(self._driver.call_next, [receive_flow] * len(receive_flow.queue), receive_flow.flow)
         callbacks.run()
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
@@ -250,7 +255,7 @@ class Link:
                 f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
                 f"{out_after!r} and {completeness!r}"
             )
-        receive_flow = self._dispatcher.flow(flow)
+        receive_flow = self._session.flow(flow)
         with self._flows_lock:
             return receive_flow.watch(Thresholds(stale_after, out_after, completeness))
 
@@ -312,25 +317,25 @@ class Link:
 
     def stats(self) -> dict[str, Any]:
         """Everything counted so far, as plain data: per flow sent and received, peers, malformed frames."""
-        dispatcher = self._dispatcher
+        session, callbacks = self._session, self._driver.callbacks
         return {
             "transport": self.transport_name,
             "endpoint": self.endpoint,
             "node": self.node,
             "epoch": f"{self.epoch:016x}",
             "peers": self.peers(),
-            "sent": {flow: sender.stats() for flow, sender in list(self.peer_manager.senders.items())},
-            "received": {flow: receive_flow.stats() for flow, receive_flow in list(dispatcher.flows.items())},
-            "malformed": {reason: state[0] for reason, state in list(dispatcher.malformed.items())},
-            "acks_sent": dispatcher.ack_sender.sent,
-            "handler_errors": dispatcher.callbacks.errors,
+            "sent": {flow: sender.stats() for flow, sender in list(self._driver.senders.items())},
+            "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.flows.items())},
+            "malformed": {reason: state[0] for reason, state in list(session.malformed.items())},
+            "acks_sent": session.acks.sent,
+            "handler_errors": callbacks.errors,
             "events_dropped": self._event_stream.dropped,
         }
 
     @property
     def in_callback(self) -> bool:
         """Whether the calling thread is inside a handler of this link."""
-        return self._leader_follower.is_leading and self._dispatcher.callbacks.running
+        return self._leader_follower.is_leading and self._driver.callbacks.running
 
     @property
     def closed(self) -> bool:
@@ -348,7 +353,7 @@ class Link:
         closing = threading.Thread(target=self._close, name=f"twinlink-{self.node}-close", daemon=True)
         with DeferSignals():
             # First: acks could not settle, nor get through, while others go on sending.
-            self.closing = self._dispatcher.callbacks.closing = True
+            self.closing = self._driver.callbacks.closing = True
             starts = not self._leader_follower.is_leading
             if starts:
                 try:
@@ -361,12 +366,12 @@ class Link:
             self._close()
 
     def _close(self) -> None:
-        senders = list(self.peer_manager.senders.values())
+        senders = list(self._driver.senders.values())
         if self.peer_manager.up and not self._leader_follower.is_leading:
             self.wait(lambda: all(sender.is_settled for sender in senders), LINGER_S)
         if (
             not self._leader_follower.close(CLOSE_S)
-            and self._dispatcher.callbacks.running
+            and self._driver.callbacks.running
             and not self._leader_follower.is_leading
         ):
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
@@ -379,22 +384,20 @@ class Link:
         self.closed_because = "was opened before this process was forked; open another one here"
         self.closing = True
         self._leader_follower.abandon()
-        for sender in list(self.peer_manager.senders.values()):
+        for sender in list(self._driver.senders.values()):
             sender.abandon()
 
     def _shut_down(self) -> None:
         """Make the calls that are due, then leave.  Called once, by the thread that holds the lead."""
         self.closing = True
-        callbacks, deadline = self._dispatcher.callbacks, time.monotonic() + STOP_S
+        callbacks, deadline = self._driver.callbacks, time.monotonic() + STOP_S
         try:
-            self._dispatcher.report_undelivered()
+            self._driver.report_undelivered()
             while self.peer_manager.report_losses() and time.monotonic() < deadline - STOP_S / 2:
                 callbacks.run()
             callbacks.run(STOP_S / 2)  # of what has been acknowledged
             if callbacks.pending:
-                logger.warning(
-                    "link to %s closed; %d calls of handlers were not made", self.endpoint, len(callbacks.pending)
-                )
+                logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, callbacks.count)
         finally:
             ended = self._release(deadline)
             exit_hooks.unregister(self)
@@ -402,7 +405,7 @@ class Link:
 
     def close_flows(self) -> None:
         """For the end of the process, where a handler that does not return keeps the link from being given back."""
-        self._log_outstanding([sender.close() for sender in list(self.peer_manager.senders.values())])
+        self._log_outstanding([sender.close() for sender in list(self._driver.senders.values())])
 
     def _log_outstanding(self, ended: list[tuple[str, str, RangeSet]]) -> None:
         """Log what `Sender.close` has said."""
@@ -413,14 +416,14 @@ class Link:
     @defer_signals
     def _release(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
         """Say goodbye, and give back threads and transport; returns what every `Sender.close` says."""
-        senders = list(self.peer_manager.senders.values())
+        senders = list(self._driver.senders.values())
         self._heartbeat_thread.stop(deadline - time.monotonic())
         self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last word
         with contextlib.suppress(TransportError):
             for sender in senders:
                 sender.send_abandoned()
         with contextlib.suppress(TransportError):
-            self.peer_manager.send_bye()
+            self._driver.send_bye()
         for sender in senders:
             sender.wait_for_send(deadline - time.monotonic())
         if self._port_probe is not None:

@@ -195,11 +195,11 @@ class _LinkCollector(Collector):
         for node, is_up in self._peers.items():
             family.add_metric([node], is_up)
         yield family
-        dispatcher = link._dispatcher
+        driver = link._driver
         for name, text, value in (
             ("twinlink_malformed", "Frames that are none of twinlink's, dropped.",
-             sum(state[0] for state in list(dispatcher.malformed.values()))),
-            ("twinlink_handler_errors", "Exceptions of the application's handlers.", dispatcher.callbacks.errors),
+             sum(state[0] for state in list(driver.session.malformed.values()))),
+            ("twinlink_handler_errors", "Exceptions of the application's handlers.", driver.callbacks.errors),
             ("twinlink_events_dropped", "Events that the application did not take.", link.events().dropped),
         ):  # fmt: skip
             yield CounterMetricFamily(name, text, value)
@@ -215,10 +215,10 @@ class _LinkCollector(Collector):
         return True
 
     def _sent_metrics(self) -> Iterator[Metric]:
-        peer_manager, counted = self._link._dispatcher.peer_manager, {}
+        peer_manager, counted = self._link._session.peer_manager, {}
         sessions: set[tuple[str, int]] = set()
         clocks: dict[str, tuple[int, int]] = {}  # by node: offset and bound, the flow that knows best
-        for flow, sender in list(peer_manager.senders.items()):
+        for flow, sender in list(self._link._driver.senders.items()):
             counted[flow], acks_of = sender.snapshot()
             for epoch, acks in acks_of.items():
                 peer, estimate = peer_manager.find(epoch), clock_offset(acks)
@@ -241,7 +241,7 @@ class _LinkCollector(Collector):
             yield family
 
     def _received_metrics(self) -> Iterator[Metric]:
-        flows = {flow: (each, each.stats()) for flow, each in list(self._link._dispatcher.flows.items())}
+        flows = {flow: (each, each.stats()) for flow, each in list(self._link._session.flows.items())}
         # A peer can make up flows, so only those that the application asked for have labels.
         ours = {flow: found for flow, found in flows.items() if found[0].subscribed or found[0].sync is not None}
         yield from self._families(_RECEIVED, _RECEIVED_NOW, {flow: values for flow, (_, values) in ours.items()})

@@ -1,16 +1,12 @@
 """What `twinlink.open` takes besides its endpoint: the link's own options with their ranges, and its transport's."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from .errors import ConfigurationError
 from .protocol.frames import HEADER_OCTETS, MAX_HELLO, MAX_PAYLOAD, is_node_name
 from .transports import Endpoint, Transport, transport_class
 from .transports.base import Options, make_options
-
-Priority = Literal["high", "normal"]
-Reliability = Literal["repair", "detect"]
-URGENT_FLOW = "control"  # unless its sender says otherwise
 
 MIN_WINDOW = 1024 * 1024
 WINDOW = 128 * 1024 * 1024  # the default, as is what follows

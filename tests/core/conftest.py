@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.core.receiving import OURS, Kept
+from tests.core.receiving import OURS, Kept, driver_on
 from tests.core.sending import RETENTION, TRANSIT, WINDOW
-from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.events import Event
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
+from twinlink.runtime.driver import SessionDriver
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def reported() -> list[Event]:
 
 
 @pytest.fixture
-def dispatcher(transport: Kept, reported: list[Event]) -> FrameDispatcher:
-    return FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+def driver(transport: Kept, reported: list[Event]) -> SessionDriver:
+    return driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
-"""What the tests of a dispatcher share."""
+"""What the tests of a driver share."""
 
-from twinlink.engine.dispatch import FrameDispatcher
+from collections.abc import Callable
+
+from twinlink.events import Event
 from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_range
+from twinlink.runtime.driver import SessionDriver
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 
@@ -47,6 +50,12 @@ class Kept(Transport):
         return [(consumed, sequences) for _, consumed, sequences in found]
 
 
-def data(dispatcher: FrameDispatcher, sequence: int, at_once: bool, size: int = 10) -> None:
+def driver_on(
+    transport: Transport, node: str, epoch: int, window: int, max_payload: int, report: Callable[[Event], None]
+) -> SessionDriver:
+    return SessionDriver(transport, node=node, epoch=epoch, window=window, max_payload=max_payload, report=report)
+
+
+def data(driver: SessionDriver, sequence: int, at_once: bool, size: int = 10) -> None:
     octets = frame(Kind.DATA, THEIRS, sequence, 1, bytes(size))
-    dispatcher.dispatch(b"traffic/flow", octets, 0, at_once)
+    driver.receive(b"traffic/flow", octets, 0, not at_once)

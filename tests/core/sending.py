@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 from typing import Any
 
-from twinlink.engine.sender import Sender
 from twinlink.protocol.fragmentation import FragmentReassembler
 from twinlink.protocol.frames import AbandonReason, Kind, frame, parse
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
+from twinlink.runtime.sender import Sender
 from twinlink.transports import Transport
 
 WINDOW = 300_000

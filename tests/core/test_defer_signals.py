@@ -13,16 +13,16 @@ import pytest
 
 import twinlink
 from tests.core.interrupting import interrupted
-from tests.core.receiving import OURS, THEIRS, Kept, data
+from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
 from tests.core.sending import sender_on
-from twinlink.engine.dispatch import FrameDispatcher
-from twinlink.engine.peers import SUSPENDED_NS
 from twinlink.events import Event, Gap, Lost, Unclaimed
 from twinlink.process.signals import DeferSignals, defer_signals
 from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame
 from twinlink.protocol.liveness import PEER_TIMEOUT_NS, RESTART_NS
+from twinlink.protocol.peers import SUSPENDED_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
+from twinlink.runtime.driver import SessionDriver
 
 LIBRARY = [
     str(path) for path in Path(twinlink.__file__).parent.rglob("*.py") if path.parts[-2:] != ("process", "signals.py")
@@ -107,56 +107,56 @@ def test_other_threads_have_no_handlers_to_hold_up() -> None:
     assert held == [signal.default_int_handler]
 
 
-def _hello(dispatcher: FrameDispatcher, epoch: int) -> None:
+def _hello(driver: SessionDriver, epoch: int) -> None:
     now = time.monotonic_ns()
     body = Hello("theirs", {OURS: now - 1}, {"flow": 0}, True).encode()
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, now, body), now, False)
 
 
-def _bye(dispatcher: FrameDispatcher) -> None:
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.BYE, THEIRS, 0, 1, b""), time.monotonic_ns(), True)
+def _bye(driver: SessionDriver) -> None:
+    driver.receive(HELLO_TOPIC, frame(Kind.BYE, THEIRS, 0, 1, b""), time.monotonic_ns(), False)
 
 
-def _restart(dispatcher: FrameDispatcher) -> None:
-    dispatcher.peer_manager.peers.heard_mono_ns[THEIRS] -= 2 * RESTART_NS
-    _hello(dispatcher, NEXT)
+def _restart(driver: SessionDriver) -> None:
+    driver.session.peer_manager.peers.heard_mono_ns[THEIRS] -= 2 * RESTART_NS
+    _hello(driver, NEXT)
 
 
-def _silence(dispatcher: FrameDispatcher) -> None:
-    peer_manager, now = dispatcher.peer_manager, time.monotonic_ns()
+def _silence(driver: SessionDriver) -> None:
+    peer_manager, now = driver.session.peer_manager, time.monotonic_ns()
     if THEIRS in peer_manager.up:
         peer_manager.peers.heard_mono_ns[THEIRS] = peer_manager.peers.confirmed_mono_ns[THEIRS] = (
             now - 10 * PEER_TIMEOUT_NS
         )
-        dispatcher.on_tick(now, now)
+        driver.on_tick(now, now)
     for epoch, (_, peer) in peer_manager._suspended.items():
         peer_manager._suspended[epoch] = (now - 2 * SUSPENDED_NS, peer)
-    dispatcher.on_tick(now, now)
+    driver.on_tick(now, now)
 
 
 @pytest.mark.parametrize("goes", [_bye, _restart, _silence])
-def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[FrameDispatcher], None]) -> None:
+def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[SessionDriver], None]) -> None:
     for moment in itertools.count(1):
         transport, reported = Kept(), list[Event]()
-        dispatcher = FrameDispatcher(transport, "ours", OURS, 2**20, 2**16, reported.append)
+        driver = driver_on(transport, "ours", OURS, 2**20, 2**16, reported.append)
         core = SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000))
         sender = sender_on(transport, core, OURS)
-        dispatcher.peer_manager.add_sender(sender)
-        _hello(dispatcher, THEIRS)
+        driver.add_sender(sender)
+        _hello(driver, THEIRS)
         for _ in range(6):
             sender.send(bytes(100))
-        dispatcher.on_tick(time.monotonic_ns(), time.monotonic_ns())
-        came = interrupted(moment, lambda: goes(dispatcher), *LIBRARY)  # noqa: B023
+        driver.on_tick(time.monotonic_ns(), time.monotonic_ns())
+        came = interrupted(moment, lambda: goes(driver), *LIBRARY)  # noqa: B023
         if goes is _restart:
             time.sleep(1e-6)
-            _hello(dispatcher, NEXT)  # another one
+            _hello(driver, NEXT)  # another one
         elif goes is _silence:
-            _silence(dispatcher)
-        elif dispatcher.peer_manager.peers.get(THEIRS):
-            _bye(dispatcher)  # Ctrl-C came before anything was done
+            _silence(driver)
+        elif driver.session.peer_manager.peers.get(THEIRS):
+            _bye(driver)  # Ctrl-C came before anything was done
         now = time.monotonic_ns()
-        dispatcher.on_tick(now, now)
-        assert dispatcher.peer_manager.up == core.receivers.all == ({NEXT} if goes is _restart else set())
+        driver.on_tick(now, now)
+        assert driver.session.peer_manager.up == core.receivers.all == ({NEXT} if goes is _restart else set())
         assert not core.unacked.entries
         assert not core.in_flight
         assert core.in_flight.budget.in_flight == 0
@@ -169,23 +169,23 @@ def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Call
 
 
 def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
-    def gone(dispatcher: FrameDispatcher) -> None:
+    def gone(driver: SessionDriver) -> None:
         body = abandoned_body(AbandonReason.EVICTED, [(5, 7)])
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 10, 1, body), time.monotonic_ns(), True)
+        driver.receive(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 10, 1, body), time.monotonic_ns(), False)
 
     for moment in itertools.count(1):
         reported = list[Event]()
-        dispatcher = FrameDispatcher(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
-        _hello(dispatcher, THEIRS)
-        receive_flow = dispatcher.flow("flow")
+        driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        _hello(driver, THEIRS)
+        receive_flow = driver.session.flow("flow")
         receive_flow.subscribed = True
         for sequence in (0, 1, 2, 3, 4, 7, 8, 9):
-            data(dispatcher, sequence, True)
-        came = interrupted(moment, lambda: gone(dispatcher), *LIBRARY)  # noqa: B023
+            data(driver, sequence, True)
+        came = interrupted(moment, lambda: gone(driver), *LIBRARY)  # noqa: B023
         reorder_buffer = receive_flow.streams[THEIRS].reorder_buffer
         if reorder_buffer is not None and 5 in reorder_buffer.missing:
-            gone(dispatcher)  # Ctrl-C came before anything was done; it is asked for, and announced again
-        data(dispatcher, 10, True)
+            gone(driver)  # Ctrl-C came before anything was done; it is asked for, and announced again
+        data(driver, 10, True)
         taken = []
         while (one := receive_flow.next_message()) is not None:
             taken.append(one[0].sequence)
@@ -200,13 +200,13 @@ def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
 def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
-        dispatcher = FrameDispatcher(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         sender = sender_on(Kept(), SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000)), OURS)
-        dispatcher.peer_manager.add_sender(sender)
+        driver.add_sender(sender)
         for first in range(0, 100, 10):
             sender.losses.add(first, first + 5, "it was lost")
-        came = interrupted(moment, dispatcher.peer_manager.report_losses, *LIBRARY)
-        dispatcher.peer_manager.report_losses()
+        came = interrupted(moment, driver.session.peer_manager.report_losses, *LIBRARY)
+        driver.session.peer_manager.report_losses()
         assert [event.first for event in reported if isinstance(event, Lost)] == list(range(0, 100, 10))
         if not came:
             break
@@ -283,19 +283,19 @@ def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
 def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
-        dispatcher = FrameDispatcher(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, True)
-        dispatcher._unclaimed._octets = dispatcher.flow("crowd").queued_octets = 10**9
-        data(dispatcher, 0, at_once=True)
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, False)
+        driver.session._unclaimed._octets = driver.session.flow("crowd").queued_octets = 10**9
+        data(driver, 0, at_once=True)
 
-        def refuse_and_tell(dispatcher: FrameDispatcher = dispatcher) -> None:
-            data(dispatcher, 1, at_once=True)
-            dispatcher.report_undelivered()
+        def refuse_and_tell(driver: SessionDriver = driver) -> None:
+            data(driver, 1, at_once=True)
+            driver.report_undelivered()
 
         came = interrupted(moment, refuse_and_tell, *LIBRARY)
-        data(dispatcher, 2, at_once=True)
-        dispatcher.report_undelivered()
+        data(driver, 2, at_once=True)
+        driver.report_undelivered()
         named = [event for event in reported if isinstance(event, Gap | Unclaimed)]
         assert sorted(number for event in named for number in range(event.first, event.end)) == [0, 1, 2]
         if not came:

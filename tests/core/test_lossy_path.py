@@ -8,15 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from tests.core.receiving import driver_on
 from tests.core.sending import sender_on
 from twinlink import SendTimeout
-from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.events import Event, Gap
 from twinlink.message import Message
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
+from twinlink.runtime.driver import SessionDriver
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 
@@ -45,14 +46,14 @@ class Way(Transport):
     def close(self) -> None: ...
 
 
-def met(way: Way, ours: int, theirs: Iterable[int], reported: list[Event]) -> FrameDispatcher:
+def met(way: Way, ours: int, theirs: Iterable[int], reported: list[Event]) -> SessionDriver:
     """A reception whose peers are up."""
-    dispatcher = FrameDispatcher(way, f"node-{ours}", ours, 2**20, 2**16, reported.append)
+    driver = driver_on(way, f"node-{ours}", ours, 2**20, 2**16, reported.append)
     now = time.monotonic_ns()
     for epoch in theirs:
         body = Hello(f"node-{epoch}", {ours: now - 1}, {"flow": 0}, True).encode()
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, True)
-    return dispatcher
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, False)
+    return driver
 
 
 class Twin:
@@ -63,8 +64,8 @@ class Twin:
         self.out, self.back = Way(), Way()
         self.reported: list[Event] = []
         self.delivered: list[int] = []
-        self.dispatcher = met(self.back, epoch, [REAL_WORLD], self.reported)
-        receive_flow = self.dispatcher.flow("flow")
+        self.driver = met(self.back, epoch, [REAL_WORLD], self.reported)
+        receive_flow = self.driver.session.flow("flow")
         receive_flow.subscribed, receive_flow.handler = True, self.deliver
         self.up = True
 
@@ -105,8 +106,7 @@ class LossyPath(RuleBasedStateMachine):
         self.acks = met(fork, REAL_WORLD, TWINS, [])
         self.core = SendFlow("flow", 2**20, RETENTION, InFlightBudget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
         self.sender = sender_on(fork, self.core, REAL_WORLD)
-        self.acks.peer_manager.add_sender(self.sender)
-        self.acks.feedback.add_sender(self.sender)
+        self.acks.add_sender(self.sender)
         assert self.core.receivers.up == set(TWINS)
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
@@ -123,17 +123,17 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule(epoch=TWIN, count=SOME, at_once=st.booleans())
     def arrive(self, epoch: int, count: int, at_once: bool) -> None:
-        self.pass_on(self.twins[epoch].out, self.twins[epoch].dispatcher, count, at_once)
+        self.pass_on(self.twins[epoch].out, self.twins[epoch].driver, count, at_once)
 
     @rule(epoch=TWIN, count=SOME)
     def answer(self, epoch: int, count: int) -> None:
         self.pass_on(self.twins[epoch].back, self.acks, count, True)
 
-    def pass_on(self, way: Way, dispatcher: FrameDispatcher, count: int, at_once: bool) -> None:
+    def pass_on(self, way: Way, driver: SessionDriver, count: int, at_once: bool) -> None:
         for _ in range(min(count, len(way.frames))):
             topic, octets = way.frames.popleft()
-            dispatcher.dispatch(topic, octets, time.monotonic_ns(), at_once)
-        dispatcher.ack_sender.send_batch()
+            driver.receive(topic, octets, time.monotonic_ns(), not at_once)
+        driver.flush_acks()
 
     @rule(epoch=TWIN, count=SOME)
     def lose_on_the_way_out(self, epoch: int, count: int) -> None:
@@ -186,7 +186,7 @@ class LossyPath(RuleBasedStateMachine):
             missed |= gaps
             assert twin.delivered == sorted(set(twin.delivered))
             assert not gaps & set(twin.delivered)
-            conflated = twin.dispatcher.flow("flow").stats()["conflated"]
+            conflated = twin.driver.session.flow("flow").stats()["conflated"]
             assert len(twin.delivered) + len(gaps) + conflated == self.core.queue.next_sequence
         if self.overflow == "drop-oldest":  # what was dropped when it had been handed over may have arrived
             assert missed <= lost

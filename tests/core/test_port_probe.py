@@ -10,9 +10,9 @@ import pytest
 
 import twinlink
 from tests.core.receiving import Kept
-from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.protocol.frames import Kind
 from twinlink.protocol.reconnect import ProbeResult
+from twinlink.runtime.driver import SessionDriver
 from twinlink.runtime.port_probe import INTERVAL_S, MAX_ATTEMPTS, MIN_SILENCE_S, PortProbe
 from twinlink.runtime.receive_loop import ReceiveLoop
 from twinlink.testing import free_endpoint, patience, wait_until
@@ -126,9 +126,9 @@ def test_where_no_connection_can_be_begun_nothing_answers(endpoint: Endpoint) ->
 
 
 def test_the_transport_is_told_to_connect_and_hello_is_said(
-    dispatcher: FrameDispatcher, transport: Kept, port_probe: PortProbe, endpoint: Endpoint
+    driver: SessionDriver, transport: Kept, port_probe: PortProbe, endpoint: Endpoint
 ) -> None:
-    receive_loop = ReceiveLoop(transport, dispatcher, port_probe)
+    receive_loop = ReceiveLoop(transport, driver, port_probe)
 
     def turn() -> None:
         receive_loop.run_once(STEP_S)

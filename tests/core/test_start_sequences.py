@@ -3,12 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.engine.dispatch import FrameDispatcher
-from twinlink.engine.peers import NO_START_HELLOS, NO_START_NS
+from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
 from twinlink.events import Event, Gap
 from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame, parse_nak
 from twinlink.protocol.liveness import SEARCH_INTERVAL_NS
+from twinlink.protocol.peers import NO_START_HELLOS, NO_START_NS
 from twinlink.protocol.rangeset import RangeSet
 
 
@@ -30,8 +29,8 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     """
     end, since = 17, stood + joined if tells else stood
     reported: list[Event] = []
-    dispatcher = FrameDispatcher(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    receive_flow = dispatcher.flow("flow")
+    driver = driver_on(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     taken: list[int] = []
     receive_flow.handler = lambda message: taken.append(message.sequence)
@@ -40,24 +39,24 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
         heard = {OURS: number} if number > 1 else {}
         body = Hello("theirs", heard, {"flow": stood}, True, detecting, start_sequences=placing).encode()
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * NO_START_NS, True)
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * NO_START_NS, False)
 
     hello(1, {})
     early = {sequence for sequence in early if sequence < since}
     owed = [sequence for sequence in range(since, end) if sequence not in lost]
     for sequence in sorted(early):
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     for sequence in owed[:told_after]:
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     for number in range(2, 2 + NO_START_HELLOS):
         hello(number, {THEIRS + 1: {"flow": end}} | ({OURS: {"flow": since}} if tells else {}))
     for sequence in owed[told_after:]:
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     hello(10, {OURS: {"flow": 0}})  # once is enough
     absent = RangeSet((sequence, sequence + 1) for sequence in range(end) if sequence not in early.union(owed))
     for ranges in ([], [] if detect else list(absent)):
         body = abandoned_body(AbandonReason.EVICTED, ranges)
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, end, 1, body), 0, True)
+        driver.receive(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, end, 1, body), 0, False)
     gaps = [sequence for event in reported if isinstance(event, Gap) for sequence in range(event.first, event.end)]
     came = sorted(early) + owed
     assert sorted(gaps) == [sequence for sequence in range(min([since, *early]), end) if sequence not in came]
@@ -69,17 +68,17 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
 def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> None:
     """The sender owes us nothing of it, so it does not ask, and our nak may have been lost."""
     transport = Kept()
-    dispatcher = FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
-    receive_flow = dispatcher.flow("flow")
+    driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
-    data(dispatcher, 5, at_once=True)  # as who publishes reaches everybody
+    data(driver, 5, at_once=True)  # as who publishes reaches everybody
 
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
         body = Hello("theirs", {OURS: number}, {"flow": 6}, True, start_sequences=placing).encode()
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, True)
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), 0, False)
 
     hello(1, {})
-    data(dispatcher, 8, at_once=True)
+    data(driver, 8, at_once=True)
     transport.sent.clear()  # so much for the nak
     hello(2, {OURS: {"flow": 9}})
     assert [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK] == [(9, [(6, 8)])]
@@ -88,15 +87,15 @@ def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> Non
 def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
     """It says hello twenty times a second until it is up, and is up a round trip after it has heard us."""
     reported: list[Event] = []
-    dispatcher = FrameDispatcher(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    dispatcher.flow("flow").subscribed = True
+    driver = driver_on(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    driver.session.flow("flow").subscribed = True
     for number in range(1, 18):
         body = Hello("theirs", {OURS: number}, {"flow": 0}, True).encode()
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * SEARCH_INTERVAL_NS, True)
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * SEARCH_INTERVAL_NS, False)
         if number == 10:
-            data(dispatcher, 3, at_once=True)
+            data(driver, 3, at_once=True)
     body = Hello("theirs", {OURS: 18}, {"flow": 4}, True, start_sequences={OURS: {"flow": 3}}).encode()
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 18, 1, body), 18 * SEARCH_INTERVAL_NS, True)
-    data(dispatcher, 4, at_once=True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 18, 1, body), 18 * SEARCH_INTERVAL_NS, False)
+    data(driver, 4, at_once=True)
     assert not [event for event in reported if isinstance(event, Gap)]
-    assert dispatcher.flow("flow").streams[THEIRS].reorder_buffer is None
+    assert driver.session.flow("flow").streams[THEIRS].reorder_buffer is None

@@ -3,8 +3,6 @@
 import pytest
 
 from tests.core.receiving import THEIRS, Kept, data
-from twinlink.engine.dispatch import FrameDispatcher
-from twinlink.engine.unclaimed import REPORT_INTERVAL_NS
 from twinlink.events import Event, Gap, Unclaimed
 from twinlink.protocol.frames import (
     HELLO_TOPIC,
@@ -20,22 +18,24 @@ from twinlink.protocol.frames import (
 )
 from twinlink.protocol.receive.flow import ReceiveFlow
 from twinlink.protocol.receive.sequence import MAX_GAPS
+from twinlink.protocol.receive.unclaimed import REPORT_INTERVAL_NS
+from twinlink.runtime.driver import SessionDriver
 from twinlink.sync import Thresholds
 
 
-def refusing(dispatcher: FrameDispatcher, detect: bool = False, repairs: bool = True) -> ReceiveFlow:
+def refusing(driver: SessionDriver, detect: bool = False, repairs: bool = True) -> ReceiveFlow:
     """A flow of a known peer that nobody has asked for, while there is no room for more of such flows."""
     hello = Hello("theirs", {}, {"flow": 0}, repairs, frozenset(["flow"] if detect else []))
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    dispatcher._unclaimed._octets = dispatcher.flow("crowd").queued_octets = 10**9
-    return dispatcher.flow("flow")
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    driver.session._unclaimed._octets = driver.session.flow("crowd").queued_octets = 10**9
+    return driver.session.flow("flow")
 
 
-def answers(dispatcher: FrameDispatcher, transport: Kept, unsent: int) -> list[tuple[int, list[tuple[int, int]]]]:
+def answers(driver: SessionDriver, transport: Kept, unsent: int) -> list[tuple[int, list[tuple[int, int]]]]:
     """What this side says when it is asked what it lacks: known, missing."""
     transport.sent.clear()
-    dispatcher.dispatch(
-        b"traffic/flow", frame(Kind.ABANDONED, THEIRS, unsent, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, True
+    driver.receive(
+        b"traffic/flow", frame(Kind.ABANDONED, THEIRS, unsent, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, False
     )
     return [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK]
 
@@ -47,101 +47,99 @@ def refusals(transport: Kept) -> list[int]:
 
 @pytest.mark.parametrize("claimed", [False, True])
 def test_a_refusal_that_was_lost_is_said_again_until_the_sender_has_it(
-    dispatcher: FrameDispatcher, transport: Kept, reported: list[Event], claimed: bool
+    driver: SessionDriver, transport: Kept, reported: list[Event], claimed: bool
 ) -> None:
     """Or the sender would take the message for one that is here, and nobody would name it."""
-    receive_flow = refusing(dispatcher)
-    data(dispatcher, 0, at_once=True)
-    data(dispatcher, 1, at_once=True)
+    receive_flow = refusing(driver)
+    data(driver, 0, at_once=True)
+    data(driver, 1, at_once=True)
     assert refusals(transport) == [0, 1]
     receive_flow.subscribed = claimed
-    assert answers(dispatcher, transport, 2) == [(2, [(0, 2)])]
-    dispatcher.dispatch(b"traffic/flow", frame(Kind.RETRANSMIT, THEIRS, 1, 1, b""), 0, True)
+    assert answers(driver, transport, 2) == [(2, [(0, 2)])]
+    driver.receive(b"traffic/flow", frame(Kind.RETRANSMIT, THEIRS, 1, 1, b""), 0, False)
     assert refusals(transport) == [1]
     assert not receive_flow.queue
     assert receive_flow.stats()["unclaimed"] == 2
     gone = frame(Kind.ABANDONED, THEIRS, 2, 1, abandoned_body(AbandonReason.EVICTED, [(0, 2)]))
-    dispatcher.dispatch(b"traffic/flow", gone, 0, True)
-    assert answers(dispatcher, transport, 2) == [(2, [])]
+    driver.receive(b"traffic/flow", gone, 0, False)
+    assert answers(driver, transport, 2) == [(2, [])]
     assert not any(isinstance(event, Gap) for event in reported)
 
 
-def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(
-    dispatcher: FrameDispatcher, transport: Kept
-) -> None:
-    refusing(dispatcher)
-    data(dispatcher, 0, at_once=True)
-    dispatcher.flow("crowd").queued_octets = 0
-    data(dispatcher, 3, at_once=True)
+def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(driver: SessionDriver, transport: Kept) -> None:
+    refusing(driver)
+    data(driver, 0, at_once=True)
+    driver.session.flow("crowd").queued_octets = 0
+    data(driver, 3, at_once=True)
     asks = [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK]
     assert asks == [(1, [(0, 3)])]
 
 
 def test_what_is_refused_behind_a_gap_does_not_hide_the_gap(
-    dispatcher: FrameDispatcher, transport: Kept, reported: list[Event]
+    driver: SessionDriver, transport: Kept, reported: list[Event]
 ) -> None:
-    receive_flow = refusing(dispatcher)
-    data(dispatcher, 2, at_once=True)
-    assert answers(dispatcher, transport, 3) == [(3, [(0, 3)])]
+    receive_flow = refusing(driver)
+    data(driver, 2, at_once=True)
+    assert answers(driver, transport, 3) == [(3, [(0, 3)])]
     receive_flow.subscribed = True
     for sequence in (0, 1):
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.RETRANSMIT, THEIRS, sequence, 1, b""), 0, True)
-    data(dispatcher, 3, at_once=True)
+        driver.receive(b"traffic/flow", frame(Kind.RETRANSMIT, THEIRS, sequence, 1, b""), 0, False)
+    data(driver, 3, at_once=True)
     assert [message.sequence for message in receive_flow.queue] == [0, 1, 3]
     assert not any(isinstance(event, Gap) for event in reported)
 
 
-def test_what_is_held_already_is_not_refused_when_it_comes_again(dispatcher: FrameDispatcher, transport: Kept) -> None:
+def test_what_is_held_already_is_not_refused_when_it_comes_again(driver: SessionDriver, transport: Kept) -> None:
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(dispatcher, 0, at_once=True)
-    receive_flow = refusing(dispatcher)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    data(driver, 0, at_once=True)
+    receive_flow = refusing(driver)
     transport.sent.clear()
-    data(dispatcher, 0, at_once=True)
+    data(driver, 0, at_once=True)
     assert [sequences for _, sequences in transport.acks()] == [[0]]
     assert refusals(transport) == []
     assert receive_flow.stats()["unclaimed"] == 0
 
 
 def test_on_a_flow_that_nobody_has_asked_for_a_loss_does_not_stay_in_the_senders_window(
-    dispatcher: FrameDispatcher, transport: Kept
+    driver: SessionDriver, transport: Kept
 ) -> None:
     """It would fill before anything is refused, and hold up the sender's other peers for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True, frozenset({"flow"}))
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(dispatcher, 0, at_once=True)
-    answers(dispatcher, transport, 1)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    data(driver, 0, at_once=True)
+    answers(driver, transport, 1)
     assert transport.acks()[-1][0] == 0  # what is held counts
-    data(dispatcher, 2, at_once=True)
-    answers(dispatcher, transport, 4)
+    data(driver, 2, at_once=True)
+    answers(driver, transport, 4)
     assert transport.acks()[-1][0] == 4
 
 
-def test_what_is_missing_is_asked_for_however_much_was_refused(dispatcher: FrameDispatcher, transport: Kept) -> None:
+def test_what_is_missing_is_asked_for_however_much_was_refused(driver: SessionDriver, transport: Kept) -> None:
     """Of what was refused and cannot be named any more nothing is said: it is not below what is known."""
-    refusing(dispatcher)
-    crowd = dispatcher.flow("crowd")
+    refusing(driver)
+    crowd = driver.session.flow("crowd")
     for sequence in range(0, 2 * MAX_RANGES, 2):
-        dispatcher._unclaimed._octets = crowd.queued_octets = 10**9
-        data(dispatcher, sequence, at_once=True)
+        driver.session._unclaimed._octets = crowd.queued_octets = 10**9
+        data(driver, sequence, at_once=True)
         crowd.queued_octets = 0
-        data(dispatcher, sequence + 1, at_once=True)
+        data(driver, sequence + 1, at_once=True)
     missing = 2 * MAX_RANGES
-    data(dispatcher, missing + 1, at_once=True)
+    data(driver, missing + 1, at_once=True)
     unnamed = missing - 2  # the last that was refused
     expected = [(sequence, sequence + 1) for sequence in (*range(0, unnamed, 2), missing)]
-    assert answers(dispatcher, transport, missing + 2) == [(unnamed, expected)]
+    assert answers(driver, transport, missing + 2) == [(unnamed, expected)]
 
 
 def test_where_nothing_is_sent_again_what_is_missing_before_a_refusal_is_a_gap_at_once_and_the_refusal_is_none(
-    dispatcher: FrameDispatcher, reported: list[Event]
+    driver: SessionDriver, reported: list[Event]
 ) -> None:
-    receive_flow = refusing(dispatcher, detect=True)
+    receive_flow = refusing(driver, detect=True)
     for sequence in (0, 3, 4, 6):
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 3), (5, 6)]
     receive_flow.subscribed = True
-    data(dispatcher, 7, at_once=True)
+    data(driver, 7, at_once=True)
     assert (receive_flow.stats()["unclaimed"], receive_flow.stats()["missing"], receive_flow.stats()["received"]) == (
         4,
         3,
@@ -151,60 +149,60 @@ def test_where_nothing_is_sent_again_what_is_missing_before_a_refusal_is_a_gap_a
 
 @pytest.mark.parametrize("detect", [False, True])
 def test_what_is_refused_is_named_once_and_counts_as_missing(
-    dispatcher: FrameDispatcher, reported: list[Event], detect: bool
+    driver: SessionDriver, reported: list[Event], detect: bool
 ) -> None:
-    receive_flow = refusing(dispatcher, detect)
+    receive_flow = refusing(driver, detect)
     sync = receive_flow.watch(Thresholds())
     for sequence in (0, 1, 1, 2):
-        data(dispatcher, sequence, at_once=True)
-    dispatcher.flow("crowd").queued_octets = 0
-    data(dispatcher, 3, at_once=True)
-    dispatcher.on_tick(2 * REPORT_INTERVAL_NS, 0)
+        data(driver, sequence, at_once=True)
+    driver.session.flow("crowd").queued_octets = 0
+    data(driver, 3, at_once=True)
+    driver.on_tick(2 * REPORT_INTERVAL_NS, 0)
     receive_flow.subscribed = True
-    data(dispatcher, 4, at_once=True)
-    dispatcher.on_tick(2 * REPORT_INTERVAL_NS + 1, 0)
+    data(driver, 4, at_once=True)
+    driver.on_tick(2 * REPORT_INTERVAL_NS + 1, 0)
     assert [(event.first, event.end) for event in reported if isinstance(event, Unclaimed)] == [(0, 3)]
-    assert sync.completeness() == pytest.approx(2 / 5)
+    assert sync.completeness(2 * REPORT_INTERVAL_NS + 1) == pytest.approx(2 / 5)
 
 
 def test_what_is_refused_is_named_once_a_second_and_when_the_link_ends(
-    dispatcher: FrameDispatcher, reported: list[Event]
+    driver: SessionDriver, reported: list[Event]
 ) -> None:
     """A peer may send for ever what nobody asks for."""
-    refusing(dispatcher)
+    refusing(driver)
     for sequence in range(20):
-        data(dispatcher, sequence, at_once=True)
-        dispatcher.on_tick(REPORT_INTERVAL_NS + sequence * REPORT_INTERVAL_NS // 10, 0)
-    dispatcher.report_undelivered()
+        data(driver, sequence, at_once=True)
+        driver.on_tick(REPORT_INTERVAL_NS + sequence * REPORT_INTERVAL_NS // 10, 0)
+    driver.report_undelivered()
     named = [(event.first, event.end) for event in reported if isinstance(event, Unclaimed)]
     assert named == [(0, 1), (1, 11), (11, 20)]
 
 
 @pytest.mark.parametrize("repairs", [False, True])
 def test_where_nothing_is_sent_again_a_sender_is_told_of_a_refusal_if_it_can_know_what_that_means(
-    dispatcher: FrameDispatcher, transport: Kept, repairs: bool
+    driver: SessionDriver, transport: Kept, repairs: bool
 ) -> None:
     """To a plain one it would be an ack, so for that one it is passed over only."""
-    refusing(dispatcher, repairs, repairs)
-    data(dispatcher, 0, at_once=True)
+    refusing(driver, repairs, repairs)
+    data(driver, 0, at_once=True)
     assert transport.acks() == [(1, [0] if repairs else [])]
     assert refusals(transport) == ([0] if repairs else [])
 
 
 def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_gap_stays_one(
-    dispatcher: FrameDispatcher, transport: Kept, reported: list[Event]
+    driver: SessionDriver, transport: Kept, reported: list[Event]
 ) -> None:
     hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"]))
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(dispatcher, 0, at_once=True)
-    data(dispatcher, 2, at_once=True)
-    receive_flow = refusing(dispatcher, detect=True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    data(driver, 0, at_once=True)
+    data(driver, 2, at_once=True)
+    receive_flow = refusing(driver, detect=True)
     transport.sent.clear()
     for sequence in (0, 1):
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     assert refusals(transport) == [1]
     assert [records for _, records in transport.acks()] == [[0], [1]]
-    dispatcher.report_undelivered()
+    driver.report_undelivered()
     assert not any(isinstance(event, Unclaimed) for event in reported)
     stats = receive_flow.stats()
     assert (stats["received"], stats["missing"], stats["duplicates"], stats["unclaimed"]) == (2, 1, 1, 0)
@@ -212,24 +210,24 @@ def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_
 
 @pytest.mark.parametrize("detect", [False, True])
 def test_what_a_hello_overtook_after_others_of_a_stranger_were_refused_is_taken_in(
-    dispatcher: FrameDispatcher, reported: list[Event], detect: bool
+    driver: SessionDriver, reported: list[Event], detect: bool
 ) -> None:
-    receive_flow, crowd = dispatcher.flow("flow"), dispatcher.flow("crowd")
-    dispatcher._unclaimed._octets = crowd.queued_octets = 10**9
+    receive_flow, crowd = driver.session.flow("flow"), driver.session.flow("crowd")
+    driver.session._unclaimed._octets = crowd.queued_octets = 10**9
     for sequence in (3, 4):
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     hello = Hello("theirs", {}, {"flow": 7}, True, frozenset(["flow"] if detect else []))
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     receive_flow.subscribed = True
     for sequence in (5, 6, 7):
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     assert [message.sequence for message in receive_flow.queue] == [5, 6, 7]
     assert reported == []
 
 
-def test_what_is_remembered_of_refusals_is_bounded_where_nothing_is_sent_again(dispatcher: FrameDispatcher) -> None:
-    receive_flow = refusing(dispatcher, detect=True)
+def test_what_is_remembered_of_refusals_is_bounded_where_nothing_is_sent_again(driver: SessionDriver) -> None:
+    receive_flow = refusing(driver, detect=True)
     for sequence in range(0, 3 * MAX_GAPS, 2):
-        data(dispatcher, sequence, at_once=True)
+        data(driver, sequence, at_once=True)
     assert len(receive_flow.streams[THEIRS].rejected) == MAX_GAPS
     assert receive_flow.stats()["unclaimed"] == 3 * MAX_GAPS // 2

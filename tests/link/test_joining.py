@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 import twinlink
-from twinlink.options import Reliability
+from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer

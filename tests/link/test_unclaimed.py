@@ -4,7 +4,7 @@ import pytest
 
 import twinlink
 from twinlink.events import Gap, Lost, Unclaimed
-from twinlink.options import Reliability
+from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
 
 MESSAGES = 1000

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from twinlink.engine.peers import MAX_START_SEQUENCES
 from twinlink.protocol.frames import (
     DATA_WORD,
     FLOW_NAME,
@@ -35,6 +34,7 @@ from twinlink.protocol.frames import (
     parse_bundle,
     parse_nak,
 )
+from twinlink.protocol.peers import MAX_START_SEQUENCES
 
 U64 = st.integers(0, 2**64 - 1)
 NUMBERS = st.integers(0, MAX_SEQUENCE)

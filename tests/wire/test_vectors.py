@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.core.receiving import driver_on
 from tests.wire.make_vectors import VECTORS, composed, described, files
-from twinlink.engine.dispatch import FrameDispatcher
 from twinlink.events import Event
 from twinlink.protocol.frames import Hello, Kind, check
 from twinlink.transports import Endpoint, transport_class
@@ -45,8 +45,8 @@ def test_a_link_takes_the_good_and_names_the_bad(twin: Path) -> None:
     transport.open()
     try:
         events: list[Event] = []
-        dispatcher = FrameDispatcher(transport, "node", 1, 2**20, 2**10, events.append)
-        dispatcher.dispatch(description["topic"].encode(), octets, 0, True)
-        assert list(dispatcher.malformed) == ([description["malformed"]] if "malformed" in description else [])
+        driver = driver_on(transport, "node", 1, 2**20, 2**10, events.append)
+        driver.receive(description["topic"].encode(), octets, 0, False)
+        assert list(driver.session.malformed) == ([description["malformed"]] if "malformed" in description else [])
     finally:
         transport.close()

@@ -66,6 +66,8 @@ RANGE = struct.Struct("!QQ")  # first, end (not included)
 FRAGMENT_PROGRESS = struct.Struct("!QQQ")
 MAX_RANGES = 256  # of a nak or an ABANDONED frame
 
+Frame = bytes | memoryview
+
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _EPOCH = re.compile(r"[0-9a-f]{16}")
 HELLO_TOPIC = b"traffic/_link"  # hellos and byes; users' flow names cannot begin with an underscore
@@ -148,7 +150,7 @@ def parse(octets: bytes | memoryview) -> tuple[Kind, int, int, int]:
     return kind, epoch, sequence, sent_ns
 
 
-def ack_body(acked_epoch: int, consumed: int, records: list[tuple[int, int, int]]) -> bytes:
+def ack_body(acked_epoch: int, consumed: int, records: Sequence[Record]) -> bytes:
     """The body of an ack of at most MAX_ACK_RECORDS messages (0 records: only ``consumed`` has moved)."""
     numbers = chain((acked_epoch, consumed), *records)
     return struct.pack(f"!{2 + 3 * len(records)}Q", *numbers)

@@ -8,12 +8,12 @@ import logging
 import threading
 import time
 
-from ..engine.peers import PeerManager
 from ..process.wakeup import Wakeup
 from ..protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS
 from ..protocol.send.congestion import MIN_IN_FLIGHT_OCTETS, DeliveryRateEstimator
 from ..protocol.send.queue import BUNDLE_OCTETS
 from ..transports import Transport
+from .driver import SessionDriver
 
 logger = logging.getLogger("twinlink")
 
@@ -21,9 +21,10 @@ logger = logging.getLogger("twinlink")
 class HeartbeatThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, transport: Transport, peer_manager: PeerManager) -> None:
+    def __init__(self, node: str, transport: Transport, driver: SessionDriver) -> None:
         self._transport = transport
-        self._peer_manager = peer_manager
+        self._driver = driver
+        self._peer_manager = driver.session.peer_manager
         self._delivery_rate = DeliveryRateEstimator()
         self._stopping = False
         self._wakeup = Wakeup()
@@ -48,7 +49,7 @@ class HeartbeatThread:
             self._delivery_rate,
             time.monotonic_ns(),
         )
-        senders = list(peer_manager.senders.values())
+        senders = list(self._driver.senders.values())
         waiting = any(sender.has_pending for sender in senders)
         delivered = sum(sender.in_flight.delivered for sender in senders)
         if any(peer.up and peer.behind for peer in peer_manager.peers.all()):
@@ -77,11 +78,11 @@ class HeartbeatThread:
                 HELLO_INTERVAL_NS if peer_manager.up and not peer_manager.peers.any_suspect(now) else SEARCH_INTERVAL_NS
             )
             try:
-                peer_manager.send_hello()
+                self._driver.send_hello()
                 if now >= tick_ns or not peer_manager.up:
                     tick_ns = now + HELLO_INTERVAL_NS
                     self._divide_budgets()
-                    for sender in list(peer_manager.senders.values()):
+                    for sender in list(self._driver.senders.values()):
                         sender.on_tick()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the heartbeat thread of a link was interrupted; it goes on")

@@ -3,12 +3,12 @@
 import time
 from os import sched_yield
 
-from ..engine.dispatch import FrameDispatcher
 from ..process import cgroups
 from ..protocol.liveness import SEARCH_INTERVAL_NS, TICK_NS
 from ..transports import Transport
 from ..transports.base import Frame
 from .busy_poll import MAX_POLL_NS, BusyPoll
+from .driver import SessionDriver
 from .port_probe import PortProbe
 
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
@@ -21,16 +21,16 @@ _monotonic_ns = time.monotonic_ns
 
 
 class ReceiveLoop:
-    """Between the transport and the dispatcher of one link; for the thread that leads."""
+    """Between the transport and the session driver of one link; for the thread that leads."""
 
-    def __init__(self, transport: Transport, dispatcher: FrameDispatcher, port_probe: PortProbe | None) -> None:
+    def __init__(self, transport: Transport, driver: SessionDriver, port_probe: PortProbe | None) -> None:
         """``port_probe``: of a connector whose transport has one."""
         self._transport = transport
         self._port_probe = port_probe
         self._fast_hello_until_ns = 0
-        self._dispatcher = dispatcher
-        self._peer_manager = dispatcher.peer_manager
-        self._callbacks = dispatcher.callbacks
+        self._driver = driver
+        self._peer_manager = driver.session.peer_manager
+        self._callbacks = driver.callbacks
         self._last_frame_ns = 0
         self._next_tick_ns = 0
         self._busy_poll = BusyPoll(not cgroups.cpu_is_limited())  # there a look is paid for by standing still later
@@ -51,7 +51,7 @@ class ReceiveLoop:
         else:
             if now - self._last_frame_ns > BULK_GAP_NS:
                 self._busy_poll.on_wait(now - began)
-                self._dispatcher.dispatch(received[0], received[1], now, True)
+                self._driver.receive(received[0], received[1], now, in_bulk=False)
             else:
                 self._busy_poll.skip()
                 now = self._drain(received, now)
@@ -68,10 +68,10 @@ class ReceiveLoop:
         received = receive(0 if not port_probe.reachable else FAST_HELLO_S if fast else timeout_s)
         if received is None:
             result = port_probe.probe(timeout_s)
-            if result is not None and self._peer_manager.on_probe_result(result):
+            if result is not None and self._driver.on_probe_result(result):
                 self._fast_hello_until_ns = _monotonic_ns() + FAST_HELLO_NS
             elif fast:
-                self._peer_manager.send_hello()
+                self._driver.send_hello()
         return received
 
     def _poll(self, began: int) -> tuple[bytes, Frame] | None:
@@ -83,17 +83,17 @@ class ReceiveLoop:
 
     def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
         """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
-        dispatcher, receive = self._dispatcher, self._transport.receive
+        driver, receive = self._driver, self._transport.receive
         until = now + DRAIN_NS
         while received is not None:
-            dispatcher.dispatch(received[0], received[1], now, False)
+            driver.receive(received[0], received[1], now, in_bulk=True)
             if now > until:
                 break
             received = receive(0)
             now = _monotonic_ns()
         else:
             self._drained_ns = now
-        dispatcher.ack_sender.send_batch()
+        driver.flush_acks()
         return now
 
     def _tick(self, now: int) -> None:
@@ -102,8 +102,8 @@ class ReceiveLoop:
             if received is None:
                 self._drained_ns = now
             else:
-                self._dispatcher.dispatch(received[0], received[1], now, True)
+                self._driver.receive(received[0], received[1], now, in_bulk=False)
         if self._port_probe is not None and self._peer_manager.up:
             self._port_probe.cancel()
-        self._dispatcher.on_tick(now, self._drained_ns)
+        self._driver.on_tick(now, self._drained_ns)
         self._next_tick_ns = now + TICK_NS

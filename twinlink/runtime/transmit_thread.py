@@ -4,8 +4,8 @@ import logging
 import threading
 import time
 
-from ..engine.peers import PeerManager
 from ..process.wakeup import Wakeup
+from .driver import SessionDriver
 
 PAUSE_S = 0.05  # before the next try when a transport has failed
 BULK_S = 0.0005  # what is left of messages that came in bulk is handed over when none has come for so long
@@ -16,13 +16,14 @@ logger = logging.getLogger("twinlink")
 class TransmitThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, peer_manager: PeerManager) -> None:
-        self._peer_manager = peer_manager
+    def __init__(self, node: str, driver: SessionDriver) -> None:
+        self._driver = driver
+        self._budgets = driver.session.peer_manager.budgets
         self._turn = 0  # of the flows of normal priority, who goes first
         self._stopping = False
         self._wakeup = Wakeup()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-transmit", daemon=True)
-        for budget in peer_manager.budgets.values():
+        for budget in self._budgets.values():
             budget.on_room = self.wake
 
     def start(self) -> None:
@@ -49,13 +50,13 @@ class TransmitThread:
         Flows of high priority go first; if there are any, the others break off when woken, so that those come first
         again.  The others go in turns: next time it begins with the one behind that which took the last of the room.
         """
-        senders = list(self._peer_manager.senders.values())
+        senders = list(self._driver.senders.values())
         urgent = [sender for sender in senders if sender.priority == "high"]
         soon = False
         for sender in urgent:
             soon |= sender.transmit(lambda: self._stopping)
         others = [sender for sender in senders if sender.priority == "normal"]
-        budget, first = self._peer_manager.budgets["normal"], self._turn
+        budget, first = self._budgets["normal"], self._turn
         for turn in range(first, first + len(others)):
             had_room = budget.room > 0
             soon |= others[turn % len(others)].transmit(lambda: self._wakeup.is_set if urgent else self._stopping)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import twinlink
-from twinlink.engine import peers as peer_manager
+from twinlink.protocol import peers as peer_manager
 from twinlink.protocol.liveness import HARD_TIMEOUT_NS, RESTART_NS
 from twinlink.transports import transport_class
 

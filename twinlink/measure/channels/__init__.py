@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from ... import options as link_options
 from ...errors import ConfigurationError, TransportMissing
-from ...options import Reliability
+from ...protocol.send.endpoint import Reliability
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost

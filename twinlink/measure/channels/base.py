@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ...engine.acks import MAX_BATCH
 from ...protocol.frames import (
     ACK_ONE,
     ACK_ONE_LENGTH,
@@ -20,6 +19,7 @@ from ...protocol.frames import (
     parse_ack,
 )
 from ...protocol.frames import frame as make_frame
+from ...protocol.receive.acks import MAX_BATCH
 from ...transports import Endpoint
 from ..dropping import is_dropped
 from ..rows import ReceivedRows, SentRows

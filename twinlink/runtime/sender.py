@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from ..errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
-from ..options import Priority
 from ..protocol import rtt
 from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, Records, abandoned_body, mark_retransmitted
 from ..protocol.frames import frame as make_frame
 from ..protocol.rangeset import RangeSet
+from ..protocol.send.endpoint import Priority, Reliability
 from ..protocol.send.flow import Overflow, SendFlow
 from ..transports import Transport
 
@@ -432,7 +432,7 @@ class Sender:
         return self._core.receivers.first_owed.get(epoch)
 
     @property
-    def reliability(self) -> str:
+    def reliability(self) -> Reliability:
         """``repair`` or ``detect``."""
         return "repair" if self._core.repair else "detect"
 

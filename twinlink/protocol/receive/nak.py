@@ -1,49 +1,39 @@
-"""NAK-based selective repeat, receiving half: asks for what is missing, and delivers in order what came after it."""
+"""NAK-based selective repeat, receiving half: requests what is missing, and delivers in order what came after it."""
 
-import time
 from collections.abc import Callable, Sequence
 
-from .. import events as ev
-from ..events import Event
-from ..message import Message
-from ..process.signals import DeferSignals
-from ..protocol.frames import MAX_RANGES, MAX_SEQUENCE, AbandonReason, Kind, MalformedFrame, nak_body
-from ..protocol.frames import frame as make_frame
-from ..protocol.rangeset import RangeSet
-from ..protocol.receive.flow import PeerStream, ReceiveFlow
-from ..protocol.receive.reorder_buffer import ReorderBuffer
-from ..transports import Transport
+from ... import events as ev
+from ...message import Message
+from ..context import Context
+from ..frames import MAX_RANGES, MAX_SEQUENCE, AbandonReason, Kind, MalformedFrame, nak_body
+from ..rangeset import RangeSet
 from .delivery_checks import GapReporter
-
-_time_ns = time.time_ns
+from .flow import PeerStream, ReceiveFlow
+from .reorder_buffer import ReorderBuffer
 
 
 class SelectiveRepeat:
-    """Of one link; for streams of senders that send again what they are asked for."""
+    """Of one session; for streams of senders that retransmit on request."""
 
     def __init__(
         self,
-        transport: Transport,
-        epoch: int,
-        report: Callable[[Event], None],
+        context: Context,
         gap_reporter: GapReporter,
         deliver: Callable[[ReceiveFlow, PeerStream, ReorderBuffer, Message], None],
     ) -> None:
         """``deliver`` is called with messages in order, and counts each in `ReorderBuffer.next_due`."""
-        self._transport = transport
-        self._epoch = epoch
-        self._report = report
+        self._context = context
         self._gap_reporter = gap_reporter
         self._deliver = deliver
 
     def receive(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, message: Message, retransmitted: bool
     ) -> bool:
-        """Take in a message that is not simply the next one; False where it was given up before.
+        """Take in a message that is not simply the next one; False where it was abandoned before.
 
         Raises MalformedFrame.
         """
-        tracker, sequence = stream.tracker, message.sequence
+        tracker, sequence, context = stream.tracker, message.sequence, self._context
         if sequence > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
         self._nak_before(ack_topic, stream, sequence)
@@ -53,7 +43,7 @@ class SelectiveRepeat:
                 stream.repeated += 1
             else:
                 tracker.duplicates += 1
-                self._report(ev.Duplicate(_time_ns(), receive_flow.flow, stream.epoch, sequence))
+                context.report(ev.Duplicate(context.now_ns, receive_flow.flow, stream.epoch, sequence))
             abandoned = sequence in tracker.missing or (
                 reorder_buffer is not None and reorder_buffer.is_abandoned(sequence)
             )
@@ -81,21 +71,21 @@ class SelectiveRepeat:
         return True
 
     def reject(self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int) -> bool:
-        """Go past a message that is not taken in, and is no gap; False where it has been taken in before."""
+        """Go past a message that is rejected, which is no gap; False where it has been taken in before."""
         tracker, reorder_buffer = stream.tracker, stream.reorder_buffer
         if reorder_buffer is None and sequence == tracker.next:
             tracker.next = sequence + 1
             return True
         self._nak_before(ack_topic, stream, sequence)
         reorder_buffer = stream.reorder_buffer
-        with DeferSignals():
+        with self._context.uninterrupted():
             if reorder_buffer is not None and reorder_buffer.abandon([(sequence, sequence + 1)], silently=True):
                 self._release(receive_flow, stream)
                 return True
         return sequence in stream.rejected
 
     def _nak_before(self, ack_topic: bytes, stream: PeerStream, sequence: int) -> None:
-        """This message is here: ask for what was sent before it and is found missing by that."""
+        """Request what was sent before a message that is here, and is found missing by that."""
         if sequence >= stream.tracker.next:
             if (found := self._expect(stream, sequence)) is not None:
                 next_due = stream.reorder_buffer.next_due if stream.reorder_buffer else found[0]
@@ -103,7 +93,7 @@ class SelectiveRepeat:
             self._expect(stream, sequence + 1)
 
     def _expect(self, stream: PeerStream, end: int) -> tuple[int, int] | None:
-        """Everything below ``end`` was sent: the range that is thereby found missing."""
+        """Note that everything below ``end`` was sent; returns the range that is thereby found missing."""
         if end <= stream.tracker.next:
             return None
         if stream.reorder_buffer is None:
@@ -115,7 +105,7 @@ class SelectiveRepeat:
     def _send_nak(self, ack_topic: bytes, stream: PeerStream, missing: list[tuple[int, int]], known: int) -> None:
         """Name the ``missing`` ranges and, as not all of their rejections may have arrived, those that were rejected.
 
-        Of what there is no room to name nothing is said: it is not below ``known``.
+        A range that there is no room for is not below ``known``, so the nak says nothing of it.
         """
         if len(missing) > MAX_RANGES:
             known = min(known, missing[MAX_RANGES][0])
@@ -125,8 +115,7 @@ class SelectiveRepeat:
             if len(rejected) > room:
                 known = min(known, rejected[room][0])
             missing = list(RangeSet([*missing, *rejected[:room]]))
-        body = nak_body(stream.epoch, known, missing)
-        self._transport.send(ack_topic, make_frame(Kind.NAK, self._epoch, 0, _time_ns(), body))
+        self._context.send(ack_topic, Kind.NAK, nak_body(stream.epoch, known, missing))
 
     def _release(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
         """Deliver what is due."""
@@ -138,7 +127,7 @@ class SelectiveRepeat:
                 self._deliver(receive_flow, stream, reorder_buffer, released)
                 continue
             first, end, silently = released
-            with DeferSignals():
+            with self._context.uninterrupted():
                 reorder_buffer.skip(first, end)
                 if not silently:
                     self._gap_reporter.report_gap(receive_flow, stream, first, end)
@@ -156,8 +145,9 @@ class SelectiveRepeat:
     ) -> None:
         """Take in what will not come.  Everything below ``next_to_send`` was sent before.
 
-        What of that is missing is asked for: all of it where there are no ranges, else only when something is newly
-        found missing that is not among them.  The sender may hold it for lost, and would not ask what became of it.
+        A nak follows for all that is missing where there are no ranges: the frame is a probe.  With ranges one follows
+        only when something is newly found missing that is not among them: the sender may hold it for lost, and would
+        not probe for it.
         """
         found = self._expect(stream, max([next_to_send, *(end for _, end in ranges)]))
         for first, end in ranges:
@@ -174,18 +164,21 @@ class SelectiveRepeat:
         self._send_nak(ack_topic, stream, missing, stream.tracker.next)
 
     def on_start_sequence(self, receive_flow: ReceiveFlow, stream: PeerStream, first: int) -> None:
-        """What is below ``first`` was never owed to us: it is no gap."""
+        """What is below ``first`` was never owed to this side: it is no gap."""
         if stream.reorder_buffer is not None:
             stream.reorder_buffer.abandon([(0, first)], silently=True)
             self._release(receive_flow, stream)
 
     def resend_nak(self, ack_topic: bytes, stream: PeerStream) -> None:
-        """Ask for all that is missing: our nak may be lost, and the sender asks about what it owes us only."""
+        """Request all that is missing: the nak may be lost, and the sender probes only for what it owes this side."""
         if stream.reorder_buffer is not None and stream.reorder_buffer.missing:
             self._send_nak(ack_topic, stream, list(stream.reorder_buffer.missing), stream.tracker.next)
 
     def abandon(self, receive_flow: ReceiveFlow, stream: PeerStream, delivers: bool = True) -> None:
-        """The session will not come back: what it still owed is a gap; so is what is held, unless this ``delivers``."""
+        """The session will not return: what it still owed is a gap.
+
+        So is what is held behind that, unless this ``delivers`` it.
+        """
         if stream.reorder_buffer is not None:
             if not delivers:
                 stream.tracker.received -= stream.reorder_buffer.drop_held()

@@ -1,90 +1,110 @@
-"""The peers of a link: discovery, heartbeats, suspension and resumption, of which the senders are told."""
+"""The peers of a session: discovery, heartbeats, suspension and resumption, of which the senders are told.
+
+No I/O, no clock.  One lock: threads of the application add senders while peers come and go.
+"""
 
 import logging
 import threading
-import time
 from collections.abc import Callable
+from typing import Protocol
 
 from .. import events as ev
-from ..events import Event
-from ..options import Priority
-from ..process.signals import defer_signals
-from ..protocol.frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Hello, Kind, MalformedFrame
-from ..protocol.frames import frame as make_frame
-from ..protocol.liveness import BEHIND_NS, Peer, PeerTable, PeerTransition
-from ..protocol.reconnect import ProbeResult, ReconnectPolicy
-from ..protocol.send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
-from ..transports import Transport
-from ..transports.base import Frame
-from .sender import Sender
+from .context import Context
+from .frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Frame, Hello, Kind, MalformedFrame
+from .frames import frame as make_frame
+from .liveness import BEHIND_NS, Peer, PeerTable, PeerTransition
+from .reconnect import ProbeResult, ReconnectPolicy
+from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
+from .send.endpoint import Priority, SendEndpoint
 
-# time is kept ten times a second and more; after such a pause this side was away, not the others
-PAUSE_NS = 600_000_000
-SUSPENDED_NS = 120_000_000_000  # a session that has been silent for so long will not come back
+PAUSE_NS = 600_000_000  # ticks come ten times a second; after such a pause this side was stopped, not its peers
+SUSPENDED_NS = 120_000_000_000  # a session that has been silent for so long will not return
 RESUMABLE = frozenset({"silent", "deaf"})  # reasons for which a session is down and may come up again
 MAX_REMEMBERED = 2048
 DUPLICATE_NAME_NS = 3_000_000_000  # a session that is heard for so long beside its successor has not been restarted
-NO_START_NS = 1_000_000_000  # twinlink says it as soon as it is up, which is a round trip after it has heard us, ...
-NO_START_HELLOS = 5  # ... and where we stood still, some that were sent before are read first
-LOSSES_AT_ONCE = 1000  # events; whoever handles them gets his turn in between
-# numbers in one hello that say from where on somebody is owed something: it has room for so many
-MAX_START_SEQUENCES = 512
-
-_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+# A peer says what it owes as soon as it is up, a round trip after it has heard us.  Where this side stood still, some
+# hellos that were sent before are read first.
+NO_START_NS = 1_000_000_000
+NO_START_HELLOS = 5
+LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
+MAX_START_SEQUENCES = 512  # in one hello: it has room for so many
 
 logger = logging.getLogger("twinlink")
 
 
+class Path(Protocol):
+    """The transport, as far as the peers of a session need it."""
+
+    @property
+    def gives_up_ns(self) -> int:
+        """So long after a peer fell silent a transmission may wait for it; 0: it never waits."""
+
+    @property
+    def direct_octets(self) -> int:
+        """So many octets may be in flight before the congestion limit holds back."""
+
+    def joins(self, epoch: int, hears_us: bool) -> bool:
+        """Whether this peer has connected, and gets hellos and acks but no messages yet."""
+
+    def greeted(self) -> None:
+        """A peer has said hello."""
+
+    def parted(self) -> None:
+        """No peer is heard any more, or yet."""
+
+
 class PeerManager:
-    """Peers and senders of one link.  For the thread that leads, except `add_sender`, `send_hello` and what is for
-    people.
+    """Peers and senders of one session.
+
+    For the thread that receives, except `add_sender`, `hello` and what is for people.
 
     Attributes:
-        peers: who is heard, and who is up.
+        peers: the sessions that are heard.
         up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
         senders: by flow.
-        budgets: by priority, what its flows may have on their way.
-        has_urgent: whether there is something, ours or theirs, that bulk is not to hold up.
+        budgets: by priority, what its flows may have in flight.
+        has_urgent: whether there is a flow, ours or a peer's, that bulk data is not to delay.
+        hello_due: a hello is to be sent now.
     """
 
     def __init__(
         self,
-        transport: Transport,
+        context: Context,
+        path: Path,
         node: str,
-        epoch: int,
         max_payload: int,
-        report: Callable[[Event], None],
+        mono_ns: int,
         on_session_end: Callable[[int, int | None], None],
     ) -> None:
-        """``give_up(epoch, successor)`` is called when a session will not come back."""
-        self.peers = PeerTable(epoch, _monotonic_ns())
+        """``on_session_end(epoch, successor)`` is called when a session will not return."""
+        self.peers = PeerTable(context.epoch, mono_ns)
         self.up: frozenset[int] = frozenset()
-        self.senders: dict[str, Sender] = {}
+        self.hello_due = False
+        self.senders: dict[str, SendEndpoint] = {}
         self.budgets: dict[Priority, InFlightBudget] = {
             "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
             "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
         }
         self.has_urgent = False
-        self._transport = transport
+        self._context = context
+        self._path = path
         self._node = node
-        self._epoch = epoch
+        self._epoch = context.epoch
         self._max_payload = max_payload
-        self._report = report
         self._on_session_end = on_session_end
-        self._lock = threading.Lock()  # who is up, and the senders who must know
-        self._hello_lock = threading.Lock()
+        self._lock = threading.Lock()  # the peers that are up, and the senders that must know
         self._ticked_mono_ns = 0
-        self._drained_mono_ns = _monotonic_ns()
-        self._reconnect = ReconnectPolicy(_monotonic_ns())
+        self._drained_mono_ns = mono_ns
+        self._reconnect = ReconnectPolicy(mono_ns)
         self._suspended: dict[int, tuple[int, Peer]] = {}  # epochs that fell silent -> monotonic ns, as it was then
         self._known: dict[int, Peer] = {}  # by epoch, as they were when they were first heard
         self._superseded: dict[int, int] = {}  # epochs whose node has begun a newer session -> monotonic ns then
         self._duplicate_names: dict[str, int] = {}  # node names under which two were up -> monotonic ns
-        self._duplicates_reported: set[str] = set()  # of them, those of which a person has been told, ...
-        self._duplicates_to_report: list[str] = []  # ... or is to be
+        self._duplicates_reported: set[str] = set()  # of them, those that the log has named, ...
+        self._duplicates_to_report: list[str] = []  # ... or is to name
 
-    def add_sender(self, sender: Sender) -> None:
-        """Tell this sender who is up, and who was and may return, now and from now on."""
+    def add_sender(self, sender: SendEndpoint) -> None:
+        """Tell this sender which peers are up or suspended, now and from now on."""
         with self._lock:
             for epoch, (_, away) in list(self._suspended.items()):
                 if epoch not in self.up:
@@ -152,10 +172,10 @@ class PeerManager:
                 self._report_duplicate_name(hello.node)
             return None
         sent_ns = HEADER.unpack_from(frame)[4]
-        self._transport.greeted()
+        self._path.greeted()
         before = self.peers.get(epoch)
         known = before is not None
-        joining = not (before and before.up) and self._transport.joins(epoch, self._epoch in hello.heard)
+        joining = not (before and before.up) and self._path.joins(epoch, self._epoch in hello.heard)
         for suspended, (_, peer) in list(self._suspended.items()):
             replaced = peer.node == hello.node and suspended != epoch and not peer.is_later_than(number, sent_ns)
             if replaced and not (known and self.peers.get(suspended)):  # nothing of the old session may follow
@@ -165,49 +185,50 @@ class PeerManager:
         if current is not None:
             self._known.setdefault(epoch, current)
         self._apply(transitions)
-        if reply:
-            self.send_hello()
+        self.hello_due |= reply
         if current is not None and current.interrupted:  # so messages, acks and naks may be lost
             for sender in list(self.senders.values()):
                 sender.probe()
         return hello, not known
 
-    def on_tick(self, now_mono_ns: int, drained_mono_ns: int) -> None:
+    def on_tick(self, drained_mono_ns: int) -> int | None:
         """Take out peers that have been silent for too long; report what senders have lost.
 
-        ``drained_mono_ns`` is when the transport was last found with nothing to read.
+        ``drained_mono_ns`` is when the transport was last found with nothing to read.  Returns a multiple of the usual
+        connection time-out where the transport is to connect anew, else None.
         """
-        self._tick(now_mono_ns, drained_mono_ns)
+        with self._context.uninterrupted():
+            timeout_factor = self._tick(self._context.mono_ns, drained_mono_ns)
         while self._duplicates_to_report:
             logger.warning(
                 "two nodes are called %s, and one of them will be taken for the other's restart: give each a name of "
                 "its own (node=, --node)",
                 self._duplicates_to_report.pop(),
             )
+        return timeout_factor
 
-    def on_probe_result(self, result: ProbeResult) -> bool:
-        """The other side's port has answered, and nobody is up; whether the transport was told to connect now."""
-        more = self._reconnect.escalate_for(result.rtt_ns)
-        if result.newly_reachable or more:
-            self._transport.reached(self._reconnect.on_connect(_monotonic_ns()))
-        return result.newly_reachable or more
+    def on_probe_result(self, result: ProbeResult, mono_ns: int) -> int | None:
+        """The other side's port has answered while no peer is up.
 
-    @defer_signals
-    def _tick(self, now_mono_ns: int, drained_mono_ns: int) -> None:
+        Returns the multiple of the usual time-out with which the transport is to connect now; None: it goes on as it
+        does.
+        """
+        escalated = self._reconnect.escalate_for(result.rtt_ns)
+        return self._reconnect.on_connect(mono_ns) if result.newly_reachable or escalated else None
+
+    def _tick(self, now_mono_ns: int, drained_mono_ns: int) -> int | None:
         if now_mono_ns - self._ticked_mono_ns > PAUSE_NS:
             self.peers.restart_timers(now_mono_ns)
         self._ticked_mono_ns, self._drained_mono_ns = now_mono_ns, drained_mono_ns
         transitions = self.peers.expire(now_mono_ns, drained_mono_ns)
         self._apply(transitions)
         if not self.peers.heard_mono_ns:
-            self._transport.parted()
-        if transitions:
-            self.send_hello()  # who cannot be heard is to know it
+            self._path.parted()
+        self.hello_due |= bool(transitions)  # a peer that cannot be heard is to know it
         for epoch, (since_ns, peer) in list(self._suspended.items()):
             if now_mono_ns - since_ns > SUSPENDED_NS:
                 self._end_suspended(epoch, f"peer {peer.node} was silent for {SUSPENDED_NS // 1_000_000_000} s")
-        if (patience := self._reconnect.on_tick(not self.up, now_mono_ns)) is not None:
-            self._transport.renew(patience)
+        timeout_factor = self._reconnect.on_tick(not self.up, now_mono_ns)
         for node, since_ns in list(self._duplicate_names.items()):
             if now_mono_ns - since_ns > DUPLICATE_NAME_NS:
                 del self._duplicate_names[node]
@@ -217,9 +238,11 @@ class PeerManager:
             current_epochs = {peer.epoch for peer in self.peers.all()} | self._suspended.keys()
             self._known = {epoch: peer for epoch, peer in self._known.items() if epoch in current_epochs}
         self.report_losses()
+        return timeout_factor
 
     def _apply(self, transitions: list[PeerTransition]) -> None:
-        """Tell the senders, then everybody by events, who came and who went."""
+        """Tell the senders, then the application by events, which peers came and went."""
+        context = self._context
         for transition in transitions:
             peer, reason = transition.peer, transition.reason
             if reason is None:
@@ -228,11 +251,9 @@ class PeerManager:
                     self._duplicate_names.setdefault(peer.node, self._ticked_mono_ns)
             elif reason in RESUMABLE:
                 self._suspended[peer.epoch] = (self._ticked_mono_ns, peer)
-                if self._transport.gives_up_ns:
+                if self._path.gives_up_ns:
                     for budget in self.budgets.values():
-                        budget.apply_backpressure(
-                            self._transport.direct_octets, _monotonic_ns() + self._transport.gives_up_ns
-                        )
+                        budget.apply_backpressure(self._path.direct_octets, context.mono_ns + self._path.gives_up_ns)
             else:
                 self._end_session(peer.epoch, transition.successor)
             with self._lock:
@@ -250,11 +271,11 @@ class PeerManager:
         for transition in transitions:
             peer = transition.peer
             if transition.reason is None:
-                self._report(ev.PeerUp(_time_ns(), peer.node, peer.epoch))
+                context.report(ev.PeerUp(context.now_ns, peer.node, peer.epoch))
             else:
-                self._report(ev.PeerDown(_time_ns(), peer.node, peer.epoch, transition.reason))
+                context.report(ev.PeerDown(context.now_ns, peer.node, peer.epoch, transition.reason))
             if transition.successor is not None:
-                self._report(ev.Restarted(_time_ns(), peer.node, peer.epoch, transition.successor))
+                context.report(ev.Restarted(context.now_ns, peer.node, peer.epoch, transition.successor))
         if transitions:
             self.report_losses()
 
@@ -312,25 +333,27 @@ class PeerManager:
         ]
         return ", ".join(sorted(names)) or "nobody who is left"
 
-    def send_hello(self) -> None:
-        """Say which peers are heard, and where the flows stand."""
-        with self._hello_lock:  # an older hello that went out after a newer one would say that we hear less than we do
-            senders = list(self.senders.items())
-            flows = {flow: sender.next_to_send for flow, sender in senders}
-            detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
-            heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
-            number = _monotonic_ns()
-            behind = number - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
-            starts = self._start_sequences(number, senders)
-            body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, starts).encode()
-            self._transport.send(HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, number, _time_ns(), body))
+    def hello(self, mono_ns: int, now_ns: int) -> tuple[bytes, bytes]:
+        """Topic and frame of a hello: which peers are heard, and where the flows stand.
 
-    def send_bye(self) -> None:
-        """Say that this session ends."""
-        with self._hello_lock:
-            self._transport.send(HELLO_TOPIC, make_frame(Kind.BYE, self._epoch, 0, _time_ns(), b""))
+        Hellos must leave in the order in which they are made: an older one that went out after a newer one would say
+        that this side hears less than it does.
+        """
+        self.hello_due = False
+        senders = list(self.senders.items())
+        flows = {flow: sender.next_to_send for flow, sender in senders}
+        detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
+        heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
+        behind = mono_ns - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
+        starts = self._start_sequences(mono_ns, senders)
+        body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, starts).encode()
+        return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, mono_ns, now_ns, body)
 
-    def _start_sequences(self, number: int, senders: list[tuple[str, Sender]]) -> dict[int, dict[str, int]]:
+    def bye(self, now_ns: int) -> tuple[bytes, bytes]:
+        """Topic and frame that say that this session ends."""
+        return HELLO_TOPIC, make_frame(Kind.BYE, self._epoch, 0, now_ns, b"")
+
+    def _start_sequences(self, number: int, senders: list[tuple[str, SendEndpoint]]) -> dict[int, dict[str, int]]:
         """What hello ``number`` says to those who have come up and may not know yet from where on they are owed."""
         starts: dict[int, dict[str, int]] = {}
         for peer in reversed(self.peers.all()):
@@ -343,16 +366,16 @@ class PeerManager:
             starts[peer.epoch] = {flow: first for flow, first in joined.items() if first is not None}
         return starts
 
-    @defer_signals
     def report_losses(self) -> bool:
-        """Report, as events, what the senders have lost since the last time; whether some of it is left for the next.
+        """Report what the senders have lost since the last call; whether some of it is left for the next call.
 
         That is so where it is in very many ranges.
         """
-        left = False
-        for sender in list(self.senders.values()):
-            if sender.losses.unreported:
-                for first, end, reason in sender.take_losses(LOSSES_AT_ONCE):
-                    self._report(ev.Lost(_time_ns(), sender.flow, first, end, reason))
-                left |= bool(sender.losses.unreported)
+        context, left = self._context, False
+        with context.uninterrupted():
+            for sender in list(self.senders.values()):
+                if sender.losses.unreported:
+                    for first, end, reason in sender.take_losses(LOSSES_AT_ONCE):
+                        context.report(ev.Lost(context.now_ns, sender.flow, first, end, reason))
+                    left |= bool(sender.losses.unreported)
         return left

@@ -1,10 +1,10 @@
-"""Feedback on what this node has sent: acks, naks and progress reach the flow's sender, then `on_ack`."""
+"""Feedback on what this node has sent: acks, naks and progress reach the flow's sender, then `on_ack`.  No I/O."""
 
-import time
 from collections.abc import Callable
 
-from ..message import Ack
-from ..protocol.frames import (
+from ...message import Ack
+from ..context import Calls, Context
+from ..frames import (
     ACK_ONE,
     MalformedFrame,
     Records,
@@ -13,40 +13,40 @@ from ..protocol.frames import (
     parse_fragment_progress,
     parse_nak,
 )
-from ..transports.base import Frame
-from .callbacks import CallbackQueue
-from .peers import PeerManager
-from .sender import Sender
+from ..peers import PeerManager
+from .endpoint import SendEndpoint
 
 ACK_ONE_OCTETS = ACK_ONE.size
-# where one message after the other is lost, an event for each would push out all others
+# Where one message after the other is lost, an event for each would push out all others.
 REPORT_INTERVAL_NS = 100_000_000
 
-_time_ns, _unpack_ack_one = time.time_ns, ACK_ONE.unpack
+_unpack_ack_one = ACK_ONE.unpack
 
 
 class FeedbackDispatcher:
-    """Of one link; called by the thread that leads, except `add_sender`.
+    """Of one session; for the thread that receives, except `add_sender`.
 
-    ``epoch`` is that of the peer that speaks, ``mono_ns`` when its frame arrived.  All methods that take a frame raise
-    Malformed, and do nothing where another node's messages are meant: what a listener says reaches all its connectors.
+    ``epoch`` is that of the peer that speaks.  All methods that take a frame raise MalformedFrame, and do nothing where
+    another node's messages are meant: what a listener sends reaches all its connectors.
     """
 
-    def __init__(self, epoch: int, peer_manager: PeerManager, callbacks: CallbackQueue) -> None:
-        self._epoch = epoch
+    def __init__(self, context: Context, peer_manager: PeerManager, calls: Calls) -> None:
+        self._context = context
+        self._epoch = context.epoch
         self._peer_manager = peer_manager
         self._confirmed_mono_ns = peer_manager.peers.confirmed_mono_ns
-        self._callbacks = callbacks
-        self._senders: dict[bytes, Sender] = {}  # by ack topic
+        self._calls = calls
+        self._senders: dict[bytes, SendEndpoint] = {}  # by ack topic
         self._reported_mono_ns = 0
 
-    def add_sender(self, sender: Sender) -> None:
-        """From now on what is said about its flow reaches it."""
+    def add_sender(self, sender: SendEndpoint) -> None:
+        """From now on feedback on its flow reaches it."""
         self._senders[f"ack/{sender.flow}".encode()] = sender
 
-    def on_ack(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int, is_range: bool = False) -> None:
-        """A peer has messages, or its application has consumed more; ``is_range``: an ack range says so."""
-        t4_ns = _time_ns()
+    def on_ack(self, topic: bytes, frame: bytes | memoryview, epoch: int, t3_ns: int, is_range: bool = False) -> None:
+        """A peer has messages, or its application has consumed more; ``is_range``: it is an ack range."""
+        context = self._context
+        t4_ns, mono_ns = context.now_ns, context.mono_ns
         records: Records
         t2_ns = 0
         if is_range:
@@ -58,7 +58,7 @@ class FeedbackDispatcher:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
             return
-        if records and epoch in self._confirmed_mono_ns:  # what is only consumed may have come long ago
+        if records and epoch in self._confirmed_mono_ns:  # without records it may tell of a message of long ago
             self._confirmed_mono_ns[epoch] = mono_ns
         sender = self._senders.get(topic)
         if sender is None:
@@ -70,41 +70,42 @@ class FeedbackDispatcher:
             self._reported_mono_ns = mono_ns
             self._peer_manager.report_losses()
 
-    def on_nak(self, topic: bytes, frame: Frame, epoch: int, t3_ns: int, mono_ns: int) -> None:
+    def on_nak(self, topic: bytes, frame: bytes | memoryview, epoch: int, t3_ns: int) -> None:
         """A peer says what it misses."""
         nak_epoch, known, missing = parse_nak(frame)
         if (sender := self._sender_for(topic, nak_epoch)) is None:
             return
-        acks = sender.nak_received(epoch, known, missing, t3_ns, _time_ns(), mono_ns)
+        acks = sender.nak_received(epoch, known, missing, t3_ns, self._context.now_ns, self._context.mono_ns)
         if sender.on_ack is not None:
             self._call_on_ack(sender, sender.on_ack, acks)
 
-    def on_fragment_progress(self, topic: bytes, frame: Frame, epoch: int, mono_ns: int) -> None:
+    def on_fragment_progress(self, topic: bytes, frame: bytes | memoryview, epoch: int) -> None:
         """A peer says how much it has of a frame that leaves in fragments."""
         to_epoch, sent_ns, octets = parse_fragment_progress(frame)
         if (sender := self._sender_for(topic, to_epoch)) is None:
             return
         if epoch in self._confirmed_mono_ns:
-            self._confirmed_mono_ns[epoch] = mono_ns
+            self._confirmed_mono_ns[epoch] = self._context.mono_ns
         sender.fragment_progress_received(epoch, sent_ns, octets)
 
-    def callbacks_done(self) -> None:
-        """What `on_ack` was to be called with, it has been; the rest is gone with an interrupted call (Ctrl-C)."""
+    def calls_done(self) -> None:
+        """No call is due: an interrupt (Ctrl-C) cut off those of `on_ack` that have not been made."""
         for sender in list(self._senders.values()):
             sender.on_ack_done(sender.on_ack_scheduled)
 
-    def _sender_for(self, topic: bytes, epoch: int) -> Sender | None:
-        """Our sender of this topic; None when another node's is meant."""
+    def _sender_for(self, topic: bytes, epoch: int) -> SendEndpoint | None:
+        """The sender with this ack topic; None when another node's is meant."""
         if epoch != self._epoch:
             return None
         if topic not in self._senders:
             raise MalformedFrame("topic")
         return self._senders[topic]
 
-    def _call_on_ack(self, sender: Sender, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
-        self._callbacks.call_each(on_ack, acks, sender.flow)
-        if self._callbacks.pending:
+    def _call_on_ack(self, sender: SendEndpoint, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
+        if acks:
+            self._calls.enqueue(on_ack, acks, sender.flow)
+        if self._calls.pending:
             sender.on_ack_deferred()
-            self._callbacks.enqueue(sender.on_ack_done, sender.on_ack_scheduled, sender.flow)
+            self._calls.enqueue(sender.on_ack_done, (sender.on_ack_scheduled,), sender.flow)
         else:
             sender.on_ack_called = sender.on_ack_scheduled

@@ -7,8 +7,7 @@ from typing import Protocol, TypeVar
 
 from ..events import Event
 from ..message import Message
-from ..protocol.receive.flow import ReceiveFlow
-from .acks import AckSender
+from ..protocol.receive.flow import PeerStream, ReceiveFlow
 from .callbacks import CallbackQueue
 
 MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
@@ -32,10 +31,12 @@ class Waiter(Protocol):
 class Receiver:
     """Made by ``link.receiver(flow)``.  Iterating ends when the link closes.  Several threads may share one."""
 
-    def __init__(self, waiter: Waiter, ack_sender: AckSender, receive_flow: ReceiveFlow) -> None:
+    def __init__(
+        self, waiter: Waiter, send_credit_update: Callable[[str, PeerStream], None], receive_flow: ReceiveFlow
+    ) -> None:
         self.flow = receive_flow.flow
         self._waiter = waiter
-        self._ack_sender = ack_sender
+        self._send_credit_update = send_credit_update
         self._receive_flow = receive_flow
 
     def receive(self, timeout: float | None = None) -> Message | None:
@@ -52,7 +53,7 @@ class Receiver:
             return None
         message, stream = taken
         if stream is not None and not self._waiter.closed:
-            self._ack_sender.send_consumed(f"ack/{self.flow}".encode(), stream)
+            self._send_credit_update(self.flow, stream)
         return message
 
     def __iter__(self) -> Iterator[Message]:
@@ -90,8 +91,7 @@ class EventStream:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
         callbacks = self._callbacks
         self._handler = handler
-        for _ in range(len(self._queue)):
-            callbacks.enqueue(self._handle_next, None, "")
+        callbacks.enqueue(self._handle_next, [None] * len(self._queue), "")
         callbacks.run()
 
     def put(self, event: Event) -> None:
@@ -102,12 +102,12 @@ class EventStream:
             self.dropped += 1
         self._queue.append(event)
         if self._handler is not None and not full:  # else a call for each is due
-            self._callbacks.enqueue(self._handle_next, None, "")
+            self._callbacks.enqueue(self._handle_next, (None,), "")
 
     def _handle_next(self, _: None) -> None:
         event, callbacks = self._take(), self._callbacks
         if self._queue and not callbacks.pending:  # Ctrl-C has cut off a call
-            callbacks.enqueue(self._handle_next, None, "")
+            callbacks.enqueue(self._handle_next, (None,), "")
         if event is not None and self._handler is not None:
             self._handler(event)
 

@@ -1,4 +1,4 @@
-"""What goes out for what comes in, in which order: a dispatcher with a transport that keeps what it is given."""
+"""What goes out for what comes in, in which order: a driver with a transport that keeps what it is given."""
 
 import contextlib
 import time
@@ -9,9 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.core.receiving import OURS, THEIRS, Kept, data
-from twinlink.engine.dispatch import FrameDispatcher
-from twinlink.engine.receiver import Receiver
+from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
 from twinlink.events import Event, Gap, Restarted
 from twinlink.message import Message
 from twinlink.protocol.frames import (
@@ -25,6 +23,8 @@ from twinlink.protocol.frames import (
     parse_nak,
 )
 from twinlink.protocol.receive.flow import MAX_STREAMS
+from twinlink.runtime.driver import SessionDriver
+from twinlink.runtime.receiver import Receiver
 
 
 class Unused:
@@ -37,18 +37,16 @@ class Unused:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_consumption_is_never_announced_before_the_ack(
-    dispatcher: FrameDispatcher, transport: Kept, at_once: bool
-) -> None:
+def test_consumption_is_never_announced_before_the_ack(driver: SessionDriver, transport: Kept, at_once: bool) -> None:
     """Or the sender would take what was delivered for lost."""
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
-    receiver = Receiver(Unused(), dispatcher.ack_sender, receive_flow)
+    receiver = Receiver(Unused(), driver.send_credit_update, receive_flow)
     for sequence in range(200):
-        data(dispatcher, sequence, at_once)
+        data(driver, sequence, at_once)
         if sequence % 3:
             receiver.take()  # by another thread, which may be ahead of the acks
-    dispatcher.ack_sender.send_batch()
+    driver.flush_acks()
     while receiver.take() is not None:
         pass
     acknowledged: set[int] = set()
@@ -58,57 +56,57 @@ def test_consumption_is_never_announced_before_the_ack(
     assert acknowledged == set(range(200))
 
 
-def test_what_came_again_does_not_hide_how_far_is_consumed(dispatcher: FrameDispatcher, transport: Kept) -> None:
+def test_what_came_again_does_not_hide_how_far_is_consumed(driver: SessionDriver, transport: Kept) -> None:
     """Or a sender whose window is full would wait for it for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    receive_flow = dispatcher.flow("flow")
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     receive_flow.handler = lambda message: None
     messages = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in (0, 2, 3)]
     messages.append(frame(Kind.RETRANSMIT, THEIRS, 1, 1, b""))
-    dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(messages)), 0, False)
-    assert transport.acks()[0][1] == [0, 2, 3, 1]
+    driver.receive(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(messages)), 0, True)
+    assert [sequence for _, sequences in transport.acks() for sequence in sequences] == [0, 2, 3, 1]
     assert transport.acks()[-1] == (4, [])
 
 
 def test_what_will_not_come_is_done_with_once_the_application_has_what_came_before(
-    dispatcher: FrameDispatcher, transport: Kept
+    driver: SessionDriver, transport: Kept
 ) -> None:
     """Or a sender whose window is full of what it had to give up would wait for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    receive_flow = dispatcher.flow("flow")
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
-    receiver = Receiver(Unused(), dispatcher.ack_sender, receive_flow)
+    receiver = Receiver(Unused(), driver.send_credit_update, receive_flow)
 
     def consumed_when_asked() -> int:
-        dispatcher.dispatch(
-            b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, True
+        driver.receive(
+            b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, False
         )
         return transport.acks()[-1][0]
 
-    data(dispatcher, 0, at_once=False)
-    dispatcher.dispatch(
-        b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [(1, 3)])), 0, False
+    data(driver, 0, at_once=False)
+    driver.receive(
+        b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [(1, 3)])), 0, True
     )
     assert consumed_when_asked() == 0
     assert receiver.take() is not None
     assert consumed_when_asked() == 3  # the last one is missing: it may come yet
-    data(dispatcher, 3, at_once=False)
+    data(driver, 3, at_once=False)
     assert consumed_when_asked() == 3
     assert receiver.take() is not None
     assert consumed_when_asked() == 4
 
 
 def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_for(
-    dispatcher: FrameDispatcher, transport: Kept
+    driver: SessionDriver, transport: Kept
 ) -> None:
     """As after a restart: ZeroMQ brings what the sender said to the dead session, and it holds the rest for lost."""
     hello = Hello("theirs", {}, {"flow": 57}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     taken: list[int] = []
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     receive_flow.handler = lambda message: taken.append(message.sequence)
 
@@ -116,14 +114,14 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
         """Announce it; returns what is asked for."""
         before = len(transport.sent)
         body = abandoned_body(AbandonReason.EVICTED, list(ranges))
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, unsent, 1, body), 0, True)
+        driver.receive(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, unsent, 1, body), 0, False)
         asks = [parse_nak(octets) for _, octets in transport.sent[before:] if octets[3] == Kind.NAK]
         return asks[-1][2] if asks else []
 
     assert gone(49) == []  # these two were queued for the dead session
     assert gone(50) == [(49, 50)]
     assert gone(57, (49, 50)) == [(50, 57)]
-    data(dispatcher, 57, at_once=True)
+    data(driver, 57, at_once=True)
     assert not taken
     assert gone(58, (50, 57)) == []
     assert taken == [57]
@@ -131,23 +129,23 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
     assert gone(60, (62, 63)) == []  # the newest was dropped; those before it have not left yet
 
 
-def test_a_batch_is_acknowledged_together_and_one_alone_at_once(dispatcher: FrameDispatcher, transport: Kept) -> None:
-    dispatcher.flow("flow").subscribed = True
-    data(dispatcher, 0, at_once=True)
+def test_a_batch_is_acknowledged_together_and_one_alone_at_once(driver: SessionDriver, transport: Kept) -> None:
+    driver.session.flow("flow").subscribed = True
+    data(driver, 0, at_once=True)
     assert [sequences for _, sequences in transport.acks()] == [[0]]
     for sequence in range(1, 100):
-        data(dispatcher, sequence, at_once=False)
-    dispatcher.ack_sender.send_batch()
+        data(driver, sequence, at_once=False)
+    driver.flush_acks()
     assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
 
 
-def test_a_bundle_is_acknowledged_as_a_whole(dispatcher: FrameDispatcher, transport: Kept) -> None:
-    dispatcher.flow("flow").subscribed = True
-    data(dispatcher, 0, at_once=False)
+def test_a_bundle_is_acknowledged_as_a_whole(driver: SessionDriver, transport: Kept) -> None:
+    driver.session.flow("flow").subscribed = True
+    data(driver, 0, at_once=False)
     for first, count in ((1, 1000), (1001, MAX_ACK_RANGE), (1001 + MAX_ACK_RANGE, MAX_ACK_RANGE + 1)):
         frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + count)]
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, False)
-    dispatcher.ack_sender.send_batch()
+        driver.receive(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, True)
+    driver.flush_acks()
     acknowledged = [sequences for _, sequences in transport.acks()]
     assert [len(sequences) for sequences in acknowledged[:3]] == [1, 1000, MAX_ACK_RANGE]  # a row has no room for more
     assert [one for sequences in acknowledged for one in sequences] == list(range(2 + 1000 + 2 * MAX_ACK_RANGE))
@@ -174,22 +172,22 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
     for together in (False, True):
         transport = Kept()
         reported: list[Event] = []
-        dispatcher = FrameDispatcher(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-        receive_flow = dispatcher.flow("flow")
+        driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+        receive_flow = driver.session.flow("flow")
         receive_flow.subscribed = True
         received: list[Message] = []
         if handled:
             receive_flow.handler = received.append
         if greeted:
             hello = Hello("theirs", {}, {"flow": 0}, True)
-            dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
+            driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
         for bundle in bundles:
             frames = [frame(kind, THEIRS, sequence, 7, bytes(sequence)) for kind, sequence in bundle]
             for octets in [frame(Kind.BUNDLE, THEIRS, 0, 7, b"".join(frames))] if together else frames:
-                dispatcher.dispatch(b"traffic/flow", octets, 0, False)
-            dispatcher.ack_sender.send_batch()
-            while dispatcher.callbacks.pending:  # the machine stood still
-                dispatcher.callbacks.run()
+                driver.receive(b"traffic/flow", octets, 0, True)
+            driver.flush_acks()
+            while driver.callbacks.pending:  # the machine stood still
+                driver.callbacks.run()
         acknowledged = [sequence for _, sequences in transport.acks() for sequence in sequences]
         outcomes.append(
             (
@@ -205,7 +203,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
 
 @pytest.mark.parametrize("bundled", [True, False])
 def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
-    dispatcher: FrameDispatcher, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
+    driver: SessionDriver, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has been taken: nobody would send it again."""
 
@@ -214,42 +212,42 @@ def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
 
     monkeypatch.setattr(transport, "send", fail)
     received: list[Message] = []
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, received.append
     frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
     for octets in (
         [frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(part)) for part in (frames[:1], frames[1:])] if bundled else frames
     ):
         with contextlib.suppress(OSError):
-            dispatcher.dispatch(b"traffic/flow", octets, 0, True)
-    while dispatcher.callbacks.pending:  # the machine stood still
-        dispatcher.callbacks.run()
+            driver.receive(b"traffic/flow", octets, 0, False)
+    while driver.callbacks.pending:  # the machine stood still
+        driver.callbacks.run()
     assert [message.sequence for message in received] == list(range(70))
 
 
 def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
-    dispatcher: FrameDispatcher, transport: Kept, monkeypatch: pytest.MonkeyPatch
+    driver: SessionDriver, transport: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: list[Message] = []
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, received.append
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(dispatcher, 1, at_once=True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    data(driver, 1, at_once=True)
 
     def fail(topic: bytes, frame: bytes) -> None:
         raise OSError
 
     with monkeypatch.context() as failing, contextlib.suppress(OSError):
         failing.setattr(transport, "send", fail)
-        data(dispatcher, 0, at_once=True)
-    data(dispatcher, 2, at_once=True)
+        data(driver, 0, at_once=True)
+    data(driver, 2, at_once=True)
     assert [message.sequence for message in received] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("leaves", [SystemExit, KeyboardInterrupt])
 def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
-    dispatcher: FrameDispatcher, leaves: type[BaseException]
+    driver: SessionDriver, leaves: type[BaseException]
 ) -> None:
     """All of it has been acknowledged: nobody would send it again, nor find it missing."""
     received: list[int] = []
@@ -259,76 +257,76 @@ def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
         if message.sequence == 30:
             raise leaves
 
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, handle
     frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
-    data(dispatcher, 0, at_once=True)
+    data(driver, 0, at_once=True)
     with pytest.raises(leaves):
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[1:60])), 0, True)
-    dispatcher.dispatch(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[60:])), 0, True)
+        driver.receive(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[1:60])), 0, False)
+    driver.receive(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames[60:])), 0, False)
     assert received == list(range(70))
 
 
-def test_a_duplicate_is_acknowledged_again_but_not_delivered(dispatcher: FrameDispatcher, transport: Kept) -> None:
-    receive_flow = dispatcher.flow("flow")
+def test_a_duplicate_is_acknowledged_again_but_not_delivered(driver: SessionDriver, transport: Kept) -> None:
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
-    data(dispatcher, 0, at_once=True)
-    data(dispatcher, 0, at_once=True)
+    data(driver, 0, at_once=True)
+    data(driver, 0, at_once=True)
     assert [sequences for _, sequences in transport.acks()] == [[0], [0]]  # the first ack may have been lost
     assert len(receive_flow.queue) == 1
 
 
-def test_an_unclaimed_flow_costs_less_than_a_window(dispatcher: FrameDispatcher, transport: Kept) -> None:
+def test_an_unclaimed_flow_costs_less_than_a_window(driver: SessionDriver, transport: Kept) -> None:
     for sequence in range(200):
-        data(dispatcher, sequence, at_once=True, size=10_000)
-    receive_flow = dispatcher.flow("flow")
+        data(driver, sequence, at_once=True, size=10_000)
+    receive_flow = driver.session.flow("flow")
     assert 512 * 1024 < receive_flow.queued_octets < 1024 * 1024
     stats = receive_flow.stats()
     assert stats["received"] + stats["unclaimed"] == 200
     assert transport.acks()[-1] == (200, [])  # refused: not acknowledged, and the sender's window is free
 
 
-def test_a_flood_of_topics_is_bounded(dispatcher: FrameDispatcher) -> None:
+def test_a_flood_of_topics_is_bounded(driver: SessionDriver) -> None:
     for number in range(3000):
-        dispatcher.dispatch(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, True)
-    assert len(dispatcher.flows) <= 1024
-    assert dispatcher.malformed["flows"][0] == 3000 - len(dispatcher.flows)
+        driver.receive(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, False)
+    assert len(driver.session.flows) <= 1024
+    assert driver.session.malformed["flows"][0] == 3000 - len(driver.session.flows)
 
 
-def test_what_was_refused_before_the_first_hello_is_no_gap(dispatcher: FrameDispatcher, transport: Kept) -> None:
+def test_what_was_refused_before_the_first_hello_is_no_gap(driver: SessionDriver, transport: Kept) -> None:
     """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
-    crowd = dispatcher.flow("crowd")
-    dispatcher._unclaimed._octets = crowd.queued_octets = 10**9
+    crowd = driver.session.flow("crowd")
+    driver.session._unclaimed._octets = crowd.queued_octets = 10**9
     now = time.monotonic_ns()
-    dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, True)
-    assert dispatcher.flow("flow").stats()["unclaimed"] == 1
-    dispatcher.dispatch(
-        HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {"flow": 8}, True).encode()), now, True
+    driver.receive(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, False)
+    assert driver.session.flow("flow").stats()["unclaimed"] == 1
+    driver.receive(
+        HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {"flow": 8}, True).encode()), now, False
     )
     crowd.queued_octets = 0
-    dispatcher.flow("flow").subscribed = True
+    driver.session.flow("flow").subscribed = True
     transport.sent.clear()
-    dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, True)
+    driver.receive(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, False)
     asks = [parse_nak(octets) for _, octets in transport.sent if octets[3] == Kind.NAK]
     assert asks == [(THEIRS, 8, [(7, 10)])]  # 7 is no gap here, but its sender is to know that it was refused
-    assert dispatcher.malformed == {}
+    assert driver.session.malformed == {}
 
 
 def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
-    dispatcher: FrameDispatcher, reported: list[Event]
+    driver: SessionDriver, reported: list[Event]
 ) -> None:
     """A restart within less than two hellos: both sessions are up for a moment."""
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     ms, began = 1_000_000, time.monotonic_ns()  # what hellos confirm was said since the link was opened
 
     def hello(epoch: int, number: int, mono_ns: int) -> None:
         mono_ns += began
         said = Hello("theirs", {OURS: mono_ns}, {"flow": 0}, True).encode()
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, epoch, number, number, said), mono_ns, True)
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, epoch, number, number, said), mono_ns, False)
 
     def message(epoch: int, sequence: int, mono_ns: int) -> None:
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), began + mono_ns, True)
+        driver.receive(b"traffic/flow", frame(Kind.DATA, epoch, sequence, 1, b""), began + mono_ns, False)
 
     newer = THEIRS + 10
     hello(THEIRS, 1, 100 * ms)
@@ -344,48 +342,48 @@ def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
 
 
 def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_what_it_holds(
-    dispatcher: FrameDispatcher, reported: list[Event]
+    driver: SessionDriver, reported: list[Event]
 ) -> None:
     """Data overtook the hello that names the flow; what is missing before it will not be asked for."""
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     hello = Hello("theirs", {}, {}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    dispatcher.peer_manager.peers.on_bye(THEIRS)  # it fell silent; its session is known
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    driver.session.peer_manager.peers.on_bye(THEIRS)  # it fell silent; its session is known
     for sequence in (5, 6):
-        data(dispatcher, sequence, True)
+        data(driver, sequence, True)
     assert not receive_flow.queue
     hello = Hello("theirs", {}, {"flow": 7}, True, frozenset({"flow"}))
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 2, 1, hello.encode()), 0, True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 2, 1, hello.encode()), 0, False)
     assert [message.sequence for message in receive_flow.queue] == [5, 6]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(0, 5)]
-    data(dispatcher, 7, True)
+    data(driver, 7, True)
     assert len(receive_flow.queue) == 3
 
 
 def test_a_new_flow_of_a_peer_that_is_up_repairs_nothing_once_a_hello_says_so(
-    dispatcher: FrameDispatcher, reported: list[Event]
+    driver: SessionDriver, reported: list[Event]
 ) -> None:
     """The first hello that names it was lost; from the next one on a gap is reported, and not waited for."""
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     for number, flows in ((1, {}), (2, {}), (3, {"flow": 0})):
         hello = Hello("theirs", {OURS: 1}, flows, True, frozenset(flows))
-        dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, hello.encode()), number, True)
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, hello.encode()), number, False)
         if number == 2:
             for sequence in (0, 2):
-                data(dispatcher, sequence, True)
+                data(driver, sequence, True)
             assert len(receive_flow.queue) == 1
     assert [message.sequence for message in receive_flow.queue] == [0, 2]
-    data(dispatcher, 4, True)
+    data(driver, 4, True)
     assert [message.sequence for message in receive_flow.queue] == [0, 2, 4]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap)] == [(1, 2), (3, 4)]
 
 
 def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_over(
-    dispatcher: FrameDispatcher, transport: Kept
+    driver: SessionDriver, transport: Kept
 ) -> None:
-    receive_flow = dispatcher.flow("flow")
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     got: list[int] = []
     meanwhile: list[object] = []
@@ -394,24 +392,24 @@ def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_
         got.append(message.sequence)
         if message.sequence == 0:  # it waits for something, and so receives
             for sequence in range(1, 10):
-                data(dispatcher, sequence, True)
+                data(driver, sequence, True)
             meanwhile.extend((len(got), receive_flow.stats()["queued"], transport.acks()[-1]))
 
     receive_flow.handler = handle
-    data(dispatcher, 0, True)
+    data(driver, 0, True)
     assert meanwhile == [1, 9, (1, [9])]
     assert got == list(range(10))
     assert transport.acks()[-1][0] == 10
 
 
-def test_a_session_that_makes_way_gives_back_what_it_held(dispatcher: FrameDispatcher, reported: list[Event]) -> None:
-    receive_flow = dispatcher.flow("flow")
+def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver, reported: list[Event]) -> None:
+    receive_flow = driver.session.flow("flow")
     receive_flow.subscribed = True
     hello = Hello("theirs", {}, {"flow": 0}, True)
-    dispatcher.dispatch(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, True)
-    data(dispatcher, 3, True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    data(driver, 3, True)
     for epoch in range(10**6, 10**6 + MAX_STREAMS):
-        dispatcher.dispatch(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, True)
+        driver.receive(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, False)
     assert THEIRS not in receive_flow.streams
     assert [message.sequence for message in receive_flow.queue if message.epoch == THEIRS] == [3]
     assert [(event.first, event.end) for event in reported if isinstance(event, Gap) and event.epoch == THEIRS] == [

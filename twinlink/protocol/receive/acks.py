@@ -1,0 +1,129 @@
+"""Acknowledgements: of each message at once, or of several together.  No I/O, no clock."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ..frames import (
+    ACK_ONE,
+    ACK_ONE_LENGTH,
+    ACK_WORD,
+    REJECTED,
+    Kind,
+    Record,
+    ack_body,
+    ack_range_body,
+    fragment_progress_body,
+)
+from ..frames import frame as make_frame
+from .flow import CREDIT_UPDATE_OCTETS, PeerStream
+
+MAX_BATCH = 64  # messages in an ack that arrived in frames of their own: such messages are long, and soon waited for
+
+_pack_one = ACK_ONE.pack
+
+
+class AckQueue:
+    """The acks of one session.  All methods but `credit_update` are for the thread that receives.
+
+    Attributes:
+        sent: how many frames.
+        due: acks that are to be sent: topic, stream, records (or sequences in a row), T2 of the latter.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        self.sent = 0
+        self.due: deque[tuple[bytes, PeerStream, Sequence[Record] | range, int]] = deque()
+        self._epoch = epoch
+        self._batch: list[Record] = []
+        self._batch_for: tuple[bytes, PeerStream] | None = None
+
+    def add(self, topic: bytes, stream: PeerStream, record: Record, batched: bool) -> None:
+        """Acknowledge one message: sequence, T1, T2; ``batched``: with others, when they are `MAX_BATCH`, or at
+        `flush`."""
+        if not batched:
+            if self._batch_for is not None:  # it is older
+                self.flush()
+            self.due.append((topic, stream, (record,), 0))
+            return
+        if self._batch_for is None or self._batch_for[1] is not stream:
+            self.flush()
+            self._batch_for = (topic, stream)
+        self._batch.append(record)
+        if len(self._batch) >= MAX_BATCH:
+            self.flush()
+
+    def add_range(self, topic: bytes, stream: PeerStream, sequences: range, received_ns: int) -> None:
+        """Acknowledge messages in a row that arrived together, at most MAX_ACK_RANGE."""
+        self.flush()
+        self.due.append((topic, stream, sequences, received_ns))
+
+    def add_credit_update(self, topic: bytes, stream: PeerStream) -> None:
+        """Say how far a stream is consumed."""
+        self.flush()
+        self.due.append((topic, stream, (), 0))
+
+    def flush(self) -> None:
+        """Make the batch due."""
+        if self._batch_for is not None:
+            topic, stream = self._batch_for
+            records, self._batch, self._batch_for = self._batch, [], None
+            self.due.append((topic, stream, records, 0))
+
+    def frames(self, now_ns: int) -> Iterator[tuple[bytes, bytes]]:
+        """Topic and frame of each ack that is due; what a frame says is announced when the next one is asked for."""
+        due = self.due
+        while due:
+            topic, stream, records, t2_ns = due.popleft()
+            number = self.sent
+            self.sent = number + 1
+            if len(records) == 1 and type(records) is tuple:
+                ((sequence, sent_ns, received_ns),) = records
+                acked = max(stream.acked, sequence + 1)
+                if received_ns == REJECTED:
+                    stream.consumed = max(stream.consumed, sequence + 1)
+                yield topic, _pack_one(
+                    ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, now_ns,
+                    stream.epoch, _consumed_to_report(stream, acked), sequence, sent_ns, received_ns,
+                )  # fmt: skip
+            elif isinstance(records, range):
+                acked = max(stream.acked, records.stop)
+                consumed = _consumed_to_report(stream, acked)
+                body = ack_range_body(stream.epoch, consumed, records.start, records.stop, t2_ns)
+                yield topic, make_frame(Kind.ACK_RANGE, self._epoch, number, now_ns, body)
+            else:
+                acked = max([stream.acked, *[record[0] + 1 for record in records]])  # the last may be a repeat
+                yield topic, self._ack(stream, records, acked, number, now_ns)
+            stream.acked = acked
+            # What the application consumed before its ack was out could not be announced then.
+            if stream.unreported_octets >= CREDIT_UPDATE_OCTETS:
+                due.appendleft((topic, stream, (), 0))
+
+    def credit_update(self, stream: PeerStream, now_ns: int) -> bytes:
+        """A frame that says how far a stream is consumed.  May be called by any thread."""
+        number = self.sent
+        self.sent = number + 1
+        return self._ack(stream, (), stream.acked, number, now_ns)
+
+    def fragment_progress(self, epoch: int, sent_ns: int, octets: int, now_ns: int) -> bytes:
+        """A frame that says how many octets have arrived of a frame that comes in fragments."""
+        number = self.sent
+        self.sent = number + 1
+        body = fragment_progress_body(epoch, sent_ns, octets)
+        return make_frame(Kind.FRAGMENT_PROGRESS, self._epoch, number, now_ns, body)
+
+    def _ack(self, stream: PeerStream, records: Sequence[Record], acked: int, number: int, now_ns: int) -> bytes:
+        body = ack_body(stream.epoch, _consumed_to_report(stream, acked), records)
+        return make_frame(Kind.ACK, self._epoch, number, now_ns, body)
+
+
+def _consumed_to_report(stream: PeerStream, acked: int) -> int:
+    """How far the stream is consumed, as an ack of all below ``acked`` may say.
+
+    A consuming thread may be ahead of the acks.  What it consumed is not announced before it is acknowledged, or the
+    sender would take it for lost.
+    """
+    consumed = stream.consumed
+    if consumed > acked:
+        return acked
+    stream.unreported_octets = 0
+    return consumed

@@ -1,0 +1,102 @@
+"""Admission control of unclaimed flows: what there is no room to hold is rejected, and both sides name it."""
+
+from collections.abc import Callable, Mapping
+
+from ... import events as ev
+from ..context import Context
+from ..frames import MAX_SEQUENCE, REJECTED, MalformedFrame
+from .acks import AckQueue
+from .delivery_checks import GapReporter
+from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
+from .nak import SelectiveRepeat
+from .sequence import MAX_GAPS
+
+REPORT_INTERVAL_NS = 1_000_000_000
+
+
+class UnclaimedLimiter:
+    """Of one session; for the thread that receives."""
+
+    def __init__(
+        self,
+        context: Context,
+        flows: Mapping[str, ReceiveFlow],
+        limit: int,
+        understands: Callable[[int], bool],
+        gap_reporter: GapReporter,
+        repair: SelectiveRepeat,
+        acks: AckQueue,
+    ) -> None:
+        """At most ``limit`` octets are held of all ``flows`` without a subscription together.
+
+        ``understands(epoch)``: whether that session knows what a rejection means.
+        """
+        self._context = context
+        self._flows = flows
+        self._limit = limit
+        self._octets = 0  # an upper bound of what is held
+        self._reported_mono_ns = 0
+        self._understands = understands
+        self._gap_reporter = gap_reporter
+        self._repair = repair
+        self._acks = acks
+
+    def admit(self, octets: int) -> bool:
+        """Whether a payload of so many octets can be held; if so it counts."""
+        octets += MESSAGE_OVERHEAD_OCTETS
+        if self._octets + octets > self._limit:  # the bound contains flows that have been subscribed meanwhile
+            held = [receive_flow for receive_flow in list(self._flows.values()) if not receive_flow.subscribed]
+            self._octets = sum(one.queued_octets + MESSAGE_OVERHEAD_OCTETS * len(one.queue) for one in held)
+            if self._octets + octets > self._limit:
+                return False
+        self._octets += octets
+        return True
+
+    def reject(
+        self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int, sent_ns: int
+    ) -> bool:
+        """Drop a message and tell its sender; False where the message has arrived before.
+
+        Raises MalformedFrame.
+        """
+        with self._context.uninterrupted():
+            if sequence > MAX_SEQUENCE:
+                raise MalformedFrame("sequence")
+            if stream.repairs:
+                skipped = self._repair.reject(receive_flow, ack_topic, stream, sequence)
+            else:
+                skipped = self._gap_reporter.reject(receive_flow, stream, sequence)
+            if not skipped:
+                return False
+            if sequence not in stream.rejected:
+                stream.rejected.add(sequence, sequence + 1)
+                if not stream.repairs and len(stream.rejected) > MAX_GAPS:  # no nak is going to name them
+                    stream.rejected.drop_first_range()
+                if sequence not in stream.tracker.missing:  # else a gap has named it
+                    self._count(receive_flow, stream, sequence)
+            if self._understands(stream.epoch):
+                self._acks.add(ack_topic, stream, (sequence, sent_ns, REJECTED), batched=False)
+            else:
+                stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
+                self._acks.add_credit_update(ack_topic, stream)
+            return True
+
+    def _count(self, receive_flow: ReceiveFlow, stream: PeerStream, sequence: int) -> None:
+        stream.rejected_count += 1
+        receive_flow.rejected.add(stream.epoch, sequence)
+        if receive_flow.sync is not None:
+            receive_flow.sync.missed(1, self._context.mono_ns)
+
+    def on_tick(self) -> None:
+        """Report what has been rejected, once a second: a peer may send for ever on a flow without a subscription."""
+        if self._context.mono_ns - self._reported_mono_ns >= REPORT_INTERVAL_NS:
+            self._reported_mono_ns = self._context.mono_ns
+            self.report()
+
+    def report(self) -> None:
+        """Report what has been rejected and not been reported."""
+        context = self._context
+        with context.uninterrupted():
+            for receive_flow in list(self._flows.values()):
+                for epoch, first, end in receive_flow.rejected.take():
+                    context.report(ev.Unclaimed(context.now_ns, receive_flow.flow, epoch, first, end))

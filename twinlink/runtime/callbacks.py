@@ -1,0 +1,90 @@
+"""Calls of an application's functions: one at a time, and no error of theirs stops delivery."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import LinkClosed
+from ..events import Event, HandlerError
+
+RUN_S = 0.01  # then a thread that waits for something gets to look whether it is there
+LOG_INTERVAL_S = 1.0  # between two reports of a flow's handlers in the log
+
+_monotonic = time.monotonic
+
+logger = logging.getLogger("twinlink")
+
+
+class CallbackQueue:
+    """For the thread that leads, when it holds no lock.
+
+    Attributes:
+        pending: calls to be made when the frame at hand has been handled: function, arguments one by one, flow.
+        running: whether one is being made.
+        errors: how many raised.
+        closing: whether the link is being closed.
+    """
+
+    def __init__(self, report: Callable[[Event], None]) -> None:
+        self.pending: deque[tuple[Callable[[Any], None], Sequence[Any], str]] = deque()
+        self.running = False
+        self.errors = 0
+        self.closing = False
+        self._report = report
+        self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
+
+    def enqueue(self, function: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
+        """Have a function called with each of these arguments when the frame at hand has been handled."""
+        self.pending.append((function, arguments, flow))
+
+    def run(self, for_s: float = RUN_S) -> None:
+        """Make the calls that are due, unless one is being made; those that there is no time for stay due.
+
+        What is no Exception (sys.exit, Ctrl-C) goes through; the call that it interrupts is gone, those behind it stay
+        due.
+        """
+        due, until = self.pending, _monotonic() + for_s
+        while due and not self.running:
+            self.running = True
+            function, arguments, flow = due[0]
+            begun = 0
+            try:
+                del due[0]  # not popleft: Ctrl-C comes where a call ends, and these would be gone
+                for begun, argument in enumerate(arguments, 1):
+                    try:
+                        function(argument)
+                    except Exception as error:  # whatever an application does must not stop delivery
+                        self._failed(error, flow)
+                    if begun < len(arguments) and _monotonic() >= until:
+                        break
+            finally:
+                self.running = False
+                if begun < len(arguments):
+                    due.appendleft((function, arguments[begun:], flow))
+            if _monotonic() >= until:
+                return
+
+    @property
+    def count(self) -> int:
+        """How many calls are due."""
+        return sum(len(arguments) for _, arguments, _ in list(self.pending))
+
+    def _failed(self, error: Exception, flow: str) -> None:
+        self.errors += 1
+        if self.closing and isinstance(error, LinkClosed):  # it wanted to send: no news
+            return
+        self._log(flow)
+        if flow:
+            self._report(HandlerError(time.time_ns(), flow, repr(error)))
+
+    def _log(self, flow: str) -> None:
+        """With its traceback, but not so often that writing it holds up delivery."""
+        now = time.monotonic()
+        logged_at, errors = self._logged.get(flow, (now - LOG_INTERVAL_S, 0))
+        if now - logged_at >= LOG_INTERVAL_S:
+            more = self.errors - errors - 1
+            since = f" ({more} more handlers' errors since it was last said)" if errors and more else ""
+            logger.exception("a handler of %s raised; delivery goes on%s", flow or "events", since)
+            self._logged[flow] = now, self.errors

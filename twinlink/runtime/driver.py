@@ -1,0 +1,140 @@
+"""Drives a session: gives it what has arrived and the time, sends what it has to send, calls handlers."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..errors import TransportError
+from ..events import Event
+from ..process.signals import DeferSignals
+from ..protocol.frames import Frame
+from ..protocol.receive.flow import PeerStream, ReceiveFlow
+from ..protocol.reconnect import ProbeResult
+from ..protocol.session import Session
+from ..transports import Transport
+from .callbacks import CallbackQueue
+from .sender import Sender
+
+_monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
+
+
+class SessionDriver:
+    """Between a session and its transport.
+
+    For the thread that leads, except `add_sender`, `send_hello` and `send_credit_update`.  Handlers are called when no
+    lock is held.
+
+    Attributes:
+        senders: by flow.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        node: str,
+        epoch: int,
+        window: int,
+        max_payload: int,
+        report: Callable[[Event], None],
+    ) -> None:
+        self.senders: dict[str, Sender] = {}
+        self.callbacks = CallbackQueue(report)
+        self.session = Session(
+            node=node,
+            epoch=epoch,
+            window=window,
+            max_payload=max_payload,
+            max_frame=transport.max_frame,
+            path=transport,
+            calls=self.callbacks,
+            call_next=self.call_next,
+            report=report,
+            mono_ns=_monotonic_ns(),
+            uninterrupted=DeferSignals,
+        )
+        self._transport = transport
+        self._peer_manager = self.session.peer_manager
+        self._acks_due = self.session.acks.due
+        self._outbox = self.session.outbox
+        self._hello_lock = threading.Lock()  # an older hello must not leave after a newer one
+
+    def add_sender(self, sender: Sender) -> None:
+        """Have a sender told of peers and acks, and peers told of its flow before its first message."""
+        self.senders[sender.flow] = sender
+        self.session.add_sender(sender)
+        self.send_hello()
+
+    def receive(self, topic: bytes, frame: Frame, mono_ns: int, in_bulk: bool) -> None:
+        """Take in a frame; what follows from it is sent, then handlers are called.
+
+        ``in_bulk``: others are close behind, and acks wait for `flush_acks`.
+        """
+        try:
+            self.session.receive_frame(topic, frame, mono_ns, _time_ns(), in_bulk)
+            if self._acks_due or self._outbox or self._peer_manager.hello_due:
+                self._send_due()
+        finally:  # also where the transport fails: no message of the next frame may come before these
+            if self.callbacks.pending:
+                self.callbacks.run()
+
+    def flush_acks(self) -> None:
+        """Acknowledge what came in bulk."""
+        self.session.acks.flush()
+        self._send_due()
+
+    def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
+        """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
+        timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
+        self._send_due()
+        if timeout_factor is not None:
+            self._transport.renew(timeout_factor)
+        self.callbacks.run()
+        if not self.callbacks.pending and not self.callbacks.running:
+            self.session.feedback.calls_done()
+
+    def on_probe_result(self, result: ProbeResult) -> bool:
+        """The other side's port has answered while no peer is up; whether the transport was told to connect now."""
+        timeout_factor = self._peer_manager.on_probe_result(result, _monotonic_ns())
+        if timeout_factor is not None:
+            self._transport.reached(timeout_factor)
+        return timeout_factor is not None
+
+    def _send_due(self) -> None:
+        send = self._transport.send
+        for topic, frame in self.session.frames_to_send(_time_ns()):
+            send(topic, frame)
+        if self._peer_manager.hello_due:
+            self.send_hello()
+
+    def send_hello(self) -> None:
+        """Say which peers are heard, and where the flows stand.  May be called by any thread."""
+        with self._hello_lock:
+            self._transport.send(*self._peer_manager.hello(_monotonic_ns(), _time_ns()))
+
+    def send_bye(self) -> None:
+        """Say that this session ends.  May be called by any thread."""
+        with self._hello_lock:
+            self._transport.send(*self._peer_manager.bye(_time_ns()))
+
+    def send_credit_update(self, flow: str, stream: PeerStream) -> None:
+        """Say how far a stream is consumed; where the transport fails the sender probes for it.  Any thread may."""
+        with suppress(TransportError, OSError):
+            self._transport.send(f"ack/{flow}".encode(), self.session.acks.credit_update(stream, _time_ns()))
+
+    def call_next(self, receive_flow: ReceiveFlow) -> None:
+        """Call the handler with what came before the handler was there, or while one was running."""
+        taken, handler = receive_flow.next_message(), receive_flow.handler
+        if taken is None or handler is None:
+            return
+        message, stream = taken
+        if stream is None and not receive_flow.queue:  # its acks have left, and none may follow
+            stream = receive_flow.streams.get(message.epoch)
+        if stream is not None:
+            self.send_credit_update(receive_flow.flow, stream)
+        handler(message)
+
+    def report_undelivered(self) -> None:
+        """Report what was not delivered and has not been reported yet: the link ends."""
+        self.session.report_undelivered(_monotonic_ns(), _time_ns())
