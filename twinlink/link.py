@@ -21,9 +21,9 @@ from .process.resolver import addresses
 from .process.signals import DeferSignals, defer_signals
 from .protocol.frames import FLOW_NAME, HEADER_OCTETS
 from .protocol.rangeset import RangeSet
+from .protocol.receive.receiver import MAX_FLOWS
 from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import Overflow, SendFlow
-from .protocol.session import MAX_FLOWS
 from .runtime.driver import SessionDriver
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
@@ -40,6 +40,7 @@ RESOLVE_S = 0.3  # a name that was not found in all the time before is not waite
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
+LOSS_ROUNDS = 16  # of reporting losses when a link closes, 10 ms of handlers and 1000 ranges each
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 MAX_AGE_S = 1e6
@@ -214,7 +215,7 @@ class Link:
         _check_callable("handler", handler)
         if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
             raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
-        receive_flow = self._session.flow(flow)
+        receive_flow = self._session.messages.flow(flow)
         receive_flow.subscribed = True
         if max_age is not None:
             receive_flow.limit_age(int(max_age * 1e9))
@@ -227,7 +228,7 @@ class Link:
 
     def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
         """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
-        receive_flow, callbacks = self._session.flow(receiver.flow), self._driver.callbacks
+        receive_flow, callbacks = self._session.messages.flow(receiver.flow), self._driver.callbacks
         receive_flow.handler = handler
         callbacks.enqueue(self._driver.call_next, [receive_flow] * len(receive_flow.queue), receive_flow.flow)
         callbacks.run()
@@ -255,7 +256,7 @@ class Link:
                 f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
                 f"{out_after!r} and {completeness!r}"
             )
-        receive_flow = self._session.flow(flow)
+        receive_flow = self._session.messages.flow(flow)
         with self._flows_lock:
             return receive_flow.watch(Thresholds(stale_after, out_after, completeness))
 
@@ -325,9 +326,9 @@ class Link:
             "epoch": f"{self.epoch:016x}",
             "peers": self.peers(),
             "sent": {flow: sender.stats() for flow, sender in list(self._driver.senders.items())},
-            "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.flows.items())},
+            "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.messages.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(session.malformed.items())},
-            "acks_sent": session.acks.sent,
+            "acks_sent": session.messages.acks.sent,
             "handler_errors": callbacks.errors,
             "events_dropped": self._event_stream.dropped,
         }
@@ -390,11 +391,15 @@ class Link:
     def _shut_down(self) -> None:
         """Make the calls that are due, then leave.  Called once, by the thread that holds the lead."""
         self.closing = True
-        callbacks, deadline = self._driver.callbacks, time.monotonic() + STOP_S
+        callbacks, deadline = self._driver.callbacks, 0.0
         try:
             self._driver.report_undelivered()
-            while self.peer_manager.report_losses() and time.monotonic() < deadline - STOP_S / 2:
+            # Rounds are counted: a time limit would pass while the machine stands still.
+            for _ in range(LOSS_ROUNDS):
+                if not self.peer_manager.report_losses():
+                    break
                 callbacks.run()
+            deadline = time.monotonic() + STOP_S
             callbacks.run(STOP_S / 2)  # of what has been acknowledged
             if callbacks.pending:
                 logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, callbacks.count)

@@ -241,7 +241,7 @@ class _LinkCollector(Collector):
             yield family
 
     def _received_metrics(self) -> Iterator[Metric]:
-        flows = {flow: (each, each.stats()) for flow, each in list(self._link._session.flows.items())}
+        flows = {flow: (each, each.stats()) for flow, each in list(self._link._session.messages.flows.items())}
         # A peer can make up flows, so only those that the application asked for have labels.
         ours = {flow: found for flow, found in flows.items() if found[0].subscribed or found[0].sync is not None}
         yield from self._families(_RECEIVED, _RECEIVED_NOW, {flow: values for flow, (_, values) in ours.items()})

@@ -177,7 +177,7 @@ def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
         reported = list[Event]()
         driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         _hello(driver, THEIRS)
-        receive_flow = driver.session.flow("flow")
+        receive_flow = driver.session.messages.flow("flow")
         receive_flow.subscribed = True
         for sequence in (0, 1, 2, 3, 4, 7, 8, 9):
             data(driver, sequence, True)
@@ -286,7 +286,7 @@ def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
         driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
         driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, False)
-        driver.session._unclaimed._octets = driver.session.flow("crowd").queued_octets = 10**9
+        driver.session.messages._unclaimed._octets = driver.session.messages.flow("crowd").queued_octets = 10**9
         data(driver, 0, at_once=True)
 
         def refuse_and_tell(driver: SessionDriver = driver) -> None:

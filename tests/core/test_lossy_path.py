@@ -65,7 +65,7 @@ class Twin:
         self.reported: list[Event] = []
         self.delivered: list[int] = []
         self.driver = met(self.back, epoch, [REAL_WORLD], self.reported)
-        receive_flow = self.driver.session.flow("flow")
+        receive_flow = self.driver.session.messages.flow("flow")
         receive_flow.subscribed, receive_flow.handler = True, self.deliver
         self.up = True
 
@@ -186,7 +186,7 @@ class LossyPath(RuleBasedStateMachine):
             missed |= gaps
             assert twin.delivered == sorted(set(twin.delivered))
             assert not gaps & set(twin.delivered)
-            conflated = twin.driver.session.flow("flow").stats()["conflated"]
+            conflated = twin.driver.session.messages.flow("flow").stats()["conflated"]
             assert len(twin.delivered) + len(gaps) + conflated == self.core.queue.next_sequence
         if self.overflow == "drop-oldest":  # what was dropped when it had been handed over may have arrived
             assert missed <= lost

@@ -63,14 +63,14 @@ def test_our_own_frames_do_not_come_back_to_us(driver: SessionDriver) -> None:
     driver.receive(b"traffic/flow", frame(Kind.DATA, OURS, 0, 1, b""), 0, False)
     driver.receive(b"traffic/_link", frame(Kind.BYE, OURS, 0, 1, b""), 0, False)
     assert driver.session.malformed["reflected"][0] == 2
-    assert len(driver.session.flow("flow").queue) == 0
+    assert len(driver.session.messages.flow("flow").queue) == 0
 
 
 def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(driver: SessionDriver) -> None:
     """What the old one left in buffers on the way may arrive for seconds."""
     old, new = THEIRS, THEIRS + 1
     received: list[Message] = []
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, received.append
 
     def arrives(epoch: int, sequence: int, now: int) -> None:
@@ -100,7 +100,7 @@ def test_a_flow_that_begins_while_its_peer_is_silent_begins_with_what_was_lost(
 ) -> None:
     """After a cut, data may arrive before the hello that brings the peer back."""
     received: list[int] = []
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, lambda message: received.append(message.sequence)
     now = time.monotonic_ns()
     driver.receive(
@@ -121,7 +121,7 @@ def test_a_hello_that_waited_does_not_end_the_session_that_lives(driver: Session
     """Those of the session that died are read after those of the next one, which are then not read for a while."""
     old, new = THEIRS, THEIRS + 1
     received: list[tuple[int, int]] = []
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed, receive_flow.handler = (
         True,
         lambda message: received.append((message.epoch, message.sequence)),

@@ -39,7 +39,7 @@ class Unused:
 @pytest.mark.parametrize("at_once", [True, False])
 def test_consumption_is_never_announced_before_the_ack(driver: SessionDriver, transport: Kept, at_once: bool) -> None:
     """Or the sender would take what was delivered for lost."""
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     receiver = Receiver(Unused(), driver.send_credit_update, receive_flow)
     for sequence in range(200):
@@ -60,7 +60,7 @@ def test_what_came_again_does_not_hide_how_far_is_consumed(driver: SessionDriver
     """Or a sender whose window is full would wait for it for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     receive_flow.handler = lambda message: None
     messages = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in (0, 2, 3)]
@@ -76,7 +76,7 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
     """Or a sender whose window is full of what it had to give up would wait for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     receiver = Receiver(Unused(), driver.send_credit_update, receive_flow)
 
@@ -106,7 +106,7 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
     hello = Hello("theirs", {}, {"flow": 57}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     taken: list[int] = []
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     receive_flow.handler = lambda message: taken.append(message.sequence)
 
@@ -130,7 +130,7 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
 
 
 def test_a_batch_is_acknowledged_together_and_one_alone_at_once(driver: SessionDriver, transport: Kept) -> None:
-    driver.session.flow("flow").subscribed = True
+    driver.session.messages.flow("flow").subscribed = True
     data(driver, 0, at_once=True)
     assert [sequences for _, sequences in transport.acks()] == [[0]]
     for sequence in range(1, 100):
@@ -140,7 +140,7 @@ def test_a_batch_is_acknowledged_together_and_one_alone_at_once(driver: SessionD
 
 
 def test_a_bundle_is_acknowledged_as_a_whole(driver: SessionDriver, transport: Kept) -> None:
-    driver.session.flow("flow").subscribed = True
+    driver.session.messages.flow("flow").subscribed = True
     data(driver, 0, at_once=False)
     for first, count in ((1, 1000), (1001, MAX_ACK_RANGE), (1001 + MAX_ACK_RANGE, MAX_ACK_RANGE + 1)):
         frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + count)]
@@ -173,7 +173,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
         transport = Kept()
         reported: list[Event] = []
         driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-        receive_flow = driver.session.flow("flow")
+        receive_flow = driver.session.messages.flow("flow")
         receive_flow.subscribed = True
         received: list[Message] = []
         if handled:
@@ -212,7 +212,7 @@ def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
 
     monkeypatch.setattr(transport, "send", fail)
     received: list[Message] = []
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, received.append
     frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
     for octets in (
@@ -229,7 +229,7 @@ def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
     driver: SessionDriver, transport: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: list[Message] = []
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, received.append
     hello = Hello("theirs", {}, {"flow": 0}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
@@ -257,7 +257,7 @@ def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
         if message.sequence == 30:
             raise leaves
 
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed, receive_flow.handler = True, handle
     frames = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in range(70)]
     data(driver, 0, at_once=True)
@@ -268,7 +268,7 @@ def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
 
 
 def test_a_duplicate_is_acknowledged_again_but_not_delivered(driver: SessionDriver, transport: Kept) -> None:
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     data(driver, 0, at_once=True)
     data(driver, 0, at_once=True)
@@ -279,7 +279,7 @@ def test_a_duplicate_is_acknowledged_again_but_not_delivered(driver: SessionDriv
 def test_an_unclaimed_flow_costs_less_than_a_window(driver: SessionDriver, transport: Kept) -> None:
     for sequence in range(200):
         data(driver, sequence, at_once=True, size=10_000)
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     assert 512 * 1024 < receive_flow.queued_octets < 1024 * 1024
     stats = receive_flow.stats()
     assert stats["received"] + stats["unclaimed"] == 200
@@ -289,22 +289,22 @@ def test_an_unclaimed_flow_costs_less_than_a_window(driver: SessionDriver, trans
 def test_a_flood_of_topics_is_bounded(driver: SessionDriver) -> None:
     for number in range(3000):
         driver.receive(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, False)
-    assert len(driver.session.flows) <= 1024
-    assert driver.session.malformed["flows"][0] == 3000 - len(driver.session.flows)
+    assert len(driver.session.messages.flows) <= 1024
+    assert driver.session.malformed["flows"][0] == 3000 - len(driver.session.messages.flows)
 
 
 def test_what_was_refused_before_the_first_hello_is_no_gap(driver: SessionDriver, transport: Kept) -> None:
     """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
-    crowd = driver.session.flow("crowd")
-    driver.session._unclaimed._octets = crowd.queued_octets = 10**9
+    crowd = driver.session.messages.flow("crowd")
+    driver.session.messages._unclaimed._octets = crowd.queued_octets = 10**9
     now = time.monotonic_ns()
     driver.receive(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, False)
-    assert driver.session.flow("flow").stats()["unclaimed"] == 1
+    assert driver.session.messages.flow("flow").stats()["unclaimed"] == 1
     driver.receive(
         HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {"flow": 8}, True).encode()), now, False
     )
     crowd.queued_octets = 0
-    driver.session.flow("flow").subscribed = True
+    driver.session.messages.flow("flow").subscribed = True
     transport.sent.clear()
     driver.receive(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, False)
     asks = [parse_nak(octets) for _, octets in transport.sent if octets[3] == Kind.NAK]
@@ -316,7 +316,7 @@ def test_what_is_held_of_a_session_is_not_delivered_after_its_successor(
     driver: SessionDriver, reported: list[Event]
 ) -> None:
     """A restart within less than two hellos: both sessions are up for a moment."""
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     ms, began = 1_000_000, time.monotonic_ns()  # what hellos confirm was said since the link was opened
 
@@ -345,7 +345,7 @@ def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_wha
     driver: SessionDriver, reported: list[Event]
 ) -> None:
     """Data overtook the hello that names the flow; what is missing before it will not be asked for."""
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     hello = Hello("theirs", {}, {}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
@@ -365,7 +365,7 @@ def test_a_new_flow_of_a_peer_that_is_up_repairs_nothing_once_a_hello_says_so(
     driver: SessionDriver, reported: list[Event]
 ) -> None:
     """The first hello that names it was lost; from the next one on a gap is reported, and not waited for."""
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     for number, flows in ((1, {}), (2, {}), (3, {"flow": 0})):
         hello = Hello("theirs", {OURS: 1}, flows, True, frozenset(flows))
@@ -383,7 +383,7 @@ def test_a_new_flow_of_a_peer_that_is_up_repairs_nothing_once_a_hello_says_so(
 def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_over(
     driver: SessionDriver, transport: Kept
 ) -> None:
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     got: list[int] = []
     meanwhile: list[object] = []
@@ -403,7 +403,7 @@ def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_
 
 
 def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver, reported: list[Event]) -> None:
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     hello = Hello("theirs", {}, {"flow": 0}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)

@@ -30,7 +30,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     end, since = 17, stood + joined if tells else stood
     reported: list[Event] = []
     driver = driver_on(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     taken: list[int] = []
     receive_flow.handler = lambda message: taken.append(message.sequence)
@@ -69,7 +69,7 @@ def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> Non
     """The sender owes us nothing of it, so it does not ask, and our nak may have been lost."""
     transport = Kept()
     driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
-    receive_flow = driver.session.flow("flow")
+    receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     data(driver, 5, at_once=True)  # as who publishes reaches everybody
 
@@ -88,7 +88,7 @@ def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
     """It says hello twenty times a second until it is up, and is up a round trip after it has heard us."""
     reported: list[Event] = []
     driver = driver_on(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
-    driver.session.flow("flow").subscribed = True
+    driver.session.messages.flow("flow").subscribed = True
     for number in range(1, 18):
         body = Hello("theirs", {OURS: number}, {"flow": 0}, True).encode()
         driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * SEARCH_INTERVAL_NS, False)
@@ -98,4 +98,4 @@ def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 18, 1, body), 18 * SEARCH_INTERVAL_NS, False)
     data(driver, 4, at_once=True)
     assert not [event for event in reported if isinstance(event, Gap)]
-    assert driver.session.flow("flow").streams[THEIRS].reorder_buffer is None
+    assert driver.session.messages.flow("flow").streams[THEIRS].reorder_buffer is None

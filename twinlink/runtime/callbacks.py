@@ -45,25 +45,29 @@ class CallbackQueue:
         What is no Exception (sys.exit, Ctrl-C) goes through; the call that it interrupts is gone, those behind it stay
         due.
         """
-        due, until = self.pending, _monotonic() + for_s
+        due, until = self.pending, 0.0
         while due and not self.running:
-            self.running = True
             function, arguments, flow = due[0]
+            several = len(arguments) > 1 or len(due) > 1
+            if several and not until:  # a single call needs no clock
+                until = _monotonic() + for_s
+            self.running = True
             begun = 0
             try:
                 del due[0]  # not popleft: Ctrl-C comes where a call ends, and these would be gone
-                for begun, argument in enumerate(arguments, 1):
+                for argument in arguments:
+                    begun += 1
                     try:
                         function(argument)
                     except Exception as error:  # whatever an application does must not stop delivery
                         self._failed(error, flow)
-                    if begun < len(arguments) and _monotonic() >= until:
+                    if several and _monotonic() >= until:
                         break
             finally:
                 self.running = False
                 if begun < len(arguments):
                     due.appendleft((function, arguments[begun:], flow))
-            if _monotonic() >= until:
+            if until and _monotonic() >= until:
                 return
 
     @property

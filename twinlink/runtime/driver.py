@@ -56,7 +56,8 @@ class SessionDriver:
         )
         self._transport = transport
         self._peer_manager = self.session.peer_manager
-        self._acks_due = self.session.acks.due
+        self._acks = self.session.messages.acks
+        self._acks_due = self._acks.due
         self._outbox = self.session.outbox
         self._hello_lock = threading.Lock()  # an older hello must not leave after a newer one
 
@@ -81,7 +82,7 @@ class SessionDriver:
 
     def flush_acks(self) -> None:
         """Acknowledge what came in bulk."""
-        self.session.acks.flush()
+        self.session.messages.acks.flush()
         self._send_due()
 
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
@@ -102,9 +103,12 @@ class SessionDriver:
         return timeout_factor is not None
 
     def _send_due(self) -> None:
-        send = self._transport.send
-        for topic, frame in self.session.frames_to_send(_time_ns()):
-            send(topic, frame)
+        send, outbox = self._transport.send, self._outbox
+        while outbox:
+            send(*outbox.popleft())
+        if self._acks_due:
+            for topic, frame in self._acks.frames(_time_ns()):
+                send(topic, frame)
         if self._peer_manager.hello_due:
             self.send_hello()
 
@@ -121,7 +125,7 @@ class SessionDriver:
     def send_credit_update(self, flow: str, stream: PeerStream) -> None:
         """Say how far a stream is consumed; where the transport fails the sender probes for it.  Any thread may."""
         with suppress(TransportError, OSError):
-            self._transport.send(f"ack/{flow}".encode(), self.session.acks.credit_update(stream, _time_ns()))
+            self._transport.send(f"ack/{flow}".encode(), self.session.messages.acks.credit_update(stream, _time_ns()))
 
     def call_next(self, receive_flow: ReceiveFlow) -> None:
         """Call the handler with what came before the handler was there, or while one was running."""

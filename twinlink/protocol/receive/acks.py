@@ -77,13 +77,19 @@ class AckQueue:
             number = self.sent
             self.sent = number + 1
             if len(records) == 1 and type(records) is tuple:
-                ((sequence, sent_ns, received_ns),) = records
-                acked = max(stream.acked, sequence + 1)
-                if received_ns == REJECTED:
-                    stream.consumed = max(stream.consumed, sequence + 1)
+                sequence, sent_ns, received_ns = records[0]
+                acked, consumed = stream.acked, stream.consumed
+                if sequence >= acked:
+                    acked = sequence + 1
+                if received_ns == REJECTED and consumed <= sequence:
+                    consumed = stream.consumed = sequence + 1
+                if consumed > acked:  # as in `_consumed_to_report`
+                    consumed = acked
+                else:
+                    stream.unreported_octets = 0
                 yield topic, _pack_one(
                     ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, now_ns,
-                    stream.epoch, _consumed_to_report(stream, acked), sequence, sent_ns, received_ns,
+                    stream.epoch, consumed, sequence, sent_ns, received_ns,
                 )  # fmt: skip
             elif isinstance(records, range):
                 acked = max(stream.acked, records.stop)
@@ -95,7 +101,7 @@ class AckQueue:
                 yield topic, self._ack(stream, records, acked, number, now_ns)
             stream.acked = acked
             # What the application consumed before its ack was out could not be announced then.
-            if stream.unreported_octets >= CREDIT_UPDATE_OCTETS:
+            if records and stream.unreported_octets >= CREDIT_UPDATE_OCTETS:
                 due.appendleft((topic, stream, (), 0))
 
     def credit_update(self, stream: PeerStream, now_ns: int) -> bytes:

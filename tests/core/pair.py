@@ -1,0 +1,212 @@
+"""Two sessions joined by a simulated path, on a clock that the test moves: no thread, no socket, no sleep."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from tests.core.sending import sender_on
+from twinlink.events import Event
+from twinlink.message import Message
+from twinlink.protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS
+from twinlink.protocol.receive.flow import ReceiveFlow
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.endpoint import Reliability
+from twinlink.protocol.send.flow import SendFlow
+from twinlink.protocol.session import Session
+from twinlink.runtime import sender as sender_module
+from twinlink.runtime.callbacks import CallbackQueue
+from twinlink.runtime.sender import Sender
+from twinlink.transports import Endpoint, Transport
+from twinlink.transports.base import Frame, Options
+
+MS = 1_000_000
+START_NS = 10**15  # of both clocks; a session's hellos are numbered by the monotonic one
+IN_FLIGHT_OCTETS = 256 * 1024
+RETENTION = 64 * 1024 * 1024
+
+
+@dataclass
+class Path:
+    """What happens to frames on their way, in both directions."""
+
+    random: Random
+    delay_ns: int = MS
+    jitter_ns: int = 0  # of the delay: frames overtake each other
+    loss: float = 0.0
+    duplication: float = 0.0
+    cut: bool = False
+
+    def arrivals(self, now: int) -> list[int]:
+        """When a frame that leaves now arrives: never, once or twice."""
+        if self.cut or self.random.random() < self.loss:
+            return []
+        count = 1 + (self.random.random() < self.duplication)
+        return [now + self.delay_ns + self.random.randrange(self.jitter_ns + 1) for _ in range(count)]
+
+
+class Outlet(Transport):
+    """Puts what an end sends on the path."""
+
+    def __init__(self, send: Callable[[bytes, bytes], None]) -> None:
+        super().__init__(Endpoint("pair", 1), False, 2**24, Options())
+        self.send = send  # type: ignore[method-assign,assignment]
+
+    def open(self) -> None: ...
+
+    def send(self, topic: bytes, frame: bytes) -> None: ...
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        return None
+
+    def close(self) -> None: ...
+
+
+class End:
+    """A session, its senders, and what its application got."""
+
+    def __init__(self, pair: "Pair", node: str, epoch: int) -> None:
+        self.pair = pair
+        self.epoch = epoch
+        self.events: list[Event] = []
+        self.received: dict[str, list[Message]] = {}
+        self.senders: dict[str, Sender] = {}
+        self.arriving: list[tuple[int, int, bytes, bytes]] = []  # a heap: when, order of sending, topic, frame
+        self.calls = CallbackQueue(self.events.append)
+        self.outlet = Outlet(self.put_on_path)
+        self.session = Session(
+            node=node,
+            epoch=epoch,
+            window=2**24,
+            max_payload=2**20,
+            max_frame=2**24,
+            path=self.outlet,
+            calls=self.calls,
+            call_next=self.call_next,
+            report=self.events.append,
+            mono_ns=pair.now,
+        )
+        self.next_hello = self.next_tick = pair.now
+
+    def sender(self, flow: str, reliability: Reliability = "repair") -> Sender:
+        budget = InFlightBudget(IN_FLIGHT_OCTETS)
+        core = SendFlow(flow, 2**24, RETENTION, budget, repair=reliability == "repair")
+        sender = self.senders[flow] = sender_on(self.outlet, core, self.epoch)
+        self.session.add_sender(sender)
+        self.say_hello()
+        return sender
+
+    def receive(self, flow: str) -> list[Message]:
+        """Subscribe; what arrives is in the list that this returns."""
+        receive_flow = self.session.messages.flow(flow)
+        receive_flow.subscribed = True
+        got = self.received.setdefault(flow, [])
+        receive_flow.handler = got.append
+        return got
+
+    def call_next(self, receive_flow: ReceiveFlow) -> None:
+        taken = receive_flow.next_message()
+        if taken is not None and receive_flow.handler is not None:
+            receive_flow.handler(taken[0])
+
+    @property
+    def is_up(self) -> bool:
+        return bool(self.session.peer_manager.up)
+
+    def told(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def put_on_path(self, topic: bytes, frame: bytes) -> None:
+        self.pair.transmit(self, topic, frame)
+
+    def say_hello(self) -> None:
+        self.put_on_path(*self.session.peer_manager.hello(self.pair.now, self.pair.now))
+
+    def step(self, now: int) -> None:
+        """What a link's threads do in the course of a millisecond."""
+        while self.arriving and self.arriving[0][0] <= now:
+            _, _, topic, frame = heapq.heappop(self.arriving)
+            self.session.receive_frame(topic, frame, now, now)
+            self.send_due()
+        if now >= self.next_tick:
+            self.next_tick = now + TICK_NS
+            self.session.on_tick(now, now, now)
+            self.send_due()
+        if now >= self.next_hello:
+            self.next_hello = now + (HELLO_INTERVAL_NS if self.is_up else SEARCH_INTERVAL_NS)
+            self.say_hello()
+            for sender in self.senders.values():
+                sender.on_tick()
+        for sender in self.senders.values():
+            sender.transmit(lambda: False)
+
+    def send_due(self) -> None:
+        for topic, frame in self.session.frames_to_send(self.pair.now):
+            self.put_on_path(topic, frame)
+        if self.session.peer_manager.hello_due:
+            self.say_hello()
+        while self.calls.pending:
+            self.calls.run()
+
+
+@dataclass
+class Pair:
+    """Two ends; ``ends[0]`` is called near, ``ends[1]`` far."""
+
+    path: Path
+    now: int = START_NS
+    transmitted: int = 0
+    ends: list[End] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ends = [End(self, "near", 1), End(self, "far", 2)]
+
+    @property
+    def near(self) -> End:
+        return self.ends[0]
+
+    @property
+    def far(self) -> End:
+        return self.ends[1]
+
+    def transmit(self, end: End, topic: bytes, frame: bytes) -> None:
+        other = self.ends[1 - self.ends.index(end)] if end in self.ends else None
+        for at in self.path.arrivals(self.now) if other else []:
+            self.transmitted += 1
+            heapq.heappush(other.arriving, (at, self.transmitted, topic, frame))  # type: ignore[union-attr]
+
+    def run(self, ns: int) -> None:
+        """Let so much time pass."""
+        until = self.now + ns
+        while self.now < until:
+            self.now += MS
+            for end in list(self.ends):
+                end.step(self.now)
+
+    def run_until(self, done: Callable[[], object], at_most_ns: int = 60_000 * MS) -> int:
+        """Let time pass until something holds; returns how much that took."""
+        began = self.now
+        while not done():
+            assert self.now - began < at_most_ns, "it did not come about in time"
+            self.run(MS)
+        return self.now - began
+
+    def restart(self, index: int) -> End:
+        """The process of an end is killed, and another one takes its place."""
+        old = self.ends[index]
+        end = End(self, old.session.peer_manager._node, old.epoch + 10)
+        self.ends[index] = end
+        return end
+
+
+def pair(monkeypatch: pytest.MonkeyPatch, seed: int = 1, **path: float) -> Pair:
+    """Two ends that are up, over a path with these properties."""
+    made = Pair(Path(Random(seed)))
+    for clock in ("_monotonic_ns", "_time_ns"):
+        monkeypatch.setattr(sender_module, clock, lambda: made.now)
+    made.run_until(lambda: made.near.is_up and made.far.is_up)
+    for name, value in path.items():
+        setattr(made.path, name, value)
+    return made
