@@ -9,8 +9,8 @@ import pytest
 import zmq
 
 import twinlink
-from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
+from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer
 from twinlink.transports import Endpoint

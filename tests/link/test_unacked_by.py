@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import twinlink
-from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.peers import LOSSES_AT_ONCE
+from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
 
 _LISTENER = """
