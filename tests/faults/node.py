@@ -34,7 +34,7 @@ from typing import Any, cast
 
 import twinlink
 from tests.faults.ledger import Writer, digest
-from twinlink.options import Priority
+from twinlink.protocol.send.endpoint import Priority
 from twinlink.protocol.rangeset import RangeSet
 
 POOL_OCTETS = 2 * 1024 * 1024

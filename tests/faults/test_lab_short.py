@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pytest
 
-from twinlink.options import Priority
+from twinlink.protocol.send.endpoint import Priority
 from twinlink.testing import base
 
 from . import faults

@@ -56,8 +56,8 @@ class SessionDriver:
         )
         self._transport = transport
         self._peer_manager = self.session.peer_manager
-        self._acks = self.session.messages.acks
-        self._acks_due = self._acks.due
+        self._receive_frame = self.session.receive_frame
+        self._acks_due = self.session.messages.acks.due
         self._outbox = self.session.outbox
         self._hello_lock = threading.Lock()  # an older hello must not leave after a newer one
 
@@ -73,7 +73,7 @@ class SessionDriver:
         ``in_bulk``: others are close behind, and acks wait for `flush_acks`.
         """
         try:
-            self.session.receive_frame(topic, frame, mono_ns, _time_ns(), in_bulk)
+            self._receive_frame(topic, frame, mono_ns, _time_ns(), in_bulk)
             if self._acks_due or self._outbox or self._peer_manager.hello_due:
                 self._send_due()
         finally:  # also where the transport fails: no message of the next frame may come before these
@@ -103,12 +103,9 @@ class SessionDriver:
         return timeout_factor is not None
 
     def _send_due(self) -> None:
-        send, outbox = self._transport.send, self._outbox
-        while outbox:
-            send(*outbox.popleft())
-        if self._acks_due:
-            for topic, frame in self._acks.frames(_time_ns()):
-                send(topic, frame)
+        send = self._transport.send
+        for topic, frame in self.session.frames_to_send(_time_ns()):
+            send(topic, frame)
         if self._peer_manager.hello_due:
             self.send_hello()
 
