@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 
-from twinlink.process.resolver import accepting_addresses
-
 INTERFACE = "col0"
 HOSTS = range(101, 229)  # SRN 1 to 128
 LOOK_S = 0.5

@@ -1,8 +1,10 @@
 """The protocol of one link: frames and time come in; frames, calls and events come out.  No I/O, no clock."""
 
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 
 from .. import events as ev
 from ..events import Event
@@ -150,10 +152,8 @@ class Session:
 
         A hello may be due besides (`PeerManager.hello_due`).
         """
-        outbox = self.outbox
-        while outbox:
-            yield outbox.popleft()
-        yield from self.messages.acks.frames(now_ns)
+        acks = self.messages.acks.frames(now_ns)
+        return chain(_drain(self.outbox), acks) if self.outbox else acks
 
     def add_sender(self, sender: SendEndpoint) -> None:
         """Have a sender told of peers and acks.  May be called by any thread."""
@@ -182,3 +182,8 @@ class Session:
         if state[0] == 1 or context.mono_ns - state[1] > MALFORMED_INTERVAL_NS:
             state[1] = context.mono_ns
             context.report(ev.Malformed(context.now_ns, reason, state[0]))
+
+
+def _drain(outbox: deque[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    while outbox:
+        yield outbox.popleft()
