@@ -2,7 +2,7 @@
 # Options of the command behind a target go into ARGS: make demo ARGS="--transports zenoh", make test ARGS="-k e3 -x"
 
 BIN := .venv/bin
-SOURCES := twinlink apps tests examples benchmarks
+SOURCES := twinlink apps tests examples benchmarks colosseum
 ARGS ?=
 
 .DEFAULT_GOAL := help

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from twinlink.process.resolver import accepting_addresses
+
 INTERFACE = "col0"
 HOSTS = range(101, 229)  # SRN 1 to 128
 LOOK_S = 0.5
@@ -21,7 +23,7 @@ def main(port: int) -> int:
         return 1
     network = own.rpartition(".")[0]
     others = [address for host in HOSTS if (address := f"{network}.{host}") != own]
-    while not (found := who_accepts(others, port)):
+    while not (found := accepting_addresses(others, port)):
         time.sleep(LOOK_S)
     if len(found) > 1:
         print(f"{', '.join(found)} all listen at port {port}: give each pair of nodes its own", file=sys.stderr)
