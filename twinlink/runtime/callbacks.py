@@ -48,8 +48,8 @@ class CallbackQueue:
         due, until = self.pending, 0.0
         while due and not self.running:
             function, arguments, flow = due[0]
-            several = len(arguments) > 1 or len(due) > 1
-            if several and not until:  # a single call needs no clock
+            several = len(arguments) > 1
+            if not until and (several or len(due) > 1):  # a single call needs no clock
                 until = _monotonic() + for_s
             self.running = True
             begun = 0
