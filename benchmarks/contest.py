@@ -1,6 +1,6 @@
 """Contestants measured in turn: in each round all get fresh processes, and then work one after the other in blocks.
 
-It is the sweep's instrument (`twinlink.measure`): its stations, subjects, frames and records.  A sweep gives each
+It is the sweep's instrument (`twinlink.measure`): its workers, subjects, frames and records.  A sweep gives each
 subject one turn a round; here the turns are short and many, so that a machine whose speed changes is the same to all.
 """
 
@@ -12,17 +12,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from twinlink.errors import TwinlinkError
+from twinlink.measure.cell_run import CellRun, RoundResult
 from twinlink.measure.cells import Plan
-from twinlink.measure.measuring import Measuring, Taken
 from twinlink.measure.setting import Pair, Setting
-from twinlink.measure.stations import Interrupted, StationFailed, StationLost, Stopped
+from twinlink.measure.worker_handle import Interrupted, Stopped, WorkerFailed, WorkerLost
 
 OPEN_S = 30.0
 TIMEOUT_S = 30.0  # for the peer, and for an answer: it may have the machine to share
 WARM_UP = 50  # messages before each block
 STARTED_AT_ONCE = 2
 
-FAILURES = (StationLost, StationFailed, TwinlinkError, OSError)
+FAILURES = (WorkerLost, WorkerFailed, TwinlinkError, OSError)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Round:
     """All contestants with processes of their own; a context manager.
 
     Attributes:
-        pairs: the stations of those that could be opened, by the contestant's name.
+        pairs: the workers of those that could be opened, by the contestant's name.
         lost: why the others, or those that failed later, are out of this round.
     """
 
@@ -108,7 +108,7 @@ class Round:
         closed: bool = True,
         rate_hz: float | None = None,
         direction: str = "rw-dt",
-    ) -> Taken | None:
+    ) -> RoundResult | None:
         """A block of one contestant; None when it failed, which ends the round for it.
 
         ``closed``: each message leaves when the one before was answered.  Else they leave at ``rate_hz``, or as fast as
@@ -117,7 +117,7 @@ class Round:
         cell = {"octets": octets, "mode": "closed" if closed else "saturation", "direction": direction, "search": None}
         plan = Plan((name,), (octets,), warm_up=WARM_UP, timeout_s=TIMEOUT_S)
         try:
-            block = Measuring(plan, self.pairs[name], cell, 0, self._setting.counts_wire)
+            block = CellRun(plan, self.pairs[name], cell, 0, self._setting.counts_wire)
             block.warm_up(self._stopped, 0.0)
             taken = block.trial(count, rate_hz, self._stopped)
         except FAILURES as error:

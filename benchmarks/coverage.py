@@ -4,7 +4,7 @@ import numpy as np
 from scipy import signal
 
 from twinlink.measure import statistics
-from twinlink.measure.stations import Interrupted
+from twinlink.measure.worker_handle import Interrupted
 
 from .bench import Bench, Measurement
 from .verdict import Part

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import DIGITAL_TWIN, free_ports
-from twinlink.measure.stations import Interrupted, LocalStation
+from twinlink.measure.worker_handle import Interrupted, LocalWorker
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S
@@ -22,7 +22,7 @@ class Fan:
     def __init__(self, transport: str, count: int) -> None:
         port = free_ports(PORTS)
         self._sender = SenderProcess("fan-out", transport, f"tcp/127.0.0.1:{port}", str(count))
-        self._receivers = [LocalStation(DIGITAL_TWIN) for _ in range(count)]
+        self._receivers = [LocalWorker(DIGITAL_TWIN) for _ in range(count)]
         try:
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(lambda pair: self._open(transport, port, *pair), enumerate(self._receivers)))
@@ -34,7 +34,7 @@ class Fan:
             raise
 
     @staticmethod
-    def _open(transport: str, port: int, number: int, receiver: LocalStation) -> None:
+    def _open(transport: str, port: int, number: int, receiver: LocalWorker) -> None:
         receiver.ask(
             "open", OPEN_S, subject=transport, listening=False, host="127.0.0.1", port=port, node=f"receiver-{number}"
         )
@@ -50,7 +50,7 @@ class Fan:
         """End all processes."""
         self._sender.end()
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(LocalStation.end, self._receivers))
+            list(pool.map(LocalWorker.end, self._receivers))
 
 
 class FanOut(Measurement):

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from twinlink.measure.measuring import Taken
+from twinlink.measure.cell_run import RoundResult
 from twinlink.measure.namespaces import ADDRESSES, Namespaces
 from twinlink.measure.setting import Loopback, free_ports
-from twinlink.measure.stations import Interrupted
+from twinlink.measure.worker_handle import Interrupted
 
 from .bench import NEEDS_ROOT, TRANSPORTS, Bench, Measurement, is_root
 from .contest import FAILURES, Contestant, plain
@@ -24,7 +24,7 @@ GIGABIT_PORT = 5201
 IPERF_S = 1
 
 
-def arrivals_per_s(taken: Taken) -> float:
+def arrivals_per_s(taken: RoundResult) -> float:
     """What the receiver got, from the first message to the last; 0 unless every one arrived."""
     if len(np.unique(taken.received["sequence"])) < len(taken.sent) or len(taken.sent) < 2:
         return 0.0
@@ -39,7 +39,7 @@ class SmallFloods(Measurement):
     seconds = 100.0
 
     def __init__(self) -> None:
-        self._rounds: list[dict[str, list[Taken]]] = []
+        self._rounds: list[dict[str, list[RoundResult]]] = []
 
     def run(self, bench: Bench) -> None:
         """Three floods of each contestant in a round."""
@@ -50,7 +50,7 @@ class SmallFloods(Measurement):
             contestants += WITHOUT_REPAIR
         count = bench.scaled(COUNT, 1000)
         for each in bench.rounds_of("floods of 100 B", contestants, Loopback()):
-            taken: dict[str, list[Taken]] = {}
+            taken: dict[str, list[RoundResult]] = {}
             for _ in range(bench.scaled(3, 1)):
                 for name in each.shuffled([one.name for one in contestants]):
                     block = each.take(name, 100, count, closed=False)
@@ -80,7 +80,7 @@ class SmallFloods(Measurement):
                 )
         return found
 
-    def _pairs(self, one: str, other: str, figure: Callable[[list[Taken]], float]) -> list[tuple[float, float]]:
+    def _pairs(self, one: str, other: str, figure: Callable[[list[RoundResult]], float]) -> list[tuple[float, float]]:
         return [(figure(each[one]), figure(each[other])) for each in self._rounds if one in each and other in each]
 
 

@@ -19,7 +19,7 @@ from twinlink.appkit import convert
 from twinlink.appkit.console import Stop, guarded, log
 from twinlink.measure import system
 from twinlink.measure.progress import Progress, duration
-from twinlink.measure.stations import Interrupted
+from twinlink.measure.worker_handle import Interrupted
 
 from .bench import Bench, Measurement
 from .contest import FAILURES

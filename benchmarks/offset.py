@@ -3,8 +3,8 @@
 import numpy as np
 
 from twinlink.measure import metrics, statistics
+from twinlink.measure.cell_run import RoundResult
 from twinlink.measure.cells import DIRECTIONS
-from twinlink.measure.measuring import Taken
 from twinlink.measure.setting import Loopback
 
 from .bench import TRANSPORTS, Bench, Measurement
@@ -15,7 +15,7 @@ RUNS = 20
 OCTETS = (100, 1024)
 SUBJECTS = (*TRANSPORTS, "raw-tcp")  # a sweep measures bare TCP, too, unless it is told not to
 
-Cell = tuple[dict[str, str], Taken]
+Cell = tuple[dict[str, str], RoundResult]
 
 
 class Offsets(Measurement):

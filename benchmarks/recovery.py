@@ -7,7 +7,7 @@ import numpy as np
 
 from twinlink.measure.run import received_table
 from twinlink.measure.setting import Loopback, Pair, Truth, start_relay
-from twinlink.measure.stations import watching
+from twinlink.measure.worker_handle import watching
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S, TIMEOUT_S, plain

@@ -10,7 +10,7 @@ import statistics
 
 import twinlink
 from twinlink.measure.setting import free_ports
-from twinlink.measure.stations import Interrupted
+from twinlink.measure.worker_handle import Interrupted
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, WARM_UP

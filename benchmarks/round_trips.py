@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinlink.measure.measuring import Taken
+from twinlink.measure.cell_run import RoundResult
 from twinlink.measure.setting import Loopback
 
 from .bench import Bench, Measurement
@@ -17,18 +17,18 @@ SMALL = (100, KB, 10 * KB)
 CONTESTANTS = plain("zeromq", "zenoh", "raw-zeromq", "raw-zenoh", "raw-zenoh-default", "raw-tcp", "raw-mqtt")
 BLOCKS = 10  # of each contestant and payload in a round
 
-Figure = Callable[[Sequence[Taken]], float]
+Figure = Callable[[Sequence[RoundResult]], float]
 
 
 def _rtt(percent: float) -> Figure:
-    def figure(blocks: Sequence[Taken]) -> float:
+    def figure(blocks: Sequence[RoundResult]) -> float:
         every = np.concatenate([block.sent["rtt_ns"][block.sent["acknowledged"]] for block in blocks])
         return float(np.percentile(every, percent)) if len(every) else 0.0
 
     return figure
 
 
-def _exchange_ns(blocks: Sequence[Taken]) -> float:
+def _exchange_ns(blocks: Sequence[RoundResult]) -> float:
     """From a call of send to the next one: send and flush, or send and receive.  Of each block the mean."""
     return float(np.median([block.entry["elapsed_ns"] / block.entry["sent"] for block in blocks]))
 
@@ -36,7 +36,7 @@ def _exchange_ns(blocks: Sequence[Taken]) -> float:
 def per_message(name: str) -> Figure:
     """An amount of the blocks' entries by their messages."""
 
-    def figure(blocks: Sequence[Taken]) -> float:
+    def figure(blocks: Sequence[RoundResult]) -> float:
         return float(sum(block.entry[name] or 0 for block in blocks) / sum(block.entry["sent"] for block in blocks))
 
     return figure
@@ -92,7 +92,7 @@ class RoundTrips(Measurement):
     seconds = 210.0
 
     def __init__(self) -> None:
-        self._rounds: list[dict[tuple[str, int], list[Taken]]] = []
+        self._rounds: list[dict[tuple[str, int], list[RoundResult]]] = []
 
     def run(self, bench: Bench) -> None:
         """Block after block, the contestants in an order that changes."""
@@ -105,7 +105,7 @@ class RoundTrips(Measurement):
         }
         contestants = [one for one in CONTESTANTS if any(name == one.name for name, _ in cells)]
         for each in bench.rounds_of("round trips", contestants, Loopback()):
-            taken: dict[tuple[str, int], list[Taken]] = {cell: [] for cell in cells}
+            taken: dict[tuple[str, int], list[RoundResult]] = {cell: [] for cell in cells}
             for _ in range(bench.scaled(BLOCKS, 2)):
                 for octets in sorted({octets for _, octets in cells}):
                     count = bench.scaled(200 if octets < MB else 10, 20 if octets < MB else 3)

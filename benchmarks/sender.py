@@ -1,4 +1,4 @@
-"""A sender in a process of its own, for what the sweep's stations do not record: `python -m benchmarks.sender`.
+"""A sender in a process of its own, for what the sweep's workers do not record: `python -m benchmarks.sender`.
 
 It is told by lines on stdin and answers each with a line of JSON.  What it is depends on its first argument:
 
@@ -17,7 +17,7 @@ from typing import Any
 import twinlink
 from twinlink.measure import usage
 
-FLOW = "sweep"  # that of the sweep's stations, which receive
+FLOW = "sweep"  # that of the sweep's workers, which receive
 READY_S = 30.0
 MB = 1024 * 1024
 OFFERED_HZ = 40.0  # 1 MB messages; more than an unacknowledged flow may keep within two seconds

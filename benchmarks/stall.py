@@ -7,7 +7,7 @@ from typing import Any
 
 from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import DIGITAL_TWIN, free_ports
-from twinlink.measure.stations import Interrupted, LocalStation
+from twinlink.measure.worker_handle import Interrupted, LocalWorker
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S
@@ -36,7 +36,7 @@ class Stall(Measurement):
     @staticmethod
     def _stall(transport: str, bench: Bench) -> dict[str, Any]:
         host, port = "127.0.0.1", free_ports(PORTS)
-        receiver = LocalStation(DIGITAL_TWIN)
+        receiver = LocalWorker(DIGITAL_TWIN)
         sender = None
         try:
             receiver.ask("open", OPEN_S, subject=transport, listening=True, host=host, port=port, node="receiver")

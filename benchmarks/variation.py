@@ -3,7 +3,7 @@
 import numpy as np
 
 from twinlink.measure import metrics
-from twinlink.measure.measuring import Taken
+from twinlink.measure.cell_run import RoundResult
 from twinlink.measure.setting import Loopback
 
 from .bench import TRANSPORTS, Bench, Measurement
@@ -58,7 +58,7 @@ class Variation(Measurement):
         return found
 
 
-def ipdv_p95_ns(taken: Taken) -> float:
+def ipdv_p95_ns(taken: RoundResult) -> float:
     """Of the size of the one-way IPDV (RFC 3393) of messages that follow one another.
 
     Of its size: a receiver that catches up makes most of them negative, and the p95 of the signed ones negative too.

@@ -8,7 +8,7 @@ import pytest
 import twinlink
 from tests.cli.running import PATIENCE_S, Run, Start
 from twinlink.cli.clock import _by_ntp, _set_meanwhile
-from twinlink.measure import labels
+from twinlink.measure import formatting
 from twinlink.testing import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")
@@ -182,7 +182,7 @@ def test_a_peer_whose_view_of_ntp_is_no_time_has_none(offset_ns: object) -> None
     ],
 )
 def test_an_offset_is_told_as_finely_as_its_bound(offset_ns: int, bound_ns: int, text: str) -> None:
-    assert labels.within(offset_ns, bound_ns) == text
+    assert formatting.within(offset_ns, bound_ns) == text
 
 
 def test_a_clock_that_was_set_once() -> None:

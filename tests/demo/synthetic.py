@@ -1,14 +1,14 @@
 """A run that is made up, so that the right answers are known."""
 
 import numpy as np
-from twinlink_demo.evidence import Evidence, Heard, Rebuilt
+from twinlink_demo.evidence import Evidence, Playout, Rebuilt
 
 N, PRBS = 400, 12
 MS = 1_000_000
 PERIOD_NS = 10 * MS
 
 
-def heard() -> Heard:
+def playout() -> Playout:
     """A UE in PRBs 0-5 all the time; an interferer in PRBs 3-4 of records 100-249; a block there from 110 to 289."""
     rng = np.random.default_rng(1)
     ue = np.zeros((N, PRBS), bool)
@@ -20,10 +20,10 @@ def heard() -> Heard:
     level = np.where(interferer & blocked, 400, np.where(ue & ~blocked, 40, 4)).repeat(12, axis=1)
     samples = np.round(rng.normal(size=(N, PRBS * 12, 2)) * level[..., None]).astype(np.int16)
     played_ns = np.arange(N) * PERIOD_NS
-    return Heard(samples, ue & ~blocked, interferer, blocked, ue & blocked, played_ns)
+    return Playout(samples, ue & ~blocked, interferer, blocked, ue & blocked, played_ns)
 
 
-def rebuilt(truth: Heard, rows: list[int] | None = None) -> Rebuilt:
+def rebuilt(truth: Playout, rows: list[int] | None = None) -> Rebuilt:
     """All that was heard, or these records of it, found out without a fault 2 ms after it was played."""
     record = np.array(range(N) if rows is None else rows)
     at_ns = truth.played_ns[record]
@@ -41,7 +41,7 @@ def rebuilt(truth: Heard, rows: list[int] | None = None) -> Rebuilt:
     )
 
 
-def evidence(truth: Heard, found: Rebuilt) -> Evidence:
+def evidence(truth: Playout, found: Rebuilt) -> Evidence:
     prbs = [3, 4]
     events: dict[str, list[dict[str, object]]] = {
         "emulator": [],

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 from twinlink_demo.waterfalls import PAUSE_PERIODS, _columns
 
-from tests.demo.synthetic import PERIOD_NS, N, heard
+from tests.demo.synthetic import PERIOD_NS, N, playout
 
 
 def test_a_record_lasts_until_the_next_but_not_through_a_pause() -> None:
-    truth, late = heard(), (PAUSE_PERIODS - 1) * PERIOD_NS
+    truth, late = playout(), (PAUSE_PERIODS - 1) * PERIOD_NS
     edges_ns, column = _columns(truth)
     assert edges_ns.tolist() == [*truth.played_ns, N * PERIOD_NS]
     assert column.tolist() == [*range(N)]

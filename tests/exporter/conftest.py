@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from twinlink_e3 import Endpoints
+from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.exporter import Exporter
-from twinlink_exporter.guard import Limits
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.sockets import E3Sockets
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from twinlink_e3 import Endpoints
 from twinlink_exporter import block, session
 from twinlink_exporter import exporter as exporter_module
-from twinlink_exporter.guard import Limits, check
+from twinlink_exporter.decision_guard import Limits, check
 from twinlink_exporter.observation import Carrier
 
 import twinlink

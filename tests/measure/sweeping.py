@@ -14,7 +14,7 @@ from twinlink.measure.sweep import Sweep
 
 
 class Watched(Loopback):
-    """Loopback that remembers the stations it started."""
+    """Loopback that remembers the workers it started."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -92,7 +92,7 @@ def write(
 def without_receiver(folder: Path, run: dict[str, Any], index: int) -> None:
     """Let the receiver of a cell have died: it left no record, and nothing that it counted."""
     cell = run["cells"][index]
-    cell |= {"status": "peer lost", "reason": "round 2 of 2: the station at the Digital Twin was ended by signal 9"}
+    cell |= {"status": "peer lost", "reason": "round 2 of 2: the worker at the Digital Twin was ended by signal 9"}
     for entry in cell["rounds"]:
         entry |= {"arrivals": 0, "receiver_cpu_ns": None, "receiver_peak_rss_octets": None, "wire_octets": None}
         entry["counters"] |= dict.fromkeys(("received", "duplicates", "reordered", "malformed"))

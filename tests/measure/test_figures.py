@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import canvas, figures, labels, published, records, results
-from twinlink.measure.canvas import Drawn
+from twinlink.measure import figures, formatting, plot_style, records, reference_results, results
+from twinlink.measure.plot_style import Drawn
 
 BOTH: dict[str, Any] = {"subjects": ("zeromq", "zenoh", "raw-tcp"), "payloads": (100, 10240, 1048576), "rounds": 2}
 
@@ -129,27 +129,27 @@ def test_a_panel_in_which_no_delay_is_above_0(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("values", [[], [-1.0, -2.0]])
 def test_a_log_axis_without_anything_above_0_says_so(values: list[float], tmp_path: Path) -> None:
-    figure, (upper, lower) = canvas.panels(2, 2.0)
+    figure, (upper, lower) = plot_style.panels(2, 2.0)
     upper.step(values, values)
     lower.plot(values, values)
-    canvas.log_ms_x(upper)
-    canvas.log_ms(lower, "delay (ms)")
+    plot_style.log_ms_x(upper)
+    plot_style.log_ms(lower, "delay (ms)")
     figure.savefig(tmp_path / "x.png")
     assert [text.get_text() for axis in (upper, lower) for text in axis.texts] == ["nothing above 0"] * 2
 
 
 def test_subjects_can_be_told_apart() -> None:
-    shown = [(each.colour, each.marker, each.raw) for each in labels.SUBJECTS.values()]
+    shown = [(each.colour, each.marker, each.raw) for each in formatting.SUBJECTS.values()]
     assert len({colour for colour, _, _ in shown}) == len(shown)
     for name in ("zeromq", "zenoh", "raw-tcp", "carrier-pigeon"):
-        assert re.fullmatch("#[0-9a-f]{6}", labels.subject(name).colour)
-    assert labels.ordered(["raw-tcp", "carrier-pigeon", "zeromq", "zenoh", "zeromq"]) == [
+        assert re.fullmatch("#[0-9a-f]{6}", formatting.subject(name).colour)
+    assert formatting.ordered(["raw-tcp", "carrier-pigeon", "zeromq", "zenoh", "zeromq"]) == [
         "zenoh", "zeromq", "raw-tcp", "carrier-pigeon",
     ]  # fmt: skip
 
 
 def test_published_context_says_whose_it_is() -> None:
-    for each in published.MQTT:
+    for each in reference_results.MQTT:
         assert each.points
         assert all((each.label, each.quantity, each.setting, each.source))
         assert ("RTT" in each.label) == ("RTT" in each.quantity)  # the picture alone calls everything a one-way delay

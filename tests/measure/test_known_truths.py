@@ -127,7 +127,7 @@ def test_what_a_link_repairs_is_not_lost_but_late(tmp_path: Path) -> None:
 
 
 def test_a_relay_has_no_port_of_the_station_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though the station does not listen yet when the relay's ports are looked for."""
+    """Though the worker does not listen yet when the relay's ports are looked for."""
     first = free_ports(2 * PORTS)
     monkeypatch.setattr("twinlink.measure.setting._FIRST", first)
     monkeypatch.setattr("twinlink.measure.setting._LAST", first + PORTS + 1)

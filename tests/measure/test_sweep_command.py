@@ -308,7 +308,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path
     arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", "--payloads", "100"]
     run = Run([*arguments, "--count", "10000", "--rounds", "10000", "--warm-up", "1"])
     run.wait_for("s left")  # at least one round has been done
-    while not (stations := children(run.process.pid)):
+    while not (workers := children(run.process.pid)):
         assert run.process.poll() is None, run.err  # between two rounds
     run.interrupt()
     assert run.code() == 1
@@ -319,4 +319,4 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path
         assert cell["status"] == "interrupted"
         assert sum(entry["sent"] for entry in cell["rounds"]) == len(sent) == len(received) > 0
     assert (folder / "report.html").exists()
-    assert not set(stations) & processes().keys()
+    assert not set(workers) & processes().keys()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from twinlink.measure import records, search
+from twinlink.measure.cell_run import FLOODS, CellRun, RoundResult
 from twinlink.measure.cells import Plan
-from twinlink.measure.measuring import FLOODS, Measuring, Taken
 from twinlink.measure.setting import Pair
 
 
@@ -80,7 +80,7 @@ def test_rates_that_fall_below_the_first_do_not_hide_what_is_just_below_it() -> 
     assert found == pytest.approx(50_000.0, rel=2 * search.PRECISION)
 
 
-class Simulated(Measuring):
+class Simulated(CellRun):
     """Trials of a channel that carries 10,000 messages a second, on clocks that are a day apart.
 
     Each of ``held_up_s`` holds one trial up, in turn, before its message number ``held_up_at``.
@@ -96,7 +96,7 @@ class Simulated(Measuring):
     def warm_up(self, stopped: Any, least_s: float) -> None:
         """Nothing to do."""
 
-    def trial(self, count: int, rate_hz: float | None, stopped: Any) -> Taken:
+    def trial(self, count: int, rate_hz: float | None, stopped: Any) -> RoundResult:
         """Each message leaves when it is due, and the channel takes 100 us for it, after what waits."""
         self.asked.append(rate_hz)
         held_up_s = self.held_up_s.pop(0) if self.held_up_s else 0.0
@@ -109,7 +109,7 @@ class Simulated(Measuring):
         sent["scheduled_ns"] = sent["sent_ns"] = 10**18 + due_s * 1e9
         received["received_ns"] = 10**18 + 86_400 * 10**9 + (began_s + 1e-4) * 1e9
         elapsed_ns = int((began_s[-1] + 1e-4) * 1e9)
-        return Taken(sent, received, {"elapsed_ns": elapsed_ns})
+        return RoundResult(sent, received, {"elapsed_ns": elapsed_ns})
 
 
 def test_a_trial_that_starts_late_and_stays_so_is_not_carried() -> None:
@@ -124,7 +124,7 @@ def test_a_trial_that_starts_late_and_stays_so_is_not_carried() -> None:
 
 def test_what_a_search_had_found_stays_when_a_trial_does_not_end() -> None:
     class Broken(Simulated):
-        def trial(self, count: int, rate_hz: float | None, stopped: Any) -> Taken:
+        def trial(self, count: int, rate_hz: float | None, stopped: Any) -> RoundResult:
             taken = super().trial(count, rate_hz, stopped)
             return replace(taken, status="peer lost", reason="it went") if len(self.asked) == FLOODS + 4 else taken
 

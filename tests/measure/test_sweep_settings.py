@@ -21,7 +21,7 @@ from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.remote import PORT_OFFSET
 from twinlink.measure.setting import HostLost, SettingError, free_ports
-from twinlink.measure.stations import StationLost
+from twinlink.measure.worker_handle import WorkerLost
 from twinlink.testing import patience, wait_until
 
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
@@ -134,8 +134,8 @@ FEW = ("--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", 
 
 
 def slow_stations(folder: Path) -> dict[str, str]:
-    """An environment in which a station takes as long to start as on an emulated processor."""
-    late = 'import sys, time\nif "twinlink.measure.station" in sys.orig_argv:\n    time.sleep(12)\n'
+    """An environment in which a worker takes as long to start as on an emulated processor."""
+    late = 'import sys, time\nif "twinlink.measure.worker" in sys.orig_argv:\n    time.sleep(12)\n'
     (folder / "sitecustomize.py").write_text(late)
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
 
@@ -171,7 +171,7 @@ def test_a_pong_that_has_a_sweep_already_is_not_taken_for_something_else(
     pong = one.pong
     assert pong
     one.run.wait_for("round 1 of 2")
-    wait_until(lambda: children(pong.process.pid))  # the station has been started
+    wait_until(lambda: children(pong.process.pid))  # the worker has been started
     other = Sweeping(tmp_path / "other", "--peer", one.endpoint, "--subjects", "raw-tcp", *FEW)
     assert other.code() == 1
     reasons = {cell["reason"] for cell in other.content()["cells"]}
@@ -269,7 +269,7 @@ def test_a_pong_that_goes_before_its_station_is_there_is_a_lost_peer() -> None:
         pong.wait_for("answers flow")
         with Hosts(endpoint, "zeromq", PATIENCE_S, lambda: False) as setting:
             pong.process.send_signal(signal.SIGSTOP)
-            with pytest.raises(StationLost, match="is gone"):
+            with pytest.raises(WorkerLost, match="is gone"):
                 setting.start()
     finally:
         pong.process.kill()

@@ -15,11 +15,11 @@ import pytest
 
 from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import Watched, measure, table
+from twinlink.measure.cell_run import LONG_OCTETS
 from twinlink.measure.cells import Plan
-from twinlink.measure.measuring import LONG_OCTETS
 from twinlink.measure.setting import HostLost, Loopback, Pair, SettingError
-from twinlink.measure.stations import Stopped
 from twinlink.measure.sweep import RESTARTS
+from twinlink.measure.worker_handle import Stopped
 
 COUNT = 3
 
@@ -36,7 +36,7 @@ def test_it_carries_every_message_and_answers_it(subject: str, tmp_path: Path) -
 
 
 class Nowhere(Loopback):
-    """Where no station can be started."""
+    """Where no worker can be started."""
 
     def start(self) -> Pair:
         raise SettingError("no ports are free")
@@ -55,7 +55,7 @@ KILLED = ("zeromq", "zenoh", "raw-zeromq", "raw-tcp")
 
 @dataclass
 class Ended:
-    """A sweep that something was done to: its folder, its run.json, its stations."""
+    """A sweep that something was done to: its folder, its run.json, its workers."""
 
     folder: Path
     run: dict[str, Any]
@@ -147,7 +147,7 @@ def test_a_reflector_that_is_killed_ends_its_cell_and_not_the_sweep(
     lost = [cell for cell in one.run["cells"] if cell["status"] == "peer lost"]
     assert len(lost) == 1
     assert lost[0]["reason"].startswith("round 1 of ")
-    assert "the station at the Digital Twin was ended by signal 9" in lost[0]["reason"]
+    assert "the worker at the Digital Twin was ended by signal 9" in lost[0]["reason"]
     others = [cell["status"] for cell in one.run["cells"] if cell is not lost[0]]
     assert others == ["interrupted"]  # it was begun, on fresh processes, where this test ends the sweep
     for entry in lost[0]["rounds"]:
@@ -177,8 +177,8 @@ def test_the_end_may_be_asked_for_in_the_midst_of_a_cell(ended: dict[str, Future
     sent, received = table(one.folder, cell, "sent"), table(one.folder, cell, "received")
     assert 0 < entry["sent"] == len(sent) < 100_000
     assert len(received) == sent["acknowledged"].sum()
-    for station in (one.setting.pairs[0].real_world, one.setting.pairs[0].digital_twin):
-        assert station.lost
+    for worker in (one.setting.pairs[0].real_world, one.setting.pairs[0].digital_twin):
+        assert worker.lost
 
 
 def test_long_messages_are_warmed_up_for_until_the_path_is_known(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_long_messages_are_warmed_up_for_until_the_path_is_known(tmp_path: Path)
 
 
 class Failing(Loopback):
-    """Loopback of which the first stations do not start."""
+    """Loopback of which the first workers do not start."""
 
     def __init__(self, failures: int) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class Failing(Loopback):
     def start(self) -> Pair:
         if self._failures:
             self._failures -= 1
-            raise SettingError("no room for a station")
+            raise SettingError("no room for a worker")
         return super().start()
 
 
@@ -208,8 +208,8 @@ def test_what_was_not_tried_in_a_round_says_so_once_and_is_not_done_by_the_next(
     plan = Plan(("raw-tcp",), (0, 1, 2, 3, 4, 5), ("rw-dt",), count=4, rounds=2, warm_up=0)
     run = measure(tmp_path, plan, Failing(RESTARTS + 1))
     told = [(cell["status"], cell["reason"]) for cell in run["cells"]]
-    because = "round 1 of 2: not tried after 3 failures of this subject: no room for a station"
-    assert sorted(told) == [("failed", "round 1 of 2: no room for a station")] * 3 + [("skipped", because)] * 3
+    because = "round 1 of 2: not tried after 3 failures of this subject: no room for a worker"
+    assert sorted(told) == [("failed", "round 1 of 2: no room for a worker")] * 3 + [("skipped", because)] * 3
     assert all([entry["round"] for entry in cell["rounds"]] == [1] for cell in run["cells"])
 
 

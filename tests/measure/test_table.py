@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import figures, labels, page, published, records, results, summary, table
+from twinlink.measure import figures, formatting, page, records, reference_results, results, summary, table
 
 
 def lines(markdown: str, title: str) -> list[list[str]]:
@@ -75,7 +75,7 @@ def test_csv_holds_the_figures(found: dict[str, Any]) -> None:
             assert int(row[f"{name}_n"]) == figures["rtt_ns"]["n"]
             assert (row[f"{name}_latency_usable"] == "true") == figures["one_way_delay_ns"]["usable"]
         assert row["setting"] == "netns"
-        ours = published.row("zenoh", direction, octets)
+        ours = reference_results.row("zenoh", direction, octets)
         assert ours is not None
         assert float(row["zenoh_published_latency_ms"]) == ours.latency_ms
         assert "raw-tcp_published_latency_ms" not in row
@@ -197,8 +197,8 @@ def test_beside_a_highest_rate_stands_what_the_trial_that_carried_it_brought(tmp
     assert measured["statistics"]["goodput_mb_s"] != pytest.approx(mb_s)
     (row,) = lines(table.markdown(found), "Saturation: rate, goodput and loss")[2:]
     delay = trial["open_loop_delay_ns"]
-    middle_and_high = f"{labels.ms(delay['p50'])} / {labels.ms(delay['p95'])}"
-    assert row[3:] == ["800 (700 to 900 in 3 searches)", labels.decimal(mb_s), "0 %", middle_and_high]
+    middle_and_high = f"{formatting.ms(delay['p50'])} / {formatting.ms(delay['p95'])}"
+    assert row[3:] == ["800 (700 to 900 in 3 searches)", formatting.decimal(mb_s), "0 %", middle_and_high]
     (fields,) = csv.DictReader(table.csv_text(found).splitlines())
     assert float(fields["zeromq_goodput_mb_s"]) == pytest.approx(mb_s, rel=1e-5)
     assert figures.rate_hz(measured) == 800.0
@@ -228,8 +228,8 @@ def test_flagged_delays_are_not_said_to_have_too_wide_a_bound(tmp_path: Path) ->
 
 
 def test_the_papers_throughput_is_payload_over_latency() -> None:
-    assert len(published.TABLE_I) == 20
-    for (_, _, octets), row in published.TABLE_I.items():
+    assert len(reference_results.TABLE_I) == 20
+    for (_, _, octets), row in reference_results.TABLE_I.items():
         exact = octets / row.latency_ms / 1e3
         assert 0.99 * exact - 0.01 < row.throughput_mb_s < 1.04 * exact + 0.01  # rounded; a mean of ratios is larger
 
@@ -239,7 +239,7 @@ def test_the_papers_throughput_is_payload_over_latency() -> None:
     [(100, "100 B"), (1024, "1 KB"), (10240, "10 KB"), (1048576, "1 MB"), (1500, "1.5 KB"), (0, "0 B")],
 )
 def test_payloads_are_written_as_the_paper_does(octets: int, text: str) -> None:
-    assert labels.payload(octets) == text
+    assert formatting.payload(octets) == text
 
 
 def test_a_cell_that_misses_a_round_is_not_said_to_be_unmeasured(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.mgen.joined import Journey, put_together
 from twinlink.mgen.log import Log, parse_text
+from twinlink.mgen.log_join import MessageTrace, join_logs
 from twinlink.mgen.records import Recorder, Row, read
 
 DAY = datetime.date(2026, 11, 21)
@@ -108,12 +108,12 @@ def row(sequence: int, mgen_sequence: int, sent_us: int, octets: int, epoch: str
 
 def test_delays_of_mgen_and_of_the_link_apart() -> None:
     sender, listener = logs()
-    found = put_together(sender, listener, [row(40, 0, 0, 100), row(41, 1, 10, 65635), row(42, 2, 20, 65635)])
-    assert found.journeys[:2] == [
-        Journey(1, 0, 100, 500_000, 100_000, 5_200_000, -4_800_000, 400_000, 40),
-        Journey(1, 1, 65635, 690_000, 100_000, 5_200_000, -4_610_000, 400_000, 41),
+    found = join_logs(sender, listener, [row(40, 0, 0, 100), row(41, 1, 10, 65635), row(42, 2, 20, 65635)])
+    assert found.traces[:2] == [
+        MessageTrace(1, 0, 100, 500_000, 100_000, 5_200_000, -4_800_000, 400_000, 40),
+        MessageTrace(1, 1, 65635, 690_000, 100_000, 5_200_000, -4_610_000, 400_000, 41),
     ]
-    assert found.journeys[2] == Journey(1, 2, 65635, None, 100_000, 5_200_000, None, 400_000, 42)
+    assert found.traces[2] == MessageTrace(1, 2, 65635, None, 100_000, 5_200_000, None, 400_000, 42)
     assert (found.sent, found.received, found.duplicates, found.incomplete) == (3, 2, 1, 1)
     assert (found.strangers, found.errors, found.unreadable) == (1, 1, 1)
     # There 200 us + 5 ms, back 190 us - 5 ms.
@@ -122,21 +122,21 @@ def test_delays_of_mgen_and_of_the_link_apart() -> None:
 
 def test_without_records_or_without_logs() -> None:
     sender, listener = logs()
-    found = put_together(sender, listener)
-    assert [journey.mgen_delay_ns for journey in found.journeys] == [500_000, 690_000, None]
-    assert found.journeys[0][4:] == (None, None, None, None, None)
+    found = join_logs(sender, listener)
+    assert [trace.mgen_delay_ns for trace in found.traces] == [500_000, 690_000, None]
+    assert found.traces[0][4:] == (None, None, None, None, None)
     assert found.offset_ns is None
-    found = put_together(None, listener)
+    found = join_logs(None, listener)
     assert (found.sent, found.received) == (3, 3)
-    found = put_together(None, None, [row(40, 0, 0, 100)])
-    assert (found.sent, found.received, found.journeys[0].link_delay_ns) == (1, 0, 5_200_000)
+    found = join_logs(None, None, [row(40, 0, 0, 100)])
+    assert (found.sent, found.received, found.traces[0].link_delay_ns) == (1, 0, 5_200_000)
 
 
 def test_messages_of_the_other_direction_are_left_out() -> None:
     _, listener = logs()
     back = [row(0, 900, 5000, 100, f"{2:016x}"), row(1, 901, 5001, 100, f"{2:016x}")]
-    found = put_together(None, listener, [row(40, 0, 0, 100), *back])
-    assert [journey.link_sequence for journey in found.journeys] == [40]
+    found = join_logs(None, listener, [row(40, 0, 0, 100), *back])
+    assert [trace.link_sequence for trace in found.traces] == [40]
 
 
 def test_a_message_of_the_other_direction_with_the_same_key_does_not_take_its_place() -> None:
@@ -145,14 +145,14 @@ def test_a_message_of_the_other_direction_with_the_same_key_does_not_take_its_pl
     back = [row(0, 0, 0, 100, f"{2:016x}"), row(1, 901, 5001, 100, f"{2:016x}")]
     rows = [*back, row(40, 0, 0, 100), row(41, 1, 10, 65635)]
     for order in (rows, rows[::-1]):
-        found = put_together(sender, listener, order)
-        assert [journey.link_sequence for journey in found.journeys] == [40, 41, None]
-        found = put_together(None, listener, order)
-        assert {journey.link_sequence for journey in found.journeys} == {40, 41}
+        found = join_logs(sender, listener, order)
+        assert [trace.link_sequence for trace in found.traces] == [40, 41, None]
+        found = join_logs(None, listener, order)
+        assert {trace.link_sequence for trace in found.traces} == {40, 41}
 
 
 def test_a_second_run_with_the_same_numbers() -> None:
     sender, listener = logs()
-    found = put_together(sender, listener, [row(40, 0, 0, 100), row(50, 0, 7_000_000, 100)])
-    assert found.journeys[0].link_sequence == 40
+    found = join_logs(sender, listener, [row(40, 0, 0, 100), row(50, 0, 7_000_000, 100)])
+    assert found.traces[0].link_sequence == 40
     assert found.sent == 3

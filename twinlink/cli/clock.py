@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout, SendTimeout
-from twinlink.measure import labels
+from twinlink.measure import formatting
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
@@ -282,7 +282,7 @@ def _by_ntp(ours: Any, theirs: Any) -> dict[str, int] | None:
 def _text(record: dict[str, Any]) -> str:
     skew = "unknown yet" if record["skew_ppm"] is None else f"{record['skew_ppm']:+.3f} ppm"
     text = (
-        f"{record['node']}: offset {labels.within(record['offset_ns'], record['bound_ns'])}, "
+        f"{record['node']}: offset {formatting.within(record['offset_ns'], record['bound_ns'])}, "
         f"skew {skew}; rtt without residence min {_time(record['rtt_without_residence_min_ns'])}, n = {record['n']}"
     )
     if not record["linear"]:
@@ -291,12 +291,12 @@ def _text(record: dict[str, Any]) -> str:
         text += f"; {record['negative']} exchanges with a negative delay left out"
     if record["by_ntp"]:
         found = record["by_ntp"]
-        text += f"; by NTP {labels.within(found['offset_ns'], found['bound_ns'])}"
+        text += f"; by NTP {formatting.within(found['offset_ns'], found['bound_ns'])}"
     own = record["ntp"]
     if own and "error" in own:
         text += f"; NTP: {own['error']}"
     elif own:
-        text += f"; this clock is off {own['server']} by {labels.within(-own['offset_ns'], own['bound_ns'])}"
+        text += f"; this clock is off {own['server']} by {formatting.within(-own['offset_ns'], own['bound_ns'])}"
     return text
 
 

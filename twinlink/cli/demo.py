@@ -35,13 +35,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run it; 1 when a requirement is not met, 2 when a part failed."""
-    from twinlink_demo import demo, outcome
+    from twinlink_demo import demo, verdict
     from twinlink_ran_emulator.recording import example
 
     settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or example())
     with writing(given.out), Stop() as stop:
         summary = demo.run(settings, stop)
-    Output(given.json).emit(summary, wrapped(outcome.text(summary)))
+    Output(given.json).emit(summary, wrapped(verdict.text(summary)))
     log(NAME, f"report: {given.out / 'report.html'}")
     return int(summary["exit_code"])
 

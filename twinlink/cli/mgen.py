@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import twinlink
-from twinlink.mgen import joined, records
 from twinlink.mgen import log as mgen_log
+from twinlink.mgen import log_join, records
 from twinlink.mgen.egress import Egress
 from twinlink.mgen.ingress import Ingress
 from twinlink.mgen.message import Address
@@ -273,20 +273,20 @@ def _join(given: argparse.Namespace) -> int:
         rows = [row for path in given.records or [] for row in records.read(path)]
     except ValueError as error:
         raise twinlink.TwinlinkError(str(error)) from error
-    found = joined.put_together(sender, listener, rows)
+    found = log_join.join_logs(sender, listener, rows)
     output = Output(given.json)
     if given.json:
-        for journey in found.journeys:
-            output.emit({"type": "message", **journey._asdict()})
+        for trace in found.traces:
+            output.emit({"type": "message", **trace._asdict()})
     figures = {name: percentiles(values) if (values := _known(found, name)) else None for name in _FIGURES}
-    counts = {key: value for key, value in found._asdict().items() if key != "journeys"}
+    counts = {key: value for key, value in found._asdict().items() if key != "traces"}
     output.emit(counts | figures, "\n".join(_report(found, figures)))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
 
 
-def _known(found: joined.Joined, name: str) -> list[int]:
-    return [value for journey in found.journeys if (value := getattr(journey, name)) is not None]
+def _known(found: log_join.Joined, name: str) -> list[int]:
+    return [value for trace in found.traces if (value := getattr(trace, name)) is not None]
 
 
 def _log(path: Path | None) -> mgen_log.Log | None:
@@ -310,7 +310,7 @@ _FIGURES = {
 }
 
 
-def _report(found: joined.Joined, figures: dict[str, dict[str, int] | None]) -> list[str]:
+def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None]) -> list[str]:
     lines = [
         f"{found.received} of {found.sent} received, {found.errors} RERR, {found.duplicates} duplicates, "
         f"{found.incomplete} incomplete, {found.unreadable} unreadable"

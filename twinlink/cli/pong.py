@@ -38,7 +38,7 @@ class _Counter:
 
 def run(given: argparse.Namespace) -> int:
     """Answer until Ctrl-C or the count; then print what was answered."""
-    from twinlink.measure.remote import StationHost
+    from twinlink.measure.remote import WorkerHost
 
     output = Output(given.json)
     counter = _Counter()
@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
     with Stop() as stop, linking.open_link(given) as link:
         watch = linking.Watch(NAME, link)
         link.receiver(given.flow, handler=counter.add)
-        stations = StationHost(link) if link.listening else None
+        workers = WorkerHost(link) if link.listening else None
 
         def collectors() -> "list[Collector]":
             from twinlink.metrics import collector
@@ -60,8 +60,8 @@ def run(given: argparse.Namespace) -> int:
                     pulse.turn()
                     watch.tell()
         finally:
-            if stations is not None:
-                stations.close()
+            if workers is not None:
+                workers.close()
     watch.tell()
     output.emit(
         {
@@ -73,5 +73,5 @@ def run(given: argparse.Namespace) -> int:
         },
         f"answered {counter.messages} messages, {counter.octets} B; {watch.missing} did not arrive",
     )
-    served = counter.messages or (stations is not None and stations.started)
+    served = counter.messages or (workers is not None and workers.started)
     return DONE if served and not watch.missing else NOT_MET

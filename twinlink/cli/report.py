@@ -48,10 +48,10 @@ def _rebuild(given: argparse.Namespace) -> int:
 
     (folder,) = given.folders
     if "demo" in results.load(folder):
-        from twinlink_demo import outcome, report
+        from twinlink_demo import report, verdict
 
         found = report.write(folder, given.out)
-        text = wrapped(outcome.text(found))
+        text = wrapped(verdict.text(found))
     else:
         found = results.rebuild(folder, given.out)
         text = wrapped(summary.text(found))

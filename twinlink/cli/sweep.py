@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import ConfigurationError, TransportMissing
-from twinlink.measure import labels
+from twinlink.measure import formatting
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.mgen import session
 from twinlink.protocol.frames import MAX_PAYLOAD
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twinlink.measure.setting import Setting
 
 NAME = "twinlink sweep"
-MODES, SETTINGS = tuple(labels.MODES), tuple(labels.SETTINGS)
+MODES, SETTINGS = tuple(formatting.MODES), tuple(formatting.SETTINGS)
 MGEN_HZ = 20.0
 REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 

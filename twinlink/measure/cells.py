@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import labels
+from . import formatting
 
-DIRECTIONS = tuple(labels.DIRECTIONS)
+DIRECTIONS = tuple(formatting.DIRECTIONS)
 
 
 @dataclass(frozen=True)

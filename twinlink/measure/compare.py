@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from twinlink.errors import ConfigurationError
 
-from . import labels, metrics, results
+from . import formatting, metrics, results
 from .records import Table
 
 FORMAT, VERSION = "twinlink-comparison", 1
@@ -173,7 +173,7 @@ def _relative(quantity: str, cells: list[dict[str, Any]], *sides: dict[str, Roun
     """Each subject against its bare library in the same rounds; a and b are those ratios."""
     places = {(cell["subject"], cell["octets"], cell["direction"], cell["mode"]): cell["id"] for cell in cells}
     for subject, mode, names in _groups(cells):
-        base = labels.BASELINES.get(subject)
+        base = formatting.BASELINES.get(subject)
         pairs = [
             (cell["id"], places[key])
             for cell in cells
@@ -190,7 +190,9 @@ def _relative(quantity: str, cells: list[dict[str, Any]], *sides: dict[str, Roun
 
 def _groups(cells: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
     kinds = dict.fromkeys((cell["subject"], cell["mode"]) for cell in cells)
-    for subject, mode in sorted(kinds, key=lambda kind: (labels.ordered(s for s, _ in kinds).index(kind[0]), kind[1])):
+    for subject, mode in sorted(
+        kinds, key=lambda kind: (formatting.ordered(s for s, _ in kinds).index(kind[0]), kind[1])
+    ):
         yield subject, mode, [cell["id"] for cell in cells if (cell["subject"], cell["mode"]) == (subject, mode)]
 
 
@@ -238,8 +240,8 @@ def _holm(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def text(found: dict[str, Any]) -> str:
     """The comparison for people, as Markdown."""
-    a, b = (f"{found[side]['folder']} ({labels.date(found[side]['started_ns'])})" for side in "ab")
-    where = labels.setting(found["setting"])
+    a, b = (f"{found[side]['folder']} ({formatting.date(found[side]['started_ns'])})" for side in "ab")
+    where = formatting.setting(found["setting"])
     lines = [
         f"# {found['b']['folder']} against {found['a']['folder']}",
         "",
@@ -261,7 +263,7 @@ def text(found: dict[str, Any]) -> str:
         lines += ["", "## Loss", "", "| cell | lost in A | lost in B | p | real |", "|---|---:|---:|---:|---|"]
         lines += [
             f"| {_name(row)} | {row['lost_a']} of {row['sent_a']} | {row['lost_b']} of {row['sent_b']} "
-            f"| {labels.p(row['p_holm'])} | {_real(row)} |"
+            f"| {formatting.p(row['p_holm'])} | {_real(row)} |"
             for row in found["loss"]
         ]
     if found["loss_free_rates"]:
@@ -296,11 +298,11 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
         unit = "" if kind == "relative" else " (ms)"
         lines = [f"| | A{unit} | B{unit} | ratio | CI95 | p | real |", "|---|---:|---:|---:|---|---:|---|"]
         for row in real if kind == "cells" else rows:
-            values = [f"{row[side]:.3f}" if kind == "relative" else labels.ms(row[side]) for side in "ab"]
+            values = [f"{row[side]:.3f}" if kind == "relative" else formatting.ms(row[side]) for side in "ab"]
             interval = f"{row['ci95'][0]:.3f} to {row['ci95'][1]:.3f}" if row["ci95"] else "-"
             lines.append(
                 f"| {_name(row)} | {values[0]} | {values[1]} | {row['ratio']:.3f} | {interval} "
-                f"| {labels.p(row['p_holm'])} | {_real(row)} |"
+                f"| {formatting.p(row['p_holm'])} | {_real(row)} |"
             )
         lines.append("")
     if kind == "cells":
@@ -318,7 +320,9 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
 def _machine(found: dict[str, Any]) -> list[str]:
     """A baseline that differs was not changed by twinlink."""
     rows = [row for row in found["subjects"] if row["real"] and row["quantity"] == "rtt_p50"]
-    each = labels.listed(f"{_name(row)} ({row['ratio']:.3f})" for row in rows if labels.subject(row["subject"]).raw)
+    each = formatting.listed(
+        f"{_name(row)} ({row['ratio']:.3f})" for row in rows if formatting.subject(row["subject"]).raw
+    )
     if not each:
         return []
     return ["", f"**Without twinlink it differs too: {each}.** Host, load or libraries were not the same in both runs; "
@@ -330,18 +334,20 @@ def _means(found: dict[str, Any]) -> list[str]:
     rows = [row for row in found["cells"] if row["quantity"] == "rtt_mean" and row["real"]]
     medians = {row["id"] for row in found["cells"] if row["quantity"] == "rtt_p50" and row["real"]}
     rows = [row for row in rows if row["id"] not in medians]
-    each = labels.listed(f"{_name(row)} ({row['ratio']:.3f})" for row in rows)
+    each = formatting.listed(f"{_name(row)} ({row['ratio']:.3f})" for row in rows)
     return ["", f"The mean differs, though not the median: {each}."] if rows else []
 
 
 def _name(row: dict[str, Any]) -> str:
-    parts = [labels.subject(row["subject"]).short]
+    parts = [formatting.subject(row["subject"]).short]
     if row.get("to"):
-        parts.append(f"/ {labels.subject(row['to']).short}")
+        parts.append(f"/ {formatting.subject(row['to']).short}")
     if "octets" in row:
-        parts.append(f"{labels.place(row.get('flow', ''), row['octets'])} {labels.DIRECTIONS[row['direction']]}")
+        parts.append(
+            f"{formatting.place(row.get('flow', ''), row['octets'])} {formatting.DIRECTIONS[row['direction']]}"
+        )
     if row["mode"] != "closed":
-        parts.append(labels.MODES[row["mode"]])
+        parts.append(formatting.MODES[row["mode"]])
     return " ".join(parts)
 
 

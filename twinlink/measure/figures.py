@@ -11,8 +11,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from . import canvas, labels, published
-from .canvas import Cell, Drawn
+from . import formatting, plot_style, reference_results
+from .plot_style import Cell, Drawn
 from .records import Records, Rows
 from .table import at_rate
 
@@ -26,11 +26,11 @@ def draw(folder: Path, results: dict[str, Any], found: Records) -> list[Drawn]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         (folder / f"{name}.png").unlink(missing_ok=True)
-    with mpl.rc_context(canvas.STYLE):
+    with mpl.rc_context(plot_style.STYLE):
         drawn = [
             _delays(folder, results, "latency"),
             _delays(folder, results, "rtt"),
-            *(_cdf(folder, results, found, direction) for direction in labels.DIRECTIONS),
+            *(_cdf(folder, results, found, direction) for direction in formatting.DIRECTIONS),
             _jitter(folder, results),
             _over_time(folder, results, found),
             _rate(folder, results),
@@ -48,7 +48,7 @@ def _delays(folder: Path, results: dict[str, Any], name: str) -> Drawn | None:
     directions = _directions(cells)
     if not directions:
         return None
-    figure, axes = canvas.panels(len(directions), 3.1)
+    figure, axes = plot_style.panels(len(directions), 3.1)
     for axis, direction in zip(axes, directions, strict=True):
         here = [cell for cell in cells if cell["direction"] == direction]
         for subject, place in _places(here):
@@ -58,30 +58,31 @@ def _delays(folder: Path, results: dict[str, Any], name: str) -> Drawn | None:
         _paper(axis, here, direction, one_way)
         if one_way:
             _context(axis)
-        canvas.payload_axis(axis, here)
-        canvas.log_ms(axis, "one-way delay (ms)" if one_way else "RTT (ms)")
-        axis.set_title(f"{labels.DIRECTIONS[direction]}: mean {'one-way delay' if one_way else 'round-trip time'}")
-    canvas.legend(figure, axes)
+        plot_style.payload_axis(axis, here)
+        plot_style.log_ms(axis, "one-way delay (ms)" if one_way else "RTT (ms)")
+        axis.set_title(f"{formatting.DIRECTIONS[direction]}: mean {'one-way delay' if one_way else 'round-trip time'}")
+    plot_style.legend(figure, axes)
     caption = (
-        f"Bars: CI95 of the mean (moving-block bootstrap). Pale lines: the paper's Table I ({published.PAPER_SETTING})"
+        "Bars: CI95 of the mean (moving-block bootstrap). Pale lines: the paper's Table I "
+        f"({reference_results.PAPER_SETTING})"
     )
     if one_way:
-        context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in published.MQTT)
+        context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in reference_results.MQTT)
         caption += f"; grey: published MQTT ({context}). Both are other settings and no comparison."
         if left_out:
             caption += f" {left_out} cells are left out: the clocks agree to no better than 20 % of their delay."
     else:
         caption += "; another setting and no comparison. The residence time at the receiver is part of the RTT."
     title = "Mean one-way delay (the paper's Fig. 2)" if one_way else "Mean round-trip time"
-    return canvas.save(figure, folder, name, results, cells, title, caption)
+    return plot_style.save(figure, folder, name, results, cells, title, caption)
 
 
 def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None:
-    for subject in labels.ordered(cell["subject"] for cell in cells):
+    for subject in formatting.ordered(cell["subject"] for cell in cells):
         octets = sorted(cell["octets"] for cell in _of(cells, subject))
-        rows = [(each, row) for each in octets if (row := published.row(subject, direction, each))]
+        rows = [(each, row) for each in octets if (row := reference_results.row(subject, direction, each))]
         if rows:
-            shown = labels.subject(subject)
+            shown = formatting.subject(subject)
             axis.plot(
                 [each for each, _ in rows],
                 [row.latency_ms if one_way else row.rtt_ms for _, row in rows],
@@ -95,14 +96,20 @@ def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None
 
 
 def _context(axis: Axes) -> None:
-    for each, marker in zip(published.MQTT, "*_x", strict=True):
+    for each, marker in zip(reference_results.MQTT, "*_x", strict=True):
         octets = [place for place, _ in each.points if place is not None]
         if octets:
             axis.plot(
-                octets, [value for _, value in each.points], marker, color=canvas.GREY, ls=":", lw=1, label=each.label
+                octets,
+                [value for _, value in each.points],
+                marker,
+                color=plot_style.GREY,
+                ls=":",
+                lw=1,
+                label=each.label,
             )
         else:
-            axis.axhline(each.points[0][1], color=canvas.GREY, ls="-.", lw=1, label=each.label)
+            axis.axhline(each.points[0][1], color=plot_style.GREY, ls="-.", lw=1, label=each.label)
 
 
 def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) -> Drawn | None:
@@ -114,30 +121,30 @@ def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) 
     if not cells:
         return None
     one_way = all((spread := cell["statistics"]["one_way_delay_ns"]) and spread["usable"] for cell in cells)
-    figure, axes = canvas.panels(len(payloads), 2.3)
+    figure, axes = plot_style.panels(len(payloads), 2.3)
     for axis, octets in zip(axes, payloads, strict=True):
-        for subject in labels.ordered(cell["subject"] for cell in cells):
+        for subject in formatting.ordered(cell["subject"] for cell in cells):
             for cell in _of(cells, subject):
                 if cell["octets"] == octets:
                     rows = found[cell["id"]]
                     values = rows.one_way_ns if one_way else rows.sent["rtt_ns"][rows.sent["acknowledged"]]
                     _step(axis, subject, np.sort(np.maximum(values, 1)) / 1e6)
         axis.set(ylabel="share of messages", ylim=(0, 1.02))
-        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.payload(octets)}")
-        canvas.log_ms_x(axis)
+        axis.set_title(f"{formatting.DIRECTIONS[direction]}, {formatting.payload(octets)}")
+        plot_style.log_ms_x(axis)
     what = "one-way delay" if one_way else "round-trip time"
     axes[-1].set_xlabel(f"{what} (ms)")
-    canvas.legend(figure, axes)
-    number = list(labels.DIRECTIONS).index(direction) + 3
+    plot_style.legend(figure, axes)
+    number = list(formatting.DIRECTIONS).index(direction) + 3
     caption = f"Share of the messages with at most that {what}."
     if not one_way:
         caption += " RTT, because the clocks do not agree well enough for one-way delays."
-    title = f"Distribution of the {what}, {labels.DIRECTIONS[direction]} (the paper's Fig. {number})"
-    return canvas.save(figure, folder, f"cdf-{direction}", results, cells, title, caption)
+    title = f"Distribution of the {what}, {formatting.DIRECTIONS[direction]} (the paper's Fig. {number})"
+    return plot_style.save(figure, folder, f"cdf-{direction}", results, cells, title, caption)
 
 
 def _step(axis: Axes, subject: str, values: Any) -> None:
-    shown = labels.subject(subject)
+    shown = formatting.subject(subject)
     share = np.arange(1, len(values) + 1) / len(values)
     axis.step(values, share, where="post", color=shown.colour, lw=1.4, ls="--" if shown.raw else "-", label=shown.short)
 
@@ -148,27 +155,29 @@ def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
     directions = _directions(cells)
     if not directions:
         return None
-    figure, axes = canvas.panels(len(directions), 2.7)
+    figure, axes = plot_style.panels(len(directions), 2.7)
     for axis, direction in zip(axes, directions, strict=True):
         here = [cell for cell in cells if cell["direction"] == direction]
         for subject, place in _places(here):
             mine = _of(here, subject)
             spreads = [cell["statistics"]["paper_rtt_jitter_ns"] for cell in mine]
             _line(axis, subject, place, [cell["octets"] for cell in mine], spreads, "p95", "p95_ci95")
-        canvas.payload_axis(axis, here)
-        canvas.log_ms(axis, "p95 of |ΔRTT| (ms)")
-        axis.set_title(labels.DIRECTIONS[direction])
-    canvas.legend(figure, axes)
+        plot_style.payload_axis(axis, here)
+        plot_style.log_ms(axis, "p95 of |ΔRTT| (ms)")
+        axis.set_title(formatting.DIRECTIONS[direction])
+    plot_style.legend(figure, axes)
     caption = (
         "95th percentile of |RTTᵢ - RTTᵢ₋₁|, the paper's jitter, with its CI95 where enough messages are independent "
         "(n_eff). Signed IPDV and PDV of each direction (RFC 3393, RFC 5481) stand in results.json."
     )
-    return canvas.save(figure, folder, "jitter", results, cells, "Jitter of the RTT, p95 (the paper's Fig. 5)", caption)
+    return plot_style.save(
+        figure, folder, "jitter", results, cells, "Jitter of the RTT, p95 (the paper's Fig. 5)", caption
+    )
 
 
 def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn | None:
     """One-way delay of each message over the run, with what the clocks leave open."""
-    for mode in labels.MODES:
+    for mode in formatting.MODES:
         cells = _measured(results, mode, "one_way_delay_ns")
         if cells:
             break
@@ -177,26 +186,26 @@ def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn |
     ends = sorted({cell["octets"] for cell in cells})
     cells = [cell for cell in cells if cell["octets"] in (ends[0], ends[-1])]
     panels = [(direction, octets) for octets in dict.fromkeys((ends[0], ends[-1])) for direction in _directions(cells)]
-    figure, axes = canvas.panels(len(panels), 1.9, share_x=True)
+    figure, axes = plot_style.panels(len(panels), 1.9, share_x=True)
     for axis, (direction, octets) in zip(axes, panels, strict=True):
-        for subject in labels.ordered(cell["subject"] for cell in cells):
+        for subject in formatting.ordered(cell["subject"] for cell in cells):
             for cell in _of(cells, subject):
                 if (cell["direction"], cell["octets"]) == (direction, octets):
                     _dots(axis, results["started_ns"], cell, found[cell["id"]])
-        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.payload(octets)}")
-        canvas.log_ms(axis, "delay (ms)")
+        axis.set_title(f"{formatting.DIRECTIONS[direction]}, {formatting.payload(octets)}")
+        plot_style.log_ms(axis, "delay (ms)")
     axes[-1].set_xlabel("time since the start of the run (s)")
-    canvas.legend(figure, axes, markerscale=2.5)
+    plot_style.legend(figure, axes, markerscale=2.5)
     caption = (
         "A dot is a message. The bar beside each round reaches from its median as far as the clocks may be wrong: here "
-        f"{labels.between(cell['statistics']['one_way_delay_ns']['bound_ns'] for cell in cells)}. A bar that "
+        f"{formatting.between(cell['statistics']['one_way_delay_ns']['bound_ns'] for cell in cells)}. A bar that "
         "is shorter than a dot cannot be seen. Subjects take turns, so that they meet the same machine."
     )
-    return canvas.save(figure, folder, "delay-over-time", results, cells, "One-way delay over time", caption)
+    return plot_style.save(figure, folder, "delay-over-time", results, cells, "One-way delay over time", caption)
 
 
 def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
-    shown, bound_ns = labels.subject(cell["subject"]), cell["statistics"]["one_way_delay_ns"]["bound_ns"]
+    shown, bound_ns = formatting.subject(cell["subject"]), cell["statistics"]["one_way_delay_ns"]["bound_ns"]
     delays, arrived = rows.one_way_ns / 1e6, rows.arrived
     seconds = (arrived["sent_ns"] - start_ns) / 1e9
     seen = delays > 0  # the others cannot stand on a log axis; they are flagged in the page
@@ -217,24 +226,24 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
     searched = [cell for cell in results["cells"] if (cell.get("search") or {}).get("steps")]
     panels = [
         (direction, octets)
-        for direction in labels.DIRECTIONS
+        for direction in formatting.DIRECTIONS
         for octets in sorted({cell["octets"] for cell in cells if cell["direction"] == direction})
     ]
     if not cells and not searched:
         return None
-    figure, axes = canvas.panels(len(panels) + bool(searched), 2.1)
+    figure, axes = plot_style.panels(len(panels) + bool(searched), 2.1)
     for axis, (direction, octets) in zip(axes, panels, strict=False):
         here = [cell for cell in cells if (cell["direction"], cell["octets"]) == (direction, octets)]
-        for subject in labels.ordered(cell["subject"] for cell in here):
+        for subject in formatting.ordered(cell["subject"] for cell in here):
             _delay_by_rate(axis, subject, _of(here, subject))
-        canvas.rate_axis(axis, [rate_hz(cell) for cell in here])
-        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.payload(octets)}: delay against the rate")
-        canvas.log_ms(axis, "p50, bar to p95 (ms)")
+        plot_style.rate_axis(axis, [rate_hz(cell) for cell in here])
+        axis.set_title(f"{formatting.DIRECTIONS[direction]}, {formatting.payload(octets)}: delay against the rate")
+        plot_style.log_ms(axis, "p50, bar to p95 (ms)")
         axis.set_xlabel("messages/s")
     if searched:
         _search(axes[-1], searched)
         axes[-1].set_xlabel("messages/s that should be sent")
-    canvas.legend(figure, axes)
+    plot_style.legend(figure, axes)
     caption = (
         "The delay counts from when a message should have been sent, so that waiting for a slow sender is part of it. "
         "In saturation the rate is the highest that was kept up without loss."
@@ -246,7 +255,7 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
             " Lowest panel: every step of the search; what lies on the line was kept up, a cross lost messages or fell "
             "behind. It holds both directions and all payloads."
         )
-    return canvas.save(figure, folder, "rate", results, cells or searched, "Delay against the rate", caption)
+    return plot_style.save(figure, folder, "rate", results, cells or searched, "Delay against the rate", caption)
 
 
 def _sustained(cell: Cell) -> dict[str, Any]:
@@ -256,7 +265,7 @@ def _sustained(cell: Cell) -> dict[str, Any]:
 
 def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
     points = [(rate_hz(cell), _sustained(cell)["open_loop_delay_ns"]) for cell in cells]
-    shown = labels.subject(subject)
+    shown = formatting.subject(subject)
     middle = np.array([max(spread["p50"], 1) for _, spread in points]) / 1e6
     high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6
     axis.errorbar(
@@ -276,9 +285,9 @@ def rate_hz(cell: Cell) -> float:
 def _search(axis: Axes, cells: list[Cell]) -> None:
     """Each step: what was asked for, and what arrived a second."""
     known = [step["rate_hz"] for cell in cells for step in cell["search"]["steps"] if step["rate_hz"]]
-    axis.plot([min(known), max(known)], [min(known), max(known)], color=canvas.GREY, lw=1, zorder=1)
+    axis.plot([min(known), max(known)], [min(known), max(known)], color=plot_style.GREY, lw=1, zorder=1)
     for cell in cells:
-        shown = labels.subject(cell["subject"])
+        shown = formatting.subject(cell["subject"])
         for step in cell["search"]["steps"]:
             if step["rate_hz"] and step.get("span_s"):
                 kept = step["lossless"]
@@ -289,7 +298,7 @@ def _search(axis: Axes, cells: list[Cell]) -> None:
                 )  # fmt: skip
     axis.set(xscale="log", yscale="log", ylabel="messages/s received")
     for scale, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
-        canvas.plain(scale, limits)
+        plot_style.plain(scale, limits)
         scale.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axis.set_title("The search for the highest rate")
 
@@ -298,7 +307,7 @@ def _line(
     axis: Axes, subject: str, shift: float, octets: list[int], spreads: list[dict[str, Any]], key: str, interval: str
 ) -> None:
     """Means or percentiles over the payloads; subjects stand a little beside each other, so that bars can be seen."""
-    shown = labels.subject(subject)
+    shown = formatting.subject(subject)
     values = np.array([spread[key] for spread in spreads], float)
     known = np.array([spread[interval] or (spread[key], spread[key]) for spread in spreads], float)
     values, known = np.maximum(values, 1) / 1e6, np.maximum(known, 1) / 1e6
@@ -311,7 +320,7 @@ def _line(
 
 def _places(cells: list[Cell]) -> list[tuple[str, float]]:
     """Each subject and the factor by which it is moved sideways."""
-    names = labels.ordered(cell["subject"] for cell in cells)
+    names = formatting.ordered(cell["subject"] for cell in cells)
     shifts = np.exp(np.linspace(-_SPREAD, _SPREAD, len(names)) if len(names) > 1 else np.zeros(1))
     return list(zip(names, shifts.tolist(), strict=True))
 
@@ -330,4 +339,4 @@ def _of(cells: list[Cell], subject: str) -> list[Cell]:
 
 
 def _directions(cells: list[Cell]) -> list[str]:
-    return [direction for direction in labels.DIRECTIONS if any(cell["direction"] == direction for cell in cells)]
+    return [direction for direction in formatting.DIRECTIONS if any(cell["direction"] == direction for cell in cells)]

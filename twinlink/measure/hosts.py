@@ -9,15 +9,15 @@ import twinlink
 
 from ..errors import PeerTimeout
 from ..transports import Endpoint
-from .remote import PORT_OFFSET, TOLD, Remote, RemoteStation
+from .remote import PORT_OFFSET, TOLD, Remote, RemoteWorker
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
-from .stations import LOOK_S, START_S, Interrupted, LocalStation, StationLost, Stopped
+from .worker_handle import LOOK_S, START_S, Interrupted, LocalWorker, Stopped, WorkerLost
 
 PATIENCE = 3  # times the timeout, between two rounds: a pong that is restarted needs a while
 
 
 class Hosts(Setting):
-    """A link to the pong, over which the stations there are told what to do.
+    """A link to the pong, over which the workers there are told what to do.
 
     Args:
         peer: where the pong listens; cells use the ports from `PORT_OFFSET` above.
@@ -34,7 +34,7 @@ class Hosts(Setting):
         self._transport = transport
         self._timeout_s = timeout_s
         self._stopped = stopped
-        self._served = False  # whether a station has ever started there
+        self._served = False  # whether a worker has ever started there
 
     def __enter__(self) -> Self:
         self._link = twinlink.open(self._transport, connect=str(self._endpoint))
@@ -84,29 +84,29 @@ class Hosts(Setting):
         return HostLost(f"no pong at {at} any more, for {within_s:g} s (does `twinlink pong` still run there?)")
 
     def start(self) -> Pair:
-        """A fresh station here, and one at the peer."""
+        """A fresh worker here, and one at the peer."""
         if not self._meets():  # it may have been away
             raise self._gone(self._timeout_s)
         at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
-        far = RemoteStation(DIGITAL_TWIN, self._remote)
+        far = RemoteWorker(DIGITAL_TWIN, self._remote)
         try:
             far.answer(0, max(START_S, self._timeout_s), self._stopped)  # as long as the pong itself is there
         except Interrupted:
             far.end()
             raise
-        except StationLost as error:
+        except WorkerLost as error:
             silent, gone = far.lost is None, not self._remote.up
             far.end()
             if gone:
                 raise
             if silent and not self._served:
                 raise HostLost(
-                    f"{error}: the peer at {self._endpoint} is there, but starts no station for a sweep; it should be "
+                    f"{error}: the peer at {self._endpoint} is there, but starts no worker for a sweep; it should be "
                     "`twinlink pong` of this version"
                 ) from error
             raise SettingError(str(error)) from error
         self._served = True
-        return Pair(LocalStation(REAL_WORLD), far, at, at)
+        return Pair(LocalWorker(REAL_WORLD), far, at, at)
 
     def describe(self) -> dict[str, object]:
         """Where the peer is."""
@@ -114,5 +114,5 @@ class Hosts(Setting):
 
 
 def _is_not_of_ours(record: logging.LogRecord) -> bool:
-    """What a pong that died did not acknowledge were lines to its stations; nobody waits for them any more."""
+    """What a pong that died did not acknowledge were lines to its workers; nobody waits for them any more."""
     return TOLD not in (record.args or ())

@@ -1,6 +1,6 @@
 """What an application's end of a link saw of every message, written down in the format of `records`.
 
-For programs that are measured while they do their work; the stations of a sweep keep rows of their own.
+For programs that are measured while they do their work; the workers of a sweep keep rows of their own.
 """
 
 import time

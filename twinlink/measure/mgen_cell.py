@@ -8,23 +8,23 @@ import numpy as np
 
 from ..mgen import log, session
 from ..mgen.records import Row, parse
-from .measuring import SEND_S, Measuring, Taken, cell_entry
+from .cell_run import SEND_S, CellRun, RoundResult, cell_entry
 from .records import RECEIVED, SENT, Table
-from .stations import Stopped, watching
+from .worker_handle import Stopped, watching
 
 
 @dataclass(frozen=True)
-class MgenTaken(Taken):
+class MgenTaken(RoundResult):
     """Besides the link's own records, MGEN's logs and the bridge's records, by the end of a file's name."""
 
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-class MgenCell(Measuring):
-    """One cell, one round, on a pair of stations whose link is open; its messages are MGEN's."""
+class MgenCell(CellRun):
+    """One cell, one round, on a pair of workers whose link is open; its messages are MGEN's."""
 
     def run(self, stopped: Stopped) -> MgenTaken:
-        """Measure it.  Raises StationLost, StationFailed, Interrupted."""
+        """Measure it.  Raises WorkerLost, WorkerFailed, Interrupted."""
         plan, octets, sender, reflector = self._plan, self._cell["octets"], self._sender, self._reflector
         count, rate_hz = plan.share("open", self._number), self._cell["rate_hz"]
         self.warm_up(stopped, self.warm_up_s)

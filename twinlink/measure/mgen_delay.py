@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from twinlink.mgen import joined, log
+from twinlink.mgen import log, log_join
 from twinlink.mgen import records as bridge
 
 from . import records
@@ -51,10 +51,9 @@ def figures(
         _compare(tx, len(sender.of("SEND")), len(sent), "sent")
         _compare(notes, answered, int(sent["acknowledged"].sum()), "acknowledged")
         _compare(notes, sum(row.end == "out" for row in rows), len(received), "received")
-    found = joined.put_together(sender, listener, rows)
+    found = log_join.join_logs(sender, listener, rows)
     delays = {
-        name: spread([value for journey in found.journeys if (value := getattr(journey, name)) is not None])
-        for name in PARTS
+        name: spread([value for trace in found.traces if (value := getattr(trace, name)) is not None]) for name in PARTS
     }
     counts = {name: getattr(found, name) for name in COUNTS}
     return {**counts, **delays, "offset_ns": found.offset_ns, "offset_bound_ns": found.offset_bound_ns}

@@ -1,4 +1,4 @@
-"""A station's part where MGEN is the source: its end of the bridge, and the mgen process behind it."""
+"""A worker's part where MGEN is the source: its end of the bridge, and the mgen process behind it."""
 
 import shutil
 import socket

@@ -124,7 +124,7 @@ class Namespaces(Setting):
                 )  # fmt: skip
 
     def start(self) -> Pair:
-        """Fresh stations, one in each namespace."""
+        """Fresh workers, one in each namespace."""
         for name, holder in zip((REAL_WORLD, DIGITAL_TWIN), self._holders, strict=True):
             if (code := holder.poll()) is not None:  # what fails without it names another cause
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"

@@ -4,8 +4,8 @@ import base64
 from html import escape
 from typing import Any
 
-from . import details, labels, published, summary, table
-from .canvas import Drawn
+from . import formatting, reference_results, report_details, summary, table
+from .plot_style import Drawn
 
 CSS = """
 :root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
@@ -45,7 +45,7 @@ summary b { font-weight: 600; }
 
 def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
-    where = labels.setting(results["setting"], results.get("rate_limit"))
+    where = formatting.setting(results["setting"], results.get("rate_limit"))
     body = [
         f"<h1>twinlink sweep: {escape(where)}</h1>",
         _verdict(results),
@@ -53,13 +53,13 @@ def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
         f"<h2>Latency, RTT and throughput</h2>\n<p>{escape(where[0].upper() + where[1:])}. {_how_to_read(results)}</p>",
         *(_block(block) for block in table.blocks(results)),
         f"<h2>Figures</h2>\n<div class='beside'>{''.join(map(_figure, drawn))}</div>" if drawn else "",
-        details.context(),
-        details.mgen(results),
-        details.comparisons(results),
-        details.clocks(results),
-        details.cells(results),
-        details.method(results),
-        details.about(results),
+        report_details.context(),
+        report_details.mgen(results),
+        report_details.comparisons(results),
+        report_details.clocks(results),
+        report_details.cells(results),
+        report_details.method(results),
+        report_details.about(results),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -78,7 +78,7 @@ def _verdict(results: dict[str, Any]) -> str:
     good = results["complete"] and not missing
     return (
         f'<p><span class="verdict {"passed" if good else "failed"}">{escape(word)}</span> '
-        f'<span class="soft">{labels.date(results["started_ns"])}</span></p>'
+        f'<span class="soft">{formatting.date(results["started_ns"])}</span></p>'
     )
 
 
@@ -102,14 +102,14 @@ def _round_trips(results: dict[str, Any]) -> str:
         cells = [block.cells.get((name, *place)) for place in places]
         found = [cell["statistics"]["rtt_ns"] if cell and cell["statistics"] else None for cell in cells]
         medians = "".join(
-            _td(table.mark(cell) + labels.ms(each["p50"]) if each else "-")
+            _td(table.mark(cell) + formatting.ms(each["p50"]) if each else "-")
             for cell, each in zip(cells, found, strict=True)
         )
-        shown = labels.subject(name)
+        shown = formatting.subject(name)
         rows.append(f'<tr><td><span style="color:{shown.colour}">■</span> {escape(shown.short)}</td>{medians}</tr>')
-    head = "".join(f"<th>{escape(labels.place(flow, octets))}</th>" for _, octets, flow in places)
+    head = "".join(f"<th>{escape(formatting.place(flow, octets))}</th>" for _, octets, flow in places)
     return (
-        f"<h3>Median round-trip time in ms, {labels.WAYS[direction]}</h3>\n"
+        f"<h3>Median round-trip time in ms, {formatting.WAYS[direction]}</h3>\n"
         f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
         f"{_note(block.broken_off(block.subjects))}"
     )
@@ -129,8 +129,8 @@ def _how_to_read(results: dict[str, Any]) -> str:
 
 def _block(block: table.Block) -> str:
     tables = {name: _subject_table(block, name) for name in block.subjects}
-    ours = "".join(shown for name, shown in tables.items() if not labels.subject(name).raw)
-    raw = "".join(shown for name, shown in tables.items() if labels.subject(name).raw)
+    ours = "".join(shown for name, shown in tables.items() if not formatting.subject(name).raw)
+    raw = "".join(shown for name, shown in tables.items() if formatting.subject(name).raw)
     title = f"<h3>{escape(block.title[0].upper() + block.title[1:])}</h3>\n"
     if raw:
         folded = "<details open><summary>Baselines: the same frames in the same run, without twinlink</summary>"
@@ -140,7 +140,7 @@ def _block(block: table.Block) -> str:
 
 def _subject_table(block: table.Block, name: str) -> str:
     """Narrow enough for a phone; two beside each other at a desk are the paper's table."""
-    shown = labels.subject(name)
+    shown = formatting.subject(name)
     rates = block.mode != "closed"
     head = ["payload", "latency ms", "RTT ms", "throughput MB/s"]
     if rates:
@@ -149,9 +149,9 @@ def _subject_table(block: table.Block, name: str) -> str:
     for row in block.rows:
         each, octets, flow = row
         if each != direction:
-            rows.append(f'<tr class="direction"><td colspan="{len(head)}">{labels.DIRECTIONS[each]}</td></tr>')
+            rows.append(f'<tr class="direction"><td colspan="{len(head)}">{formatting.DIRECTIONS[each]}</td></tr>')
             direction = each
-        rows.append(f"<tr><td>{escape(labels.place(flow, octets))}</td>{_cell(block, name, row)}</tr>")
+        rows.append(f"<tr><td>{escape(formatting.place(flow, octets))}</td>{_cell(block, name, row)}</tr>")
     return (
         f'<div><h3><span style="color:{shown.colour}">■</span> {escape(shown.name)}</h3><div class="scroll"><table><tr>'
         + "".join(f"<th>{escape(title)}</th>" for title in head)
@@ -166,7 +166,7 @@ def _note(text: str) -> str:
 def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:
     cell = block.cells.get((name, *place))
     figures = cell and cell["statistics"]
-    row = published.row(name, *place[:2]) if block.mode == "closed" else None
+    row = reference_results.row(name, *place[:2]) if block.mode == "closed" else None
     if not cell or not figures or not figures["n_received"]:
         return f'<td colspan="{3 if block.mode == "closed" else 4}">{escape(table.missing(cell))}</td>'
     if block.mode != "closed":

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from .sending import precise_sleep
+from .send_modes import precise_sleep
 
 PIECE = 256 * 1024
 

@@ -1,6 +1,6 @@
-"""A station on another host: its lines travel as messages of a twinlink link, to and from a `twinlink pong` there.
+"""A worker on another host: its lines travel as messages of a twinlink link, to and from a `twinlink pong` there.
 
-Flow `sweep` carries what stations are told, flow `sweep-answers` what they say; both with the number of the station in
+Flow `sweep` carries what workers are told, flow `sweep-answers` what they say; both with the number of the worker in
 front, so that nobody takes what an earlier one said.  The pong's side starts them, one at a time and for one
 peer at a time, and ends them when that peer goes.
 """
@@ -16,16 +16,16 @@ from typing import Any
 
 from .. import Link, Message, SendTimeout, TwinlinkError
 from .channels import PORTS
-from .stations import END_S, StationFailed, StationHandle, Stopped
+from .worker_handle import END_S, Stopped, WorkerFailed, WorkerHandle
 
 TOLD, SAID = "sweep", "sweep-answers"
 PORT_OFFSET = 10  # from the pong's own port: cells use the ports from there
 LOOK_S = 0.2
-_NUMBER = 16  # octets in front of a line: the station's number in hexadecimal
+_NUMBER = 16  # octets in front of a line: the worker's number in hexadecimal
 
 
-class RemoteStation(StationHandle):
-    """A station at the peer of a link.
+class RemoteWorker(WorkerHandle):
+    """A worker at the peer of a link.
 
     Args:
         name: of its side.
@@ -36,7 +36,7 @@ class RemoteStation(StationHandle):
         super().__init__(name)
         self._remote = remote
         self._own = secrets.token_hex(_NUMBER // 2).encode()
-        remote.stations[self._own] = self
+        remote.workers[self._own] = self
         self._write(json.dumps({"start": name}).encode())
 
     def heard(self, line: bytes) -> None:
@@ -44,7 +44,7 @@ class RemoteStation(StationHandle):
         with contextlib.suppress(ValueError):
             told = json.loads(line)
             if isinstance(told, dict) and "ended" in told:
-                self._ended(f"the station at the {self.name} {told['ended']}")
+                self._ended(f"the worker at the {self.name} {told['ended']}")
                 return
         self._take(line)
 
@@ -62,31 +62,31 @@ class RemoteStation(StationHandle):
         return self._end
 
     def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:
-        """As of any station; what fails there says so, or its ports would be looked for on this host."""
+        """As of any worker; what fails there says so, or its ports would be looked for on this host."""
         try:
             return super().answer(number, within_s, stopped)
-        except StationFailed as error:
-            raise StationFailed(f"on the other host ({self._remote.endpoint}): {error}", error.kind) from error
+        except WorkerFailed as error:
+            raise WorkerFailed(f"on the other host ({self._remote.endpoint}): {error}", error.kind) from error
 
     def end(self) -> None:
         """Have it ended there."""
         with contextlib.suppress(OSError):
             self._write(json.dumps({"end": self.name}).encode())
-        self._remote.stations.pop(self._own, None)
+        self._remote.workers.pop(self._own, None)
 
 
 class Remote:
-    """The way to the stations of a peer."""
+    """The way to the workers of a peer."""
 
     def __init__(self, link: Link) -> None:
-        self.stations: dict[bytes, RemoteStation] = {}
+        self.workers: dict[bytes, RemoteWorker] = {}
         self.endpoint = link.endpoint
         self._link = link
         self._sender = link.sender(TOLD)
         link.receiver(SAID, handler=self._heard)
 
     def send(self, line: bytes) -> None:
-        """Tell a station something."""
+        """Tell a worker something."""
         self._sender.send(line)
 
     @property
@@ -96,16 +96,16 @@ class Remote:
 
     def _heard(self, message: Message) -> None:
         octets = bytes(message.payload)
-        station = self.stations.get(octets[:_NUMBER])
-        if station is not None:
-            station.heard(octets[_NUMBER:])
+        worker = self.workers.get(octets[:_NUMBER])
+        if worker is not None:
+            worker.heard(octets[_NUMBER:])
 
 
-class StationHost:
-    """The peer's side: starts stations for whoever asks, as long as he is there.
+class WorkerHost:
+    """The peer's side: starts workers for whoever asks, as long as he is there.
 
     Args:
-        link: one that listens; stations may listen at its host, at `PORTS` ports from `PORT_OFFSET` above its own.
+        link: one that listens; workers may listen at its host, at `PORTS` ports from `PORT_OFFSET` above its own.
 
     Attributes:
         started: how many there have been.
@@ -121,9 +121,9 @@ class StationHost:
         self._lines: SimpleQueue[Message | None] = SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._number = b""
-        self._owner: str | None = None  # the node whose station it is
+        self._owner: str | None = None  # the node whose worker it is
         link.receiver(TOLD, handler=self._lines.put)
-        self._thread = threading.Thread(target=self._serve, name="twinlink-stations", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="twinlink-workers", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class StationHost:
 
     def _start(self, node: str | None, number: bytes) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "twinlink.measure.station", "--listen-only", self._bind],
+            [sys.executable, "-m", "twinlink.measure.worker", "--listen-only", self._bind],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         self._owner, self._number = node, number

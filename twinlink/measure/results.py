@@ -16,7 +16,7 @@ import numpy as np
 
 from twinlink.errors import ConfigurationError, TwinlinkError
 
-from . import labels, records
+from . import formatting, records
 from .records import Records, Rows
 from .run import FORMAT as RUN_FORMAT
 from .run import RECORDS, RUN
@@ -232,7 +232,7 @@ def _comparisons(cells: list[dict[str, Any]], found: Records) -> dict[str, Any]:
 
 def pairs(names: list[str]) -> list[tuple[str, str]]:
     """Which subjects are compared with which: twinlink with the bare library and with TCP, and with each other."""
-    found = [(name, labels.BASELINES[name]) for name in names if labels.BASELINES.get(name) in names]
+    found = [(name, formatting.BASELINES[name]) for name in names if formatting.BASELINES.get(name) in names]
     found += [("raw-zenoh-default", name) for name in ("raw-zenoh", "zenoh") if {name, "raw-zenoh-default"} <= {*names}]
     found += [(name, "raw-tcp") for name in names if not name.startswith("raw-") and "raw-tcp" in names]
     brokered = [name for name in names if "mqtt" in name]

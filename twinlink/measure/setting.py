@@ -1,6 +1,6 @@
 """Where the two sides of a sweep stand: on loopback, in two network namespaces, on two hosts.
 
-A setting starts a station at either side and says at which address the Digital Twin, which listens, is reached.
+A setting starts a worker at either side and says at which address the Digital Twin, which listens, is reached.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from ..errors import TwinlinkError
 from .channels import PORTS
-from .stations import LocalStation, StationHandle, Stopped
+from .worker_handle import LocalWorker, Stopped, WorkerHandle
 
 REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
 _FIRST, _LAST = 20000, 32000  # below the range that the system takes for outgoing connections
@@ -48,7 +48,7 @@ class Truth:
 
 @dataclass
 class Pair:
-    """The stations of one subject in one round.
+    """The workers of one subject in one round.
 
     Attributes:
         real_world, digital_twin: the two sides.
@@ -57,8 +57,8 @@ class Pair:
         relay: between them, where there is one.
     """
 
-    real_world: StationHandle
-    digital_twin: StationHandle
+    real_world: WorkerHandle
+    digital_twin: WorkerHandle
     listen: tuple[str, int]
     connect: tuple[str, int]
     relay: "subprocess.Popen[bytes] | None" = None
@@ -69,14 +69,14 @@ class Pair:
         """Open a subject at both sides, first where it listens; returns its options as used.
 
         Raises:
-            StationLost, StationFailed, Interrupted: one side could not, or not within ``within_s``.
+            WorkerLost, WorkerFailed, Interrupted: one side could not, or not within ``within_s``.
         """
         sides = (
             (self.digital_twin, True, self.listen, "digital-twin"),
             (self.real_world, False, self.connect, "real-world"),
         )
-        for station, listening, (host, port), node in sides:
-            said = station.ask(
+        for worker, listening, (host, port), node in sides:
+            said = worker.ask(
                 "open", within_s, stopped, subject=subject, listening=listening, host=host, port=port, node=node,
                 options=options, drop_every=drop_every,
             )  # fmt: skip
@@ -84,8 +84,8 @@ class Pair:
 
     def end(self) -> None:
         """End both."""
-        for station in (self.real_world, self.digital_twin):
-            station.end()
+        for worker in (self.real_world, self.digital_twin):
+            worker.end()
         if self.relay is not None:
             self.relay.kill()
             self.relay.communicate()
@@ -96,7 +96,7 @@ class Setting(ABC):
 
     Attributes:
         name: `loopback`, `netns` or `hosts`.
-        counts_wire: whether the octets that a station sent are those of the sweep alone.
+        counts_wire: whether the octets that a worker sent are those of the sweep alone.
     """
 
     name: str
@@ -118,16 +118,16 @@ class Setting(ABC):
 
     @abstractmethod
     def start(self) -> Pair:
-        """Fresh stations at both sides.  Raises SettingError, StationLost or HostLost."""
+        """Fresh workers at both sides.  Raises SettingError, WorkerLost or HostLost."""
 
     def describe(self) -> dict[str, object]:
         """What a reader should know of it, ready for JSON."""
         return {}
 
     def _local(self, listen: tuple[str, int], here: Sequence[str], there: Sequence[str]) -> Pair:
-        """Two stations on this host, with what is known to be wrong between them; each behind its command prefix."""
+        """Two workers on this host, with what is known to be wrong between them; each behind its command prefix."""
         truth = self.truth
-        pair = Pair(LocalStation(REAL_WORLD, here), LocalStation(DIGITAL_TWIN, there, truth.twin_clock), listen, listen)
+        pair = Pair(LocalWorker(REAL_WORLD, here), LocalWorker(DIGITAL_TWIN, there, truth.twin_clock), listen, listen)
         if truth.forward_delay_ns or truth.back_delay_ns:
             near = free_ports(PORTS, range(listen[1], listen[1] + PORTS))
             given = (near, *listen, PORTS, truth.forward_delay_ns, truth.back_delay_ns)
@@ -142,7 +142,7 @@ class Loopback(Setting):
     name = "loopback"
 
     def start(self) -> Pair:
-        """Fresh stations, and ports that are free now."""
+        """Fresh workers, and ports that are free now."""
         port = free_ports(PORTS)
         at = ("127.0.0.1", port)
         return self._local(at, (), ())

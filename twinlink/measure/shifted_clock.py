@@ -1,4 +1,4 @@
-"""A station whose wall clock is wrong by a known amount: `python -P shifted_clock.py OFFSET_NS DRIFT_PPM [...]`.
+"""A worker whose wall clock is wrong by a known amount: `python -P shifted_clock.py OFFSET_NS DRIFT_PPM [...]`.
 
 For tests that inject a known truth.  The clock is replaced before anything of twinlink is imported, so every stamp
 that this process makes, on the wire too, is off by ``OFFSET_NS`` plus ``DRIFT_PPM`` of the time since it began.
@@ -13,7 +13,7 @@ _true_ns = time.time_ns
 
 
 def main() -> None:
-    """Shift the clock, then be a station."""
+    """Shift the clock, then be a worker."""
     offset_ns, drift_ppb = int(sys.argv[1]), int(float(sys.argv[2]) * 1000)
     begin_ns = _true_ns()
 
@@ -23,7 +23,7 @@ def main() -> None:
 
     time.time_ns = shifted_ns
     sys.argv[1:] = sys.argv[3:]
-    runpy.run_module("twinlink.measure.station", run_name="__main__")
+    runpy.run_module("twinlink.measure.worker", run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from . import labels, published
+from . import formatting, reference_results
 from .metrics import ONE_CLOCK
 
 Cell = dict[str, Any]
@@ -21,7 +21,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
             ("MGEN", _mgen(cells)),
             (ROUND_TRIP, _rtt(cells)),
             ("twinlink and the bare library", _beside_bare(paired)),
-            *((labels.subject(name).short, text) for name, text in _brokered(paired)),
+            *((formatting.subject(name).short, text) for name, text in _brokered(paired)),
             ("Zenoh or ZeroMQ", _ratio(paired, "zenoh", "zeromq", "Zenoh's RTT is", "ZeroMQ's")),
             ("Rates", _rates(cells)),
             ("Clocks", _clocks(cells)),
@@ -43,14 +43,14 @@ def unfinished(results: dict[str, Any]) -> list[Cell]:
 def _measured(results: dict[str, Any], cells: list[Cell]) -> str:
     number = sum(cell["statistics"]["n_sent"] for cell in cells)
     payloads = sorted({cell["octets"] for cell in results["cells"]})
-    sizes = labels.listed(labels.payload(each) for each in payloads)
-    ours = labels.listed(_short(results["cells"], raw=False))
-    raw = labels.listed(_short(results["cells"], raw=True))
-    modes = labels.listed(
-        labels.MODES[mode] for mode in labels.MODES if any(c["mode"] == mode for c in results["cells"])
+    sizes = formatting.listed(formatting.payload(each) for each in payloads)
+    ours = formatting.listed(_short(results["cells"], raw=False))
+    raw = formatting.listed(_short(results["cells"], raw=True))
+    modes = formatting.listed(
+        formatting.MODES[mode] for mode in formatting.MODES if any(c["mode"] == mode for c in results["cells"])
     )
-    where = labels.setting(results["setting"], results.get("rate_limit"))
-    told = f"{number:,} messages of {sizes} were sent on {labels.date(results['started_ns'])} ({where}; {modes})"
+    where = formatting.setting(results["setting"], results.get("rate_limit"))
+    told = f"{number:,} messages of {sizes} were sent on {formatting.date(results['started_ns'])} ({where}; {modes})"
     if ours:
         told += f" with twinlink over {ours}"
     if raw:
@@ -59,8 +59,8 @@ def _measured(results: dict[str, Any], cells: list[Cell]) -> str:
 
 
 def _short(cells: list[Cell], raw: bool) -> list[str]:
-    names = labels.ordered(cell["subject"] for cell in cells)
-    return [labels.subject(name).short for name in names if labels.subject(name).raw == raw]
+    names = formatting.ordered(cell["subject"] for cell in cells)
+    return [formatting.subject(name).short for name in names if formatting.subject(name).raw == raw]
 
 
 def _state(results: dict[str, Any]) -> str:
@@ -81,10 +81,12 @@ def _state(results: dict[str, Any]) -> str:
         for what, begun in (("Not measured", False), ("Not in every round", True)):
             found = _reasons(
                 (cell for cell in skipped if bool(cell["rounds"]) == begun),
-                lambda cell: labels.subject(cell["subject"]).short,
+                lambda cell: formatting.subject(cell["subject"]).short,
             )
             if found:
-                told.append(f"{what}: {labels.listed(f'{labels.listed(names)} ({why})' for names, why in found)}.")
+                told.append(
+                    f"{what}: {formatting.listed(f'{formatting.listed(names)} ({why})' for names, why in found)}."
+                )
     return " ".join(told)
 
 
@@ -98,7 +100,8 @@ def _reasons(cells: Iterable[Cell], name: Callable[[Cell], str]) -> list[tuple[l
         names[name(cell)] = None
         numbers |= {number: None} if number else {}
     return [
-        (list(names), f"{labels.listed(numbers)}: {why}" if numbers else why) for why, (names, numbers) in found.items()
+        (list(names), f"{formatting.listed(numbers)}: {why}" if numbers else why)
+        for why, (names, numbers) in found.items()
     ]
 
 
@@ -109,8 +112,8 @@ def _some(texts: list[str], between: str = ", ") -> str:
 
 
 def _name(cell: Cell) -> str:
-    subject = labels.subject(cell["subject"]).short
-    return f"{subject} {labels.payload(cell['octets'])} {labels.DIRECTIONS[cell['direction']]}"
+    subject = formatting.subject(cell["subject"]).short
+    return f"{subject} {formatting.payload(cell['octets'])} {formatting.DIRECTIONS[cell['direction']]}"
 
 
 def _loss(cells: list[Cell]) -> str:
@@ -141,8 +144,9 @@ def _mgen(cells: list[Cell]) -> str:
     told = f"{received:,} of {sent:,} messages that MGEN sent came whole to the listening MGEN; {errors or 'no'} RERR."
     delays = [(cell, each) for cell, each in found if each["mgen_delay_ns"] and each["link_delay_ns"]]
     parts = [
-        f"{_name(cell)} {labels.time(each['mgen_delay_ns']['p50'])}, {labels.time(each['link_delay_ns']['p50'])} of it "
-        f"in the link{labels.of_fewer(each['link_delay_ns'], each['received'])}"
+        f"{_name(cell)} {formatting.time(each['mgen_delay_ns']['p50'])}, "
+        f"{formatting.time(each['link_delay_ns']['p50'])} of it "
+        f"in the link{formatting.of_fewer(each['link_delay_ns'], each['received'])}"
         for cell, each in (delays[:1] + delays[-1:] if len(delays) > 1 else delays)
     ]
     return f"{told} Median delay from MGEN to MGEN: {'; '.join(parts)}." if parts else told
@@ -152,17 +156,17 @@ def _rtt(cells: list[Cell]) -> str:
     closed = [cell for cell in cells if cell["mode"] == "closed" and cell["statistics"]["rtt_ns"]]
     if not closed:
         return ""
-    direction = next(name for name in labels.DIRECTIONS if any(cell["direction"] == name for cell in closed))
+    direction = next(name for name in formatting.DIRECTIONS if any(cell["direction"] == name for cell in closed))
     sizes = sorted({cell["octets"] for cell in closed})
     parts = []
     for octets in dict.fromkeys((sizes[0], sizes[-1])):
         each = [
-            f"{labels.subject(name).short} {labels.time(cell['statistics']['rtt_ns']['p50'])}"
-            for name in labels.ordered(cell["subject"] for cell in closed)
+            f"{formatting.subject(name).short} {formatting.time(cell['statistics']['rtt_ns']['p50'])}"
+            for name in formatting.ordered(cell["subject"] for cell in closed)
             if (cell := _closed(closed, name, octets, direction))
         ]
-        parts.append(f"With {labels.payload(octets)}: {', '.join(each)}.")
-    return f"Median time from send to acknowledgement, {labels.WAYS[direction]}. {' '.join(parts)}"
+        parts.append(f"With {formatting.payload(octets)}: {', '.join(each)}.")
+    return f"Median time from send to acknowledgement, {formatting.WAYS[direction]}. {' '.join(parts)}"
 
 
 def _closed(cells: list[Cell], subject: str, octets: int, direction: str) -> Cell | None:
@@ -172,17 +176,17 @@ def _closed(cells: list[Cell], subject: str, octets: int, direction: str) -> Cel
 
 def _beside_bare(paired: list[dict[str, Any]]) -> str:
     """twinlink against the bare library."""
-    names = labels.ordered(each["subject"] for each in paired)
+    names = formatting.ordered(each["subject"] for each in paired)
     told = [
         _ratio(
             paired,
             name,
             base,
-            f"The RTT of twinlink over {labels.subject(name).short} is",
-            f"{labels.subject(base).short}'s",
+            f"The RTT of twinlink over {formatting.subject(name).short} is",
+            f"{formatting.subject(base).short}'s",
         )
         for name in names
-        if (base := labels.BASELINES.get(name))
+        if (base := formatting.BASELINES.get(name))
     ]
     told = list(filter(None, told))
     if not told:
@@ -192,9 +196,11 @@ def _beside_bare(paired: list[dict[str, Any]]) -> str:
 
 
 def _brokered(paired: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for name in labels.ordered(each["subject"] for each in paired if each["subject"].startswith("mqtt")):
+    for name in formatting.ordered(each["subject"] for each in paired if each["subject"].startswith("mqtt")):
         told = [
-            _ratio(paired, name, other, "Through a broker the RTT is", f"twinlink over {labels.subject(other).short}'s")
+            _ratio(
+                paired, name, other, "Through a broker the RTT is", f"twinlink over {formatting.subject(other).short}'s"
+            )
             for other in ("zenoh", "zeromq")
         ]
         yield name, " ".join(filter(None, told))
@@ -208,10 +214,11 @@ def _ratio(paired: list[dict[str, Any]], subject: str, other: str, begin: str, e
     if not ends:
         return ""
     parts = [
-        f"{each['ratio']:.2f} times{_interval(each)}{'' if place else f' {end}'} at {labels.payload(each['octets'])}"
+        f"{each['ratio']:.2f} times{_interval(each)}{'' if place else f' {end}'} "
+        f"at {formatting.payload(each['octets'])}"
         for place, each in enumerate({each["octets"]: each for each in (ends[0], ends[-1])}.values())
     ]
-    return f"{begin} {labels.listed(parts)}."
+    return f"{begin} {formatting.listed(parts)}."
 
 
 def _interval(each: dict[str, Any]) -> str:
@@ -223,9 +230,9 @@ def _interval(each: dict[str, Any]) -> str:
 
 def _rates(cells: list[Cell]) -> str:
     found = [cell for cell in cells if (cell.get("search") or {}).get("highest_loss_free_hz")]
-    each = [f"{_name(cell)} {labels.highest_rate(cell['search'])}" for cell in found[:6]]
+    each = [f"{_name(cell)} {formatting.highest_rate(cell['search'])}" for cell in found[:6]]
     more = f" (and {len(found) - 6} more cells)" if len(found) > 6 else ""
-    return f"Highest without loss, in messages/s: {labels.listed(each)}{more}." if each else ""
+    return f"Highest without loss, in messages/s: {formatting.listed(each)}{more}." if each else ""
 
 
 def _clocks(cells: list[Cell]) -> str:
@@ -233,7 +240,7 @@ def _clocks(cells: list[Cell]) -> str:
     spreads = [spread for spread in every if spread["bound_ns"] is not None]
     if not spreads:
         return ""
-    reach = labels.between(spread["bound_ns"] for spread in spreads if not spread["flags"])
+    reach = formatting.between(spread["bound_ns"] for spread in spreads if not spread["flags"])
     flagged = sum(bool(spread["flags"]) for spread in spreads)
     too_wide = sum(not spread["usable"] and not spread["flags"] for spread in spreads)
     clocks = [clock for cell in cells if (clock := cell["statistics"]["clock"])]
@@ -250,18 +257,18 @@ def _clocks(cells: list[Cell]) -> str:
         flags = sorted({flag for spread in spreads for flag in spread["flags"]})
         told = f"{told} " if flagged < len(spreads) else ""  # of flagged delays no bound says anything
         told += (
-            f"Look at the clocks: delays of {flagged} of {len(spreads)} cells are flagged as {labels.listed(flags)}, "
-            "and only the RTT is given there."
+            f"Look at the clocks: delays of {flagged} of {len(spreads)} cells are flagged "
+            f"as {formatting.listed(flags)}, and only the RTT is given there."
         )
     return told
 
 
 def _paper(results: dict[str, Any], cells: list[Cell]) -> str:
     names = {cell["subject"] for cell in cells}
-    row = next((published.row(name, "rw-dt", 100) for name in ("zeromq", "zenoh") if name in names), None)
+    row = next((reference_results.row(name, "rw-dt", 100) for name in ("zeromq", "zenoh") if name in names), None)
     if row is None:
         return ""
-    where = "other two" if results["setting"] == "hosts" else labels.setting(results["setting"])
+    where = "other two" if results["setting"] == "hosts" else formatting.setting(results["setting"])
     return (
         f"Its RTTs ({row.rtt_ms:.1f} ms at 100 B) were taken between two hosts with a network between them; these here "
         f"between {where}. Compare their shapes, not the figures."

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import TwinlinkError
-from . import labels
+from . import formatting
+from .cell_run import CellRun, failure
 from .cells import Plan
-from .measuring import Measuring, failure
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
-from .stations import START_S, Interrupted, StationFailed, StationHandle, StationLost, Stopped, watching
+from .worker_handle import START_S, Interrupted, Stopped, WorkerFailed, WorkerHandle, WorkerLost, watching
 
 RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
 IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
@@ -117,9 +117,9 @@ class Sweep:
                     good = self._measure(pair, cell, number)
                 except Interrupted:
                     raise
-                except (StationLost, StationFailed, TwinlinkError, OSError) as error:
+                except (WorkerLost, WorkerFailed, TwinlinkError, OSError) as error:
                     status, reason = failure(error)
-                    if isinstance(error, StationFailed) and error.kind == "unusable":
+                    if isinstance(error, WorkerFailed) and error.kind == "unusable":
                         self._unusable[subject] = reason
                     self._end_cell(cell, status, reason, number)
                     good = False
@@ -143,7 +143,7 @@ class Sweep:
             self._took.setdefault(subject, []).append(time.monotonic() - self._turn_began)
 
     def _open(self, subject: str, number: int) -> Pair:
-        """Fresh stations with the subject open at both."""
+        """Fresh workers with the subject open at both."""
         pair = self._setting.start()
         try:
             self._note_systems(pair)
@@ -160,20 +160,20 @@ class Sweep:
     def _note_systems(self, pair: Pair) -> None:
         systems = self._run.content["system"]
         failed: dict[str, list[str]] = {}  # why NTP told nothing -> at which sides
-        for key, station in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
+        for key, worker in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
             if systems.get(key) is None:
-                systems[key] = station.ask("system", self._start_s)["system"]
+                systems[key] = worker.ask("system", self._start_s)["system"]
                 if self._ntp_server is not None:
-                    found = self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, station)
+                    found = self._run.content["ntp"][key] = self._ask_ntp(self._ntp_server, worker)
                     if "error" in found:
-                        failed.setdefault(found["error"], []).append(station.name)
+                        failed.setdefault(found["error"], []).append(worker.name)
         for error, sides in failed.items():
             self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
-    def _ask_ntp(self, server: str, station: StationHandle) -> dict[str, Any]:
-        """What the server says of the clock of a station's host; a namespace has no way to it, but its host's clock."""
+    def _ask_ntp(self, server: str, worker: WorkerHandle) -> dict[str, Any]:
+        """What the server says of the clock of a worker's host; a namespace has no way to it, but its host's clock."""
         if self._setting.name == "hosts":
-            return dict(station.ask("ntp", self._start_s, server=server)["ntp"])
+            return dict(worker.ask("ntp", self._start_s, server=server)["ntp"])
         from . import ntp
 
         return ntp.view(server)
@@ -194,8 +194,8 @@ class Sweep:
             self._run.content["idle_rtt_ns"][subject] = ordered[len(ordered) // 2]
 
     def _measure(self, pair: Pair, cell: dict[str, Any], number: int) -> bool:
-        """One cell of one round; whether its stations can be used on."""
-        means = MgenCell if self._plan.source == "mgen" else Measuring
+        """One cell of one round; whether its workers can be used on."""
+        means = MgenCell if self._plan.source == "mgen" else CellRun
         taken = means(self._plan, pair, cell, number, self._setting.counts_wire).run(self._stopped)
         if isinstance(taken, MgenTaken):
             self._run.add_mgen(cell["id"], taken.files)
@@ -218,7 +218,7 @@ class Sweep:
         return f"round {number + 1} of {self._plan.rounds}"
 
     def _tell(self, cell: dict[str, Any], number: int) -> None:
-        payload = labels.payload(cell["octets"])
+        payload = formatting.payload(cell["octets"])
         what = f"{self._which(number)}: {cell['subject']} {payload} {cell['direction']} {cell['mode']}"
         self._step(what, self._done / self._total, self._seconds_left())
 

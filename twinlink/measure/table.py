@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import labels, published
+from . import formatting, reference_results
 from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
@@ -47,7 +47,7 @@ class Block:
     @property
     def title(self) -> str:
         """Such as "closed loop"."""
-        text = labels.MODES.get(self.mode, self.mode)
+        text = formatting.MODES.get(self.mode, self.mode)
         return f"{text}, {self.rate_hz:g} messages/s" if self.rate_hz and self.mode == "open" else text
 
     def broken_off(self, subjects: Iterable[str]) -> str:
@@ -60,8 +60,8 @@ class Block:
                     figures = cell["statistics"]
                     planned = self.count or figures["n_sent"]
                     what = f"{cell['status']}, {figures['n_received']:,} of {planned:,} messages"
-                    where = f"{labels.place(flow, octets)} {labels.DIRECTIONS[direction]}"
-                    found.setdefault(what, []).append(f"{labels.subject(name).short} {where}")
+                    where = f"{formatting.place(flow, octets)} {formatting.DIRECTIONS[direction]}"
+                    found.setdefault(what, []).append(f"{formatting.subject(name).short} {where}")
         told = "; ".join(f"{what}: {', '.join(cells)}" for what, cells in found.items())
         return f"{MARK} {told}" if told else ""
 
@@ -78,13 +78,13 @@ def blocks(results: dict[str, Any]) -> list[Block]:
     for cell in results["cells"]:
         rate = cell.get("rate_hz") if cell["mode"] == "open" else None
         kinds.setdefault((cell["mode"], rate), []).append(cell)
-    order, count = list(labels.MODES), results["configuration"]["used"].get("count")
+    order, count = list(formatting.MODES), results["configuration"]["used"].get("count")
     found = []
     for (mode, rate), cells in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1] or 0)):
-        places = list(labels.DIRECTIONS)
+        places = list(formatting.DIRECTIONS)
         by_place = {(cell["subject"], cell["direction"], cell["octets"], cell.get("flow", "")): cell for cell in cells}
         rows = sorted({place[1:] for place in by_place}, key=lambda row: (places.index(row[0]), *row[1:]))
-        names = labels.ordered(cell["subject"] for cell in cells)
+        names = formatting.ordered(cell["subject"] for cell in cells)
         found.append(Block(mode, rate, names, rows, by_place, None if mode == "saturation" else count))
     return found
 
@@ -102,7 +102,7 @@ def bound(statistics: dict[str, Any]) -> str:
     figures = statistics["one_way_delay_ns"]
     if not figures or figures["bound_ns"] is None:
         return "-"
-    return labels.listed(figures["flags"]) or f"±{labels.time(figures['bound_ns'])}"
+    return formatting.listed(figures["flags"]) or f"±{formatting.time(figures['bound_ns'])}"
 
 
 def rtt(statistics: dict[str, Any], short: bool = False) -> str:
@@ -117,7 +117,7 @@ def throughput(statistics: dict[str, Any]) -> str:
         return "-"
     low, high = _throughput_interval(statistics)
     if low is None:
-        return labels.decimal(value)
+        return formatting.decimal(value)
     return _around(value, low, math.inf if high is None else high)
 
 
@@ -136,13 +136,13 @@ def with_interval(figures: dict[str, Any], short: bool = False) -> str:
     `short` tells only the farther one of two, unless that would reach below 0 where the interval does not.
     """
     if not figures["ci95"]:
-        return labels.ms(figures["mean"])
+        return formatting.ms(figures["mean"])
     low, high = figures["ci95"]
     return _around(figures["mean"] / 1e6, low / 1e6, high / 1e6, short)
 
 
 def _around(value: float, low: float, high: float, short: bool = False) -> str:
-    shown = labels.decimal(value)
+    shown = formatting.decimal(value)
     digits = len(shown.partition(".")[2])
     below, above = max(0.0, value - low), max(0.0, high - value)
     farther = max(below, above)
@@ -160,13 +160,13 @@ def missing(cell: dict[str, Any] | None) -> str:
 
 def markdown(results: dict[str, Any]) -> str:
     """table.md."""
-    where = labels.setting(results["setting"], results.get("rate_limit"))
+    where = formatting.setting(results["setting"], results.get("rate_limit"))
     lines = [f"# Latency, RTT and throughput: {where}", ""]
     if not results["complete"]:
         lines += ["The run was broken off; what it had until then stands here.", ""]
     for block in blocks(results):
-        ours = [name for name in block.subjects if not labels.subject(name).raw]
-        raw = [name for name in block.subjects if labels.subject(name).raw]
+        ours = [name for name in block.subjects if not formatting.subject(name).raw]
+        raw = [name for name in block.subjects if formatting.subject(name).raw]
         for title, names in (("twinlink", ours), ("baselines without twinlink, same run and frames", raw)):
             if names and block.mode != "saturation":
                 lines += [f"## {block.title[0].upper()}{block.title[1:]}: {title}", "", *_grid(block, names), ""]
@@ -183,7 +183,8 @@ def markdown(results: dict[str, Any]) -> str:
         head, lines_of_cells = rows
         lines += ["## MGEN's delay and the link's, medians in ms", "", *_grid_of(head, *lines_of_cells, words=1), ""]
     lines += [
-        f"{where[0].upper()}{where[1:]}, {labels.date(results['started_ns'])}. Latency: mean one-way delay; RTT: mean, "
+        f"{where[0].upper()}{where[1:]}, {formatting.date(results['started_ns'])}. "
+        "Latency: mean one-way delay; RTT: mean, "
         "residence time at the receiver included; both in ms, ± how far the CI95 reaches, - and + where that is "
         "not alike (moving-block bootstrap; n, limits and percentiles stand in results.json). Clock: to within what "
         f"the two clocks agree; it adds to the interval. “{RTT_ONLY}”: that is more than 20 % of the median delay, a "
@@ -225,7 +226,7 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
     """Title, head, rows and columns of words for each direction: the mean RTT, and the mean one-way delay."""
     for direction in dict.fromkeys(row[0] for row in block.rows):
         places = [row for row in block.rows if row[0] == direction]
-        head = ["", *(labels.place(flow, octets) for _, octets, flow in places)]
+        head = ["", *(formatting.place(flow, octets) for _, octets, flow in places)]
         for what, shown in (("mean RTT", rtt), ("mean one-way delay", latency)):
             rows = []
             for name in block.subjects:
@@ -235,8 +236,8 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
                     mark(cell) + shown(one, short=True) if one else missing(cell)
                     for one, cell in zip(figures, cells, strict=True)
                 ]
-                rows.append([labels.subject(name).short, *texts])
-            title = f"{block.title}, {labels.DIRECTIONS[direction]}: {what} in ms, ± how far its CI95 reaches"
+                rows.append([formatting.subject(name).short, *texts])
+            title = f"{block.title}, {formatting.DIRECTIONS[direction]}: {what} in ms, ± how far its CI95 reaches"
             yield title, head, rows, 1
 
 
@@ -263,20 +264,20 @@ def _of_applications(results: dict[str, Any]) -> Iterator[str]:
 
 def _whence_published(results: dict[str, Any]) -> Iterator[str]:
     if any(_published(block, name) for block in blocks(results) for name in block.subjects):
-        text = f"Published: {published.PAPER}; {published.PAPER_SETTING}."
+        text = f"Published: {reference_results.PAPER}; {reference_results.PAPER_SETTING}."
         yield from ("", f"{text} Another setting: it says where a figure belongs, not who is faster.")
 
 
 def _grid(block: Block, names: list[str]) -> Iterator[str]:
     head = ["Direction", "Payload"]
     for name in names:
-        short = labels.subject(name).short
+        short = formatting.subject(name).short
         head += [f"{short} latency (ms)", "clock", f"{short} RTT (ms)", f"{short} throughput (MB/s)"]
         if _published(block, name):
             head.append("published latency / RTT / throughput (ms, ms, MB/s)")
     lines = [head]
     for direction, octets, flow in block.rows:
-        line = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
+        line = [formatting.DIRECTIONS[direction], formatting.place(flow, octets)]
         for name in names:
             cell = block.cells.get((name, direction, octets, flow))
             figures = cell and cell["statistics"]
@@ -285,7 +286,7 @@ def _grid(block: Block, names: list[str]) -> Iterator[str]:
             else:
                 line += [missing(cell), "-", "-", "-"]
             if _published(block, name):
-                row = published.row(name, direction, octets)
+                row = reference_results.row(name, direction, octets)
                 line.append(
                     f"{row.latency_ms:.2f} / {row.rtt_ms:.2f} / {row.throughput_mb_s:.2f}" if row else "-"
                 )  # fmt: skip
@@ -301,7 +302,7 @@ def _grid_of(head: list[str], *rows: list[str], words: int = 3) -> Iterator[str]
 
 
 def _published(block: Block, name: str) -> bool:
-    return block.mode == "closed" and any(published.row(name, *row[:2]) for row in block.rows)
+    return block.mode == "closed" and any(reference_results.row(name, *row[:2]) for row in block.rows)
 
 
 def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
@@ -311,8 +312,8 @@ def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
         for name in block.subjects:
             cell = block.cells.get((name, direction, octets, flow))
             if cell is not None:
-                subject = labels.subject(name)
-                where = [labels.DIRECTIONS[direction], labels.place(flow, octets)]
+                subject = formatting.subject(name)
+                where = [formatting.DIRECTIONS[direction], formatting.place(flow, octets)]
                 shown = subject.short if short else subject.name
                 yield [*where, shown, mark(cell) + rate(cell, short), *scheduled(cell)]
 
@@ -321,7 +322,7 @@ def rate(cell: dict[str, Any], short: bool = False) -> str:
     """Messages a second: as asked for, or the highest without loss, if not `short` with how far apart it was found."""
     search = cell.get("search")
     if search and search["highest_loss_free_hz"]:
-        return labels.highest_rate(search, not short)
+        return formatting.highest_rate(search, not short)
     return f"{cell['rate_hz']:,.0f}" if cell.get("rate_hz") else "-"
 
 
@@ -339,9 +340,9 @@ def scheduled(cell: dict[str, Any]) -> list[str]:
     delay = figures["open_loop_delay_ns"] or figures["one_way_delay_ns"]
     usable = delay and figures["one_way_delay_ns"]["usable"]
     return [
-        labels.decimal(figures["goodput_mb_s"]) if figures["goodput_mb_s"] is not None else "-",
+        formatting.decimal(figures["goodput_mb_s"]) if figures["goodput_mb_s"] is not None else "-",
         percent(figures["loss_ratio"]),
-        f"{labels.ms(delay['p50'])} / {labels.ms(delay['p95'])}" if usable else RTT_ONLY if delay else "-",
+        f"{formatting.ms(delay['p50'])} / {formatting.ms(delay['p95'])}" if usable else RTT_ONLY if delay else "-",
     ]
 
 
@@ -351,13 +352,15 @@ def mgen(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
     for cell in results["cells"]:
         found = cell.get("mgen")
         if found:
-            place = f"{labels.DIRECTIONS[cell['direction']]} {labels.payload(cell['octets'])}"
+            place = f"{formatting.DIRECTIONS[cell['direction']]} {formatting.payload(cell['octets'])}"
             counts = [f"{found['received']:,} of {found['sent']:,}", f"{found['errors']:,}"]
             delays = [
-                labels.ms(part["p50"]) + labels.of_fewer(part, found["received"]) if (part := found[name]) else "-"
+                formatting.ms(part["p50"]) + formatting.of_fewer(part, found["received"])
+                if (part := found[name])
+                else "-"
                 for name in MGEN_PARTS
             ]
-            rows.append([f"{mark(cell)}{labels.subject(cell['subject']).short}, {place}", *counts, *delays])
+            rows.append([f"{mark(cell)}{formatting.subject(cell['subject']).short}, {place}", *counts, *delays])
     return (["", "received", "RERR", *MGEN_PARTS.values()], rows) if rows else None
 
 
@@ -375,7 +378,7 @@ def _line(fields: list[str]) -> str:
 def csv_text(results: dict[str, Any]) -> str:
     """table.csv: the same, a row for each direction, payload, mode and rate, columns per subject; ms and MB/s."""
     found = blocks(results)
-    names = labels.ordered(name for block in found for name in block.subjects)
+    names = formatting.ordered(name for block in found for name in block.subjects)
     flows = any(flow for block in found for *_, flow in block.rows)
     columns = ["setting", "mode", "rate_hz", "direction", "payload_octets", *(["flow"] if flows else [])]
     for name in names:
@@ -390,7 +393,7 @@ def csv_text(results: dict[str, Any]) -> str:
             for name in names:
                 line += _fields(block.cells.get((name, direction, octets, flow)))
                 if _in_paper(name):
-                    row = published.row(name, direction, octets) if block.mode == "closed" else None
+                    row = reference_results.row(name, direction, octets) if block.mode == "closed" else None
                     line += [row.latency_ms, row.rtt_ms, row.throughput_mb_s] if row else [None] * 3
             writer.writerow(line)
     return text.getvalue()
@@ -403,7 +406,7 @@ _PUBLISHED = ("published_latency_ms", "published_rtt_ms", "published_throughput_
 
 
 def _in_paper(name: str) -> bool:
-    return any(subject == name for subject, _, _ in published.TABLE_I)
+    return any(subject == name for subject, _, _ in reference_results.TABLE_I)
 
 
 def _fields(cell: dict[str, Any] | None) -> list[Any]:

@@ -14,7 +14,7 @@ from ..link import Link
 from ..message import Message
 from . import message
 from .message import Address, Flag, Protocol
-from .outlet import Connection, Datagrams, Say
+from .outputs import Connection, Datagrams, Say
 from .records import Recorder, Row
 
 HELD_OCTETS = 16 * 1024 * 1024  # for a TCP listener that is not there, or too slow

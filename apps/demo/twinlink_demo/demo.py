@@ -20,8 +20,8 @@ from twinlink.measure.run import Run
 from twinlink.transports import transport_class
 
 from . import flows
+from .child_process import ChildFailed
 from .folder import Folder
-from .part import PartFailed
 from .progress import Progress
 from .session import Plan, Session, Stop
 
@@ -83,7 +83,7 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
         failure = None
         try:
             session.run()
-        except PartFailed as error:
+        except ChildFailed as error:
             failure = {"part": error.part, "reason": error.reason, "last_lines": error.last_lines}
             progress.result(f"{name}: {error}")
         finally:

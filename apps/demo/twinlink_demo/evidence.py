@@ -14,8 +14,8 @@ from twinlink_replay.detection.features import subcarrier_power
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
+from .child_process import parse_events
 from .folder import PARTS, TransportFolder
-from .part import parse_events
 
 PIECE = 512  # records
 
@@ -24,7 +24,7 @@ Cells = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Playout:
     """What the gNB played, with its truth.
 
     Attributes:
@@ -77,7 +77,7 @@ class Evidence:
         n_prbs: of the carrier.
     """
 
-    heard: Heard | None
+    playout: Playout | None
     rebuilt: Rebuilt | None
     events: dict[str, list[dict[str, Any]]]
     exporter: dict[str, Any]
@@ -90,8 +90,8 @@ class Evidence:
     @property
     def begin_ns(self) -> int | None:
         """Time of the first record."""
-        if self.heard is not None and len(self.heard.played_ns):
-            return int(self.heard.played_ns[0])
+        if self.playout is not None and len(self.playout.played_ns):
+            return int(self.playout.played_ns[0])
         if self.rebuilt is not None and len(self.rebuilt.sent_ns):
             return int(self.rebuilt.sent_ns[0])
         return None
@@ -107,10 +107,10 @@ def load(folder: TransportFolder, ue: Cells) -> Evidence:
     with contextlib.suppress(OSError, ValueError):
         exporter = json.loads(folder.exporter_summary.read_text(encoding="utf-8"))
     n_prbs = ue.shape[1]
-    return Evidence(_heard(folder.heard, ue), _rebuilt(folder.rebuilt, n_prbs), events, exporter, n_prbs)
+    return Evidence(_playout(folder.playout, ue), _rebuilt(folder.rebuilt, n_prbs), events, exporter, n_prbs)
 
 
-def _heard(folder: Path, ue: Cells) -> Heard | None:
+def _playout(folder: Path, ue: Cells) -> Playout | None:
     try:
         played: Recording = read(folder / "heard.sigmf-meta")
         with np.load(folder / "heard.npz") as arrays:
@@ -118,7 +118,7 @@ def _heard(folder: Path, ue: Cells) -> Heard | None:
     except (RecordingError, OSError, ValueError, KeyError):
         return None
     freed = blocked & ue[np.arange(len(blocked)) % len(ue)]
-    return Heard(played.samples, played.ue, played.interferer > 0, blocked, freed, played_ns)
+    return Playout(played.samples, played.ue, played.interferer > 0, blocked, freed, played_ns)
 
 
 def _rebuilt(folder: Path, n_prbs: int) -> Rebuilt | None:

@@ -52,15 +52,15 @@ def draw(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) ->
 
 
 def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str, Any]) -> list[Drawn]:
-    heard, rebuilt = evidence.heard, evidence.rebuilt
-    if heard is None or rebuilt is None or not len(heard.samples) or not len(rebuilt.samples):
+    playout, rebuilt = evidence.playout, evidence.rebuilt
+    if playout is None or rebuilt is None or not len(playout.samples) or not len(rebuilt.samples):
         return []
     figures = folder.transport(name).figure
     folder.transport(name).path.mkdir(exist_ok=True)
     facts = summary["transports"][name]
     samples = facts["samples"]
     path = figures("spectrogram.png")
-    waterfalls.spectrogram(path, heard, rebuilt, name)
+    waterfalls.spectrogram(path, playout, rebuilt, name)
     drawn = [
         Drawn(
             name,
@@ -71,7 +71,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
         )
     ]
     path = figures("prbs.png")
-    waterfalls.prbs(path, heard, rebuilt, name)
+    waterfalls.prbs(path, playout, rebuilt, name)
     drawn.append(
         Drawn(
             name,
@@ -85,7 +85,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
     shown = _telling(facts["episodes"])
     if shown is not None:
         path = figures("block.png")
-        waterfalls.block(path, heard, rebuilt, shown, name)
+        waterfalls.block(path, playout, rebuilt, shown, name)
         drawn.append(
             Drawn(
                 name,
@@ -106,9 +106,9 @@ def _telling(episodes: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _all(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) -> list[Drawn]:
     whole = {
-        name: (evidence.heard, evidence.rebuilt)
+        name: (evidence.playout, evidence.rebuilt)
         for name, evidence in found.items()
-        if evidence.heard is not None and evidence.rebuilt is not None and len(evidence.rebuilt.sent_ns) > 1
+        if evidence.playout is not None and evidence.rebuilt is not None and len(evidence.rebuilt.sent_ns) > 1
     }
     if not whole:
         return []

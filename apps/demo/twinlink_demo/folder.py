@@ -33,7 +33,7 @@ class TransportFolder:
         return self.path / f"{part}.txt"
 
     @property
-    def heard(self) -> Path:
+    def playout(self) -> Path:
         """Folder of what the gNB played, with its truth."""
         return self.path / "heard"
 
@@ -54,7 +54,7 @@ class TransportFolder:
     def _files(self) -> list[Path]:
         files = [self.exporter_summary, *map(self.figure, TRANSPORT_FIGURES)]
         files += [name(part) for part in PARTS for name in (self.log, self.said)]
-        files += [self.heard / f"heard.{suffix}" for suffix in ("sigmf-data", "sigmf-meta", "npz")]
+        files += [self.playout / f"heard.{suffix}" for suffix in ("sigmf-data", "sigmf-meta", "npz")]
         files += [self.rebuilt / name for name in ("rebuilt.sigmf-data", "rebuilt.sigmf-meta", "observations.npz")]
         return files
 
@@ -62,7 +62,7 @@ class TransportFolder:
         """Remove what a run leaves here, and the folders that are empty then."""
         for file in self._files():
             file.unlink(missing_ok=True)
-        for folder in (self.heard, self.rebuilt, self.path):
+        for folder in (self.playout, self.rebuilt, self.path):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 

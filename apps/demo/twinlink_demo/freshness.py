@@ -6,7 +6,7 @@ import numpy as np
 
 from twinlink.protocol.rtt import percentiles
 
-from .evidence import Heard, Rebuilt, Times
+from .evidence import Playout, Rebuilt, Times
 
 
 def spread(values: Times) -> dict[str, int] | None:
@@ -19,14 +19,14 @@ def one_way_ns(rebuilt: Rebuilt) -> Times:
     return np.asarray(rebuilt.received_ns - rebuilt.sent_ns)
 
 
-def age(heard: Heard, rebuilt: Rebuilt) -> tuple[Times, Times, Times]:
+def age(playout: Playout, rebuilt: Rebuilt) -> tuple[Times, Times, Times]:
     """Age of information of the twin: time since the newest analysed record was played by the gNB.
 
     Returns the times at which it drops (Unix ns), and the age just before (a peak; from the second drop on, the first
     one repeats its value after) and just after.
     """
-    valid = (rebuilt.record >= 0) & (rebuilt.record < len(heard.played_ns))
-    analysed, played = rebuilt.analysed_ns[valid], heard.played_ns[rebuilt.record[valid]]
+    valid = (rebuilt.record >= 0) & (rebuilt.record < len(playout.played_ns))
+    analysed, played = rebuilt.analysed_ns[valid], playout.played_ns[rebuilt.record[valid]]
     order = np.argsort(analysed, kind="stable")
     analysed, newest = analysed[order], np.maximum.accumulate(played[order]) if len(order) else played
     last = np.flatnonzero(np.diff(analysed, append=-1) != 0)  # of records analysed at once, what counts is the newest
@@ -35,9 +35,9 @@ def age(heard: Heard, rebuilt: Rebuilt) -> tuple[Times, Times, Times]:
     return analysed, before, analysed - newest
 
 
-def age_summary(heard: Heard, rebuilt: Rebuilt) -> dict[str, Any] | None:
+def age_summary(playout: Playout, rebuilt: Rebuilt) -> dict[str, Any] | None:
     """Mean over time and the spread of the peaks; None without two records."""
-    analysed, before, after = age(heard, rebuilt)
+    analysed, before, after = age(playout, rebuilt)
     if len(analysed) < 2:
         return None
     width = np.diff(analysed)

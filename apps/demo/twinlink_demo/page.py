@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from twinlink.measure import labels, table
+from twinlink.measure import formatting, table
 from twinlink.prbs import format_prbs
 
-from . import outcome
+from . import verdict
 from .figures import Drawn
 from .flows import FLOWS
-from .outcome import ROWS, ms, yes
+from .verdict import ROWS, ms, yes
 
 CSS = """
 :root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
@@ -76,7 +76,7 @@ def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -
 
 def _told(summary: dict[str, Any]) -> str:
     """What it has shown, or what does not hold; and what a reader of the figures should know."""
-    shown = "" if summary["failed"] else outcome.answer(summary)
+    shown = "" if summary["failed"] else verdict.answer(summary)
     told = summary["failed"] + summary["notes"]
     items = "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
     return (f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>\n" if shown else "") + items
@@ -145,7 +145,11 @@ def _flows(results: dict[str, Any]) -> str:
     rows = []
     for cell in sorted(results["cells"], key=lambda cell: list(FLOWS).index(cell["flow"])):
         found = cell["statistics"]
-        where = (labels.place(cell["flow"], cell["octets"]), labels.DIRECTIONS[cell["direction"]], cell["subject"])
+        where = (
+            formatting.place(cell["flow"], cell["octets"]),
+            formatting.DIRECTIONS[cell["direction"]],
+            cell["subject"],
+        )
         figures: tuple[str, ...] = (table.missing(cell), "-", "-", "-", "-", "-")
         if found:
             figures = (f"{found['n_sent']:,}", f"{found['lost']:,}", table.latency(found), table.bound(found),

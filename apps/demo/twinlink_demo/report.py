@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from twinlink import ConfigurationError
 from twinlink.measure import results
 
-from . import evidence, figures, outcome, page
+from . import evidence, figures, page, verdict
 from .flows import cell_id
 from .folder import Folder
 
@@ -28,7 +28,7 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
     measured, rows = results.tabulate(path, out)
     found = {name: evidence.load(Folder(path).transport(name), ue) for name in facts["transports"]}
     sent = {name: rows[cell_id(name, "spectrum")].sent for name in found}
-    summary = outcome.summarise(facts, found, sent)
+    summary = verdict.summarise(facts, found, sent)
     derived = Folder(out or path)
     results.write(derived.summary, json.dumps(summary, indent=2) + "\n")
     drawn = figures.draw(derived, found, summary)

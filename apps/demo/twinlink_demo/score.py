@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import Cells, Heard, Rebuilt
+from .evidence import Cells, Playout, Rebuilt
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +53,31 @@ def on_air(values: NDArray[Any], rebuilt: Rebuilt, n_records: int, missing: Any 
     return placed
 
 
-def detection(heard: Heard, rebuilt: Rebuilt, found: Cells) -> Score:
+def detection(playout: Playout, rebuilt: Rebuilt, found: Cells) -> Score:
     """What the twin found of the interferer; a record that never came counts as one in which nothing was found."""
-    return score(heard.interferer, on_air(found, rebuilt, len(heard.interferer), False))
+    return score(playout.interferer, on_air(found, rebuilt, len(playout.interferer), False))
 
 
-def occupancy(heard: Heard, rebuilt: Rebuilt) -> Score:
+def occupancy(playout: Playout, rebuilt: Rebuilt) -> Score:
     """What the twin saw of any transmission, UE or interferer."""
-    return score(heard.ue | heard.interferer, on_air(rebuilt.occupied, rebuilt, len(heard.ue), False))
+    return score(playout.ue | playout.interferer, on_air(rebuilt.occupied, rebuilt, len(playout.ue), False))
 
 
-def samples(heard: Heard, rebuilt: Rebuilt) -> dict[str, Any]:
+def samples(playout: Playout, rebuilt: Rebuilt) -> dict[str, Any]:
     """How many samples were compared and how many differ in I or Q; ``bit_identical`` is None without any."""
     rows = min(len(rebuilt.samples), len(rebuilt.record))
     record = rebuilt.record[:rows]
-    valid = (record >= 0) & (record < len(heard.samples))
+    valid = (record >= 0) & (record < len(playout.samples))
     foreign = int(rows - valid.sum())
     different = compared = 0
     if valid.any():
-        unequal = (heard.samples[record[valid]] != rebuilt.samples[:rows][valid]).any(axis=-1)
+        unequal = (playout.samples[record[valid]] != rebuilt.samples[:rows][valid]).any(axis=-1)
         different, compared = int(unequal.sum()), unequal.size
     identical = None if not rows else bool(compared and not different and not foreign)
     return {"compared": compared, "different": different, "records_not_played": foreign, "bit_identical": identical}
 
 
-def counts(heard: Heard | None, rebuilt: Rebuilt | None, exporter: dict[str, Any]) -> dict[str, int | None]:
+def counts(playout: Playout | None, rebuilt: Rebuilt | None, exporter: dict[str, Any]) -> dict[str, int | None]:
     """Messages of flow ``spectrum``.
 
     ``lost``: sent and never seen by the twin, or played and never exported; None when one side left no record.
@@ -87,7 +87,7 @@ def counts(heard: Heard | None, rebuilt: Rebuilt | None, exporter: dict[str, Any
     if rebuilt is not None:
         received = len(rebuilt.sequence)
         unique = len(set(zip(rebuilt.epoch.tolist(), rebuilt.sequence.tolist(), strict=True)))
-    played = None if heard is None else len(heard.samples)
+    played = None if playout is None else len(playout.samples)
     ends = [number for number in (played, sent) if number is not None]
     return {
         "played": played,

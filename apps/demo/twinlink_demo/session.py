@@ -14,8 +14,8 @@ from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import free_ports
 
 from . import flows
+from .child_process import ChildProcess
 from .folder import TransportFolder
-from .part import Part
 
 START_S = 60.0  # GNU Radio's first import from a cold disk
 LATE_S = 30.0  # how far behind its schedule playing may be before it counts as stuck
@@ -88,12 +88,12 @@ class Session:
         self.interrupted = False
         self.records: flows.Tables = {}
         self._plan, self._folder, self._stop, self._observer = plan, folder, stop, observer
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, ChildProcess] = {}
         self._seen: dict[str, set[str]] = {}
         self._playing_since: float | None = None
 
     def run(self) -> None:
-        """From start to end.  Raises PartFailed; the other parts have ended cleanly then."""
+        """From start to end.  Raises ChildFailed; the other parts have ended cleanly then."""
         private = Path(tempfile.mkdtemp(prefix="twinlink-", dir="/tmp"))  # a UNIX socket's path has 107 octets at most
         try:
             try:
@@ -121,7 +121,7 @@ class Session:
                           "replay", "did not meet the exporter"):  # fmt: skip
             return
         self._observer.phase("starting the RAN emulator")
-        play = ["--recording", str(plan.recording.path), f"--loop={plan.loops}", "--heard", str(folder.heard)]
+        play = ["--recording", str(plan.recording.path), f"--loop={plan.loops}", "--heard", str(folder.playout)]
         self._start("emulator", "twinlink_ran_emulator", [*play, *e3])
         if not self._wait(lambda: "playing" in self._seen["emulator"], "exporter", "did not subscribe"):
             return
@@ -139,7 +139,7 @@ class Session:
 
     def _start(self, name: str, module: str, arguments: list[str]) -> None:
         self._seen[name] = set()
-        part = Part(name, module, arguments, self._folder.log(name), self._folder.said(name))
+        part = ChildProcess(name, module, arguments, self._folder.log(name), self._folder.said(name))
         self._parts[name] = part
         self._observer.event(name, {"time_ns": time.time_ns(), "event": "process", "pid": part.pid})
 
@@ -148,7 +148,7 @@ class Session:
     ) -> bool:
         """Until ``done``; False when Ctrl-C came first.
 
-        Raises PartFailed when a part other than ``may_end`` ends, or, naming ``part``, when it takes too long.
+        Raises ChildFailed when a part other than ``may_end`` ends, or, naming ``part``, when it takes too long.
         """
         end = time.monotonic() + seconds
         while not done():
@@ -191,6 +191,6 @@ class Session:
             self.ended = {name: code for name, part in self._parts.items() if (code := part.exit_code) is not None}
 
 
-def _state(part: Part) -> str:
+def _state(part: ChildProcess) -> str:
     code = part.exit_code
     return "running" if code is None else "ended" if code == 0 else f"ended ({code})"

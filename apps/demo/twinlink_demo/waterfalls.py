@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from twinlink_ran_emulator.truth import areas_of
 from twinlink_replay.detection.features import to_dbfs
 
-from .evidence import Cells, Heard, Rebuilt, Times, prb_power
+from .evidence import Cells, Playout, Rebuilt, Times, prb_power
 from .score import on_air
 
 ROWS = 900  # of a picture; more records are averaged
@@ -27,16 +27,16 @@ PAUSE_PERIODS = 3  # so much later than the last, and playing had paused
 Image = NDArray[np.float32]
 
 
-def spectrogram(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
+def spectrogram(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
     """Two waterfalls on one colour scale: heard and rebuilt."""
-    left, right = to_dbfs(prb_power(heard.samples)), _rebuilt_dbfs(heard, rebuilt)
+    left, right = to_dbfs(prb_power(playout.samples)), _rebuilt_dbfs(playout, rebuilt)
     low, high = np.nanpercentile(left, [2, 99.8])
     figure, axes = plt.subplots(1, 2, sharey=True, figsize=(WIDTH, 6.6))
     shown = ScalarMappable()
     for axis, power, title in zip(axes, (left, right), ("Real World: heard by the gNB", "Digital Twin: rebuilt"),
                                   strict=True):  # fmt: skip
         axis.set_facecolor(NOTHING)  # records that never came
-        extent = (-0.5, power.shape[1] - 0.5, _seconds(heard), 0)
+        extent = (-0.5, power.shape[1] - 0.5, _seconds(playout), 0)
         shown = axis.imshow(_thin(power), aspect="auto", extent=extent, cmap=SPECTRUM, vmin=low, vmax=high)
         axis.set_title(title)
         axis.set_xlabel("PRB")
@@ -46,23 +46,23 @@ def spectrogram(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
     _save(figure, path)
 
 
-def prbs(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
+def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
     """Occupancy as seen, interferer as it was and as found, the block, and the share of PRBs in use."""
-    n_records = len(heard.ue)
+    n_records = len(playout.ue)
     found = on_air(rebuilt.interfered, rebuilt, n_records, False)
     seen = on_air(rebuilt.occupied, rebuilt, n_records, False)
     figure, axes = plt.subplots(3, 1, sharex=True, figsize=(WIDTH, 8.4), height_ratios=(3, 3, 1.3))
 
-    _classes(axes[0], heard, np.where(found, 2, np.where(seen, 1, 0)), [FREE, UE, FOUND])
+    _classes(axes[0], playout, np.where(found, 2, np.where(seen, 1, 0)), [FREE, UE, FOUND])
     axes[0].set_title(f"What the twin made of each PRB ({name})")
     _legend(axes[0], [Patch(fc=FREE, ec="#bbbbbb", label="free"), Patch(fc=UE, label="UE traffic"),
                       Patch(fc=FOUND, label="interferer")])  # fmt: skip
 
-    truth = heard.interferer
+    truth = playout.interferer
     kinds = np.select([truth & found, truth & ~found, ~truth & found], [1, 2, 3], 0)
-    _classes(axes[1], heard, kinds, ["#ffffff", FOUND, MISSED, FALSE])
-    _outline(axes[1], heard, truth, TRUTH, "-", 0.9)
-    _outline(axes[1], heard, heard.blocked, BLOCK, "-", 1.3, hatch="////")
+    _classes(axes[1], playout, kinds, ["#ffffff", FOUND, MISSED, FALSE])
+    _outline(axes[1], playout, truth, TRUTH, "-", 0.9)
+    _outline(axes[1], playout, playout.blocked, BLOCK, "-", 1.3, hatch="////")
     axes[1].set_title("Interferer and block")
     _legend(
         axes[1],
@@ -74,25 +74,25 @@ def prbs(path: Path, heard: Heard, rebuilt: Rebuilt, name: str) -> None:
             Patch(fc="none", ec=BLOCK, hatch="////", label="blocked"),
         ],
     )
-    times = _times(heard)
-    for mask, colour, label in ((heard.ue | truth, "#333333", "truth"), (seen, UE, "as the twin saw it")):
+    times = _times(playout)
+    for mask, colour, label in ((playout.ue | truth, "#333333", "truth"), (seen, UE, "as the twin saw it")):
         axes[2].plot(times, 100 * _smooth(mask.mean(axis=1)), color=colour, lw=2.4 if colour == UE else 0.9,
                      label=label, zorder=1 if colour == UE else 2)  # fmt: skip
-    axes[2].set(ylabel="PRBs in use (%)", xlabel="time (s)", ylim=(0, None), xlim=(0, _seconds(heard)))
+    axes[2].set(ylabel="PRBs in use (%)", xlabel="time (s)", ylim=(0, None), xlim=(0, _seconds(playout)))
     axes[2].set_title("Occupancy, mean of 0.1 s")
     axes[2].grid(alpha=0.25)
     _legend(axes[2], axes[2].get_legend_handles_labels()[0])
     _save(figure, path)
 
 
-def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], name: str) -> None:
+def block(path: Path, playout: Playout, rebuilt: Rebuilt, episode: dict[str, Any], name: str) -> None:
     """One episode of the interferer: its beginning and its end, with the steps of the loop."""
-    power = _rebuilt_dbfs(heard, rebuilt)
+    power = _rebuilt_dbfs(playout, rebuilt)
     low, high = np.nanpercentile(power, [2, 99.8])
-    begin_ns = int(heard.played_ns[0])
+    begin_ns = int(playout.played_ns[0])
     prbs = episode["prbs"]
-    over = min(episode["end_record"], len(heard.played_ns) - 1)
-    lifted = _lifted(heard, prbs, over)
+    over = min(episode["end_record"], len(playout.played_ns) - 1)
+    lifted = _lifted(playout, prbs, over)
     steps = (
         (
             episode["first_record"],
@@ -107,17 +107,17 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
             over,
             (-0.2, 0.8),
             (
-                (int(heard.played_ns[over]), "off", "white"),
+                (int(playout.played_ns[over]), "off", "white"),
                 (episode["end_seen_ns"], "twin sees the end", "#ffd43b"),
                 (lifted, "last PRB given back", "#69db7c"),
             ),
         ),
     )
-    edges_ns, column = _columns(heard)
+    edges_ns, column = _columns(playout)
     figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 6.0))
     shown = ScalarMappable()
     for axis, (record, span, marks) in zip(axes, steps, strict=True):
-        zero_ns = int(heard.played_ns[record])
+        zero_ns = int(playout.played_ns[record])
         first, end = np.searchsorted(edges_ns, zero_ns + np.array(span) * 1.1e9)
         first = max(int(first) - 1, 0)
         edges_ms = (edges_ns[first : end + 1] - zero_ns) / 1e6
@@ -137,7 +137,7 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
                              edgecolor="none", labelcolor="white")  # fmt: skip
         legend.set_in_layout(False)  # the title above leaves room for it
         axis.set_ylabel("PRB")
-    axes[0].set_title(f"The interferer comes on ({name}, {_seconds_at(heard, episode):.2f} s into the run)", pad=24)
+    axes[0].set_title(f"The interferer comes on ({name}, {_seconds_at(playout, episode):.2f} s into the run)", pad=24)
     axes[1].set_title("It goes, and the PRBs are given back", pad=24)
     axes[0].set_xlabel("time since it came on (ms)")
     axes[1].set_xlabel("time since it went (ms)")
@@ -145,12 +145,12 @@ def block(path: Path, heard: Heard, rebuilt: Rebuilt, episode: dict[str, Any], n
     _save(figure, path)
 
 
-def _columns(heard: Heard) -> tuple[Times, NDArray[np.intp]]:
+def _columns(playout: Playout) -> tuple[Times, NDArray[np.intp]]:
     """Edges in Unix ns of what is drawn side by side, and the record in each column; -1 where playing paused.
 
     A record lasts until the next one was played, but not through a pause.
     """
-    played = heard.played_ns
+    played = playout.played_ns
     period = int(np.median(np.diff(played))) if len(played) > 1 else 1
     ends = np.append(played[1:], played[-1] + period)
     pauses = np.flatnonzero(ends - played > PAUSE_PERIODS * period)
@@ -165,32 +165,32 @@ def _mesh(axis: Axes, edges: NDArray[Any], rows: NDArray[Any], column: NDArray[n
     return axis.pcolormesh(edges, np.arange(rows.shape[1] + 1) - 0.5, values.T, rasterized=True, **style)
 
 
-def _lifted(heard: Heard, prbs: list[int], over: int) -> int | None:
+def _lifted(playout: Playout, prbs: list[int], over: int) -> int | None:
     """When the first record was played in which none of the PRBs is blocked any more."""
-    free = ~heard.blocked[over:, prbs].any(axis=1)
-    if not heard.blocked[over, prbs].any() or not free.any():
+    free = ~playout.blocked[over:, prbs].any(axis=1)
+    if not playout.blocked[over, prbs].any() or not free.any():
         return None
-    return int(heard.played_ns[over + int(free.argmax())])
+    return int(playout.played_ns[over + int(free.argmax())])
 
 
-def _seconds(heard: Heard) -> float:
+def _seconds(playout: Playout) -> float:
     """Length of the run."""
-    return float((_columns(heard)[0][-1] - heard.played_ns[0]) / 1e9)
+    return float((_columns(playout)[0][-1] - playout.played_ns[0]) / 1e9)
 
 
-def _times(heard: Heard) -> Times:
-    return np.asarray((heard.played_ns - heard.played_ns[0]) / 1e9)
+def _times(playout: Playout) -> Times:
+    return np.asarray((playout.played_ns - playout.played_ns[0]) / 1e9)
 
 
-def _seconds_at(heard: Heard, episode: dict[str, Any]) -> float:
-    return float((episode["on_ns"] - heard.played_ns[0]) / 1e9)
+def _seconds_at(playout: Playout, episode: dict[str, Any]) -> float:
+    return float((episode["on_ns"] - playout.played_ns[0]) / 1e9)
 
 
-def _rebuilt_dbfs(heard: Heard, rebuilt: Rebuilt) -> Image:
+def _rebuilt_dbfs(playout: Playout, rebuilt: Rebuilt) -> Image:
     """Records where they were played; NaN where one never came."""
-    power = np.full((len(rebuilt.record), heard.ue.shape[1]), np.nan, np.float32)
+    power = np.full((len(rebuilt.record), playout.ue.shape[1]), np.nan, np.float32)
     power[: len(rebuilt.samples)] = to_dbfs(prb_power(rebuilt.samples))[: len(rebuilt.record)]
-    return on_air(power, rebuilt, len(heard.ue), np.nan)
+    return on_air(power, rebuilt, len(playout.ue), np.nan)
 
 
 def _thin(power: Image) -> Image:
@@ -204,15 +204,15 @@ def _thin(power: Image) -> Image:
     return np.asarray(np.where(number > 0, total / np.maximum(number, 1), np.nan), np.float32)
 
 
-def _classes(axis: Axes, heard: Heard, kinds: NDArray[Any], colours: list[str]) -> None:
-    edges_ns, column = _columns(heard)
+def _classes(axis: Axes, playout: Playout, kinds: NDArray[Any], colours: list[str]) -> None:
+    edges_ns, column = _columns(playout)
     edges_s = (edges_ns - edges_ns[0]) / 1e9
     _mesh(axis, edges_s, kinds, column, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
     axis.set_ylabel("PRB")
 
 
-def _outline(axis: Axes, heard: Heard, mask: Cells, colour: str, style: str, width: float, hatch: str = "") -> None:
-    times = np.append(_times(heard), _seconds(heard))
+def _outline(axis: Axes, playout: Playout, mask: Cells, colour: str, style: str, width: float, hatch: str = "") -> None:
+    times = np.append(_times(playout), _seconds(playout))
     for area in areas_of("", mask):
         corner = (times[area.first_record], area.first_prb - 0.5)
         size = (times[area.end_record] - times[area.first_record], area.end_prb - area.first_prb)

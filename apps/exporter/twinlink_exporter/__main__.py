@@ -22,8 +22,8 @@ from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
 
+from .decision_guard import Limits
 from .exporter import RECEIVES, SENDS, Exporter
-from .guard import Limits
 from .observation import Carrier
 from .sockets import E3Sockets
 

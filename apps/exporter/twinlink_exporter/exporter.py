@@ -36,13 +36,13 @@ from twinlink.sync import State as SyncState
 from twinlink.sync import Thresholds
 
 from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
+from .consumption import Consumption
 from .counters import Counters
-from .guard import Limits, Rejection, Rule, check
+from .decision_guard import Limits, Rejection, Rule, check
 from .observation import Carrier, observe
 from .report import report
 from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
-from .uptake import Uptake
 
 IDLE_MS = 500
 BATCH = 64  # indications taken before looking at anything else: 32 ms of one per slot
@@ -100,7 +100,7 @@ class Exporter:
         self._inbox: deque[twinlink.Message | twinlink.Event] = deque()
         self._inbox_lock = threading.Lock()
         self._dropped_told = 0
-        self._uptake = Uptake()
+        self._consumption = Consumption()
         self._out_of_sync = False
         # The newest observations matter, and waiting would make the E3 sockets drop some where nobody counts them.
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
@@ -170,7 +170,7 @@ class Exporter:
             reasons.append(f"no E3 session: the agent has not answered the {step} yet")
         if not self._twins:
             reasons.append("no twin is up")
-        elif not self._uptake.begun:
+        elif not self._consumption.begun:
             reasons.append("the twin has not acknowledged an observation yet")
         elif self._out_of_sync:
             reasons.append("the twin is out of sync: it does not take in what is sent to it")
@@ -213,12 +213,12 @@ class Exporter:
         if not self._twins:
             counters.without_twin += 1
             return
-        self._uptake.sent(self._send(self._spectrum, payload), time.monotonic_ns())
+        self._consumption.sent(self._send(self._spectrum, payload), time.monotonic_ns())
         counters.exported += 1
 
     def _acknowledged(self, ack: twinlink.Ack) -> None:
         """On the link's thread."""
-        self._uptake.acknowledged(ack.sequence, time.monotonic_ns() - ack.rtt_ns)
+        self._consumption.acknowledged(ack.sequence, time.monotonic_ns() - ack.rtt_ns)
         if self._ledger:
             self._ledger.acknowledged(ack)
 
@@ -297,7 +297,7 @@ class Exporter:
         """A twin that sees nothing new decides nothing, whatever it says itself."""
         if not self._twins:
             return
-        behind_ns = self._uptake.behind_ns(now.monotonic_ns)
+        behind_ns = self._consumption.behind_ns(now.monotonic_ns)
         out = behind_ns > OUT_AFTER_NS
         if out == self._out_of_sync:
             return
@@ -359,7 +359,7 @@ class Exporter:
                 self._decide(item)
             elif isinstance(item, twinlink.PeerUp):
                 self._twins.add(item.epoch)
-                self._uptake.twin_up(time.monotonic_ns())
+                self._consumption.twin_up(time.monotonic_ns())
                 self._journal.event("peer-up", f"twin {item.node} is up", node=item.node)
             elif isinstance(item, twinlink.PeerDown):
                 self._twins.discard(item.epoch)

@@ -9,8 +9,8 @@ from prometheus_client.registry import Collector
 from twinlink.control import Status
 
 from .block import Cause
+from .decision_guard import Rule
 from .exporter import Exporter
-from .guard import Rule
 
 _COUNTERS = {
     "indications": "Indications for this dApp.",

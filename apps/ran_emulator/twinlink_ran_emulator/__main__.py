@@ -18,7 +18,7 @@ from twinlink.appkit.journal import Journal
 from twinlink.cli import all_keys
 
 from .emulator import Emulator, Options, choose_fft_size
-from .heard import Heard
+from .playout_log import PlayoutLog
 from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
 from .sockets import Sockets
@@ -81,9 +81,9 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(PROGRAM, given.log))
-        heard = stack.enter_context(Heard(given.heard, recording)) if given.heard else None
+        playout_log = stack.enter_context(PlayoutLog(given.heard, recording)) if given.heard else None
         sockets = stack.enter_context(Sockets(endpoints, lossless=options.pace.factor is None))
-        emulator = Emulator(recording, sockets, options, journal, heard)
+        emulator = Emulator(recording, sockets, options, journal, playout_log)
         if not recording.interferer.any():
             journal.event(
                 "no_interferer", f"{recording.path} has no annotation labelled 'interferer': none is expected"

@@ -22,7 +22,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import agent as events
 from .agent import Agent
-from .heard import Heard
+from .playout_log import PlayoutLog
 from .prb_block import PrbBlocker
 from .recording import Recording
 from .schedule import RECORDED, Pace, Schedule
@@ -77,7 +77,7 @@ class Emulator:
         sockets: bound.
         options: how.
         journal: where events go.
-        heard: takes every record as it was played, or None.
+        playout_log: takes every record as it was played, or None.
 
     Attributes:
         pulse: of `run`.
@@ -85,13 +85,18 @@ class Emulator:
     """
 
     def __init__(
-        self, recording: Recording, sockets: Sockets, options: Options, journal: Journal, heard: Heard | None = None
+        self,
+        recording: Recording,
+        sockets: Sockets,
+        options: Options,
+        journal: Journal,
+        playout_log: PlayoutLog | None = None,
     ) -> None:
         self._recording = recording
         self._sockets = sockets
         self._options = options
         self._journal = journal
-        self._heard = heard
+        self._playout_log = playout_log
         self._fft_size = choose_fft_size(recording.grid.n_prbs, options.fft_size)
         self._agent = Agent(recording.grid.n_prbs)
         self._blocker = PrbBlocker(recording)
@@ -151,8 +156,8 @@ class Emulator:
         seconds = (time.monotonic_ns() - schedule.start_ns) / 1e9
         while self._outgoing and not stop.is_set():
             self._serve(IDLE_MS)
-        if self._heard:
-            self._heard.close()
+        if self._playout_log:
+            self._playout_log.close()
         self._report_interferer(frozenset(), time.time_ns())
         flat_out = self._options.pace.factor is None
         lateness = "flat out" if flat_out else f"at most {self._latest_ns / 1e6:.1f} ms late"
@@ -192,8 +197,8 @@ class Emulator:
         played_ns = time.time_ns()
         self._outgoing.extend(self._agent.indications(iq_data, now_ns))
         self._send()
-        if self._heard:
-            self._heard.add(record, samples, self._blocked, played_ns)
+        if self._playout_log:
+            self._playout_log.add(record, samples, self._blocked, played_ns)
         interferer = self._recording.interferer
         if self._interfered or interferer[record].any():
             self._report_interferer(frozenset(np.flatnonzero(interferer[record]).tolist()), played_ns)

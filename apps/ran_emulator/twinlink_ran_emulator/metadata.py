@@ -1,4 +1,4 @@
-"""The SigMF metadata of a recording, as `make_recording` and `heard` write it (docs/ran-emulator.md)."""
+"""The SigMF metadata of a recording, as `make_recording` and `playout_log` write it (docs/ran-emulator.md)."""
 
 import json
 from collections.abc import Iterable

@@ -21,8 +21,8 @@ from ...protocol.frames import (
 from ...protocol.frames import frame as make_frame
 from ...protocol.receive.acks import MAX_BATCH
 from ...transports import Endpoint
-from ..dropping import is_dropped
-from ..rows import ReceivedRows, SentRows
+from ..loss_injector import is_dropped
+from ..row_buffer import ReceivedRows, SentRows
 
 FLOW = "sweep"
 TRAFFIC, ACK = f"traffic/{FLOW}".encode(), f"ack/{FLOW}".encode()

@@ -30,9 +30,9 @@ class LinkChannel(Channel):
         options = dict(self.options)
         transport, reliability = options.pop("transport"), options.pop("reliability", None)
         if self.drop_every:
-            from ..dropping import dropping
+            from ..loss_injector import lossy_transport
 
-            transport = dropping(transport, self.drop_every)
+            transport = lossy_transport(transport, self.drop_every)
         if transport == "mqtt":
             options["private_broker"] = False
             if self.listening:  # started here, so that its process is known

@@ -17,7 +17,7 @@ from .recording import Recording
 from .truth import Grid, areas_of
 
 
-class Heard:
+class PlayoutLog:
     """Writes heard.sigmf-data as it is played, heard.sigmf-meta and heard.npz at the end.
 
     heard.npz holds ``played_ns`` (int64, Unix time of each record) and ``blocked`` (bool, ``(n_records, n_prbs)``).

@@ -17,7 +17,7 @@ from .log import DAY_NS, Log, Received, join
 from .records import Row
 
 
-class Journey(NamedTuple):
+class MessageTrace(NamedTuple):
     """One message from sender to listener; a figure is None where a log or a record lacks what it takes."""
 
     flow: int
@@ -35,7 +35,7 @@ class Joined(NamedTuple):
     """All messages and what became of them.
 
     Attributes:
-        journeys: one for each message that was sent, in the order of sending.
+        traces: one for each message that was sent, in the order of sending.
         sent: messages in the sender's log; without one, in the records of the end "in"; without those, received ones.
         received: of these, how many the listener took whole.
         duplicates: times that it took one again.
@@ -47,7 +47,7 @@ class Joined(NamedTuple):
             with the least round-trip time, and how far that may be wrong; None without an acknowledgement.
     """
 
-    journeys: list[Journey]
+    traces: list[MessageTrace]
     sent: int
     received: int
     duplicates: int
@@ -62,7 +62,7 @@ class Joined(NamedTuple):
 _Key = tuple[int, int, int]
 
 
-def put_together(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
+def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
     """Join what there is of a sender's log, a listener's log, and the bridge's records of one or both ends."""
     taken: dict[_Key, Received] = {}
     duplicates = incomplete = 0
@@ -90,7 +90,7 @@ def put_together(sender: Log | None, listener: Log | None, rows: Iterable[Row] =
         keys = list(into or out or taken)
     offset_ns, offset_bound_ns = _offset(into.values())
     return Joined(
-        [_journey(key, octets[key], into.get(key) or out.get(key), taken.get(key)) for key in keys],
+        [_trace(key, octets[key], into.get(key) or out.get(key), taken.get(key)) for key in keys],
         len(keys),
         len(taken.keys() & set(keys)),
         duplicates,
@@ -124,7 +124,7 @@ def _key(flow: int, sequence: int, sent_ns: int) -> _Key:
     return flow, sequence, sent_ns % DAY_NS // 1000
 
 
-def _journey(key: _Key, octets: int, row: Row | None, received: Received | None) -> Journey:
+def _trace(key: _Key, octets: int, row: Row | None, received: Received | None) -> MessageTrace:
     mgen_delay_ns = received.received_ns - received.sent_ns if received else None
     before_ns = link_ns = behind_ns = None
     if row and row.sent_ns is not None:
@@ -133,7 +133,7 @@ def _journey(key: _Key, octets: int, row: Row | None, received: Received | None)
             link_ns = row.peer_received_ns - row.sent_ns
             if mgen_delay_ns is not None:
                 behind_ns = mgen_delay_ns - before_ns - link_ns
-    return Journey(
+    return MessageTrace(
         key[0],
         key[1],
         octets,

@@ -1,4 +1,4 @@
-"""``python -m twinlink_demo.leash PARENT COMMAND...`` becomes COMMAND, which gets SIGTERM when PARENT dies.
+"""``python -m twinlink_demo.parent_death PARENT COMMAND...`` becomes COMMAND, which gets SIGTERM when PARENT dies.
 
 A demo that was killed cannot stop its parts; so the kernel does (prctl(2), PR_SET_PDEATHSIG, kept across execve).
 """

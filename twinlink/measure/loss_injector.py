@@ -8,18 +8,18 @@ from ..protocol.frames import DATA_WORD, HEADER
 from ..transports import TRANSPORTS, transport_class
 
 
-def dropping(transport: str, every: int) -> str:
+def lossy_transport(transport: str, every: int) -> str:
     """The name of a transport like ``transport`` that does so; known in this process from now on."""
     base = transport_class(transport)
 
-    class Dropping(base):  # type: ignore[valid-type, misc]
+    class LossyTransport(base):  # type: ignore[valid-type, misc]
         def send(self, topic: bytes, frame: bytes) -> None:
             word, _, _, sequence, _ = HEADER.unpack_from(frame)
             if word != DATA_WORD or not is_dropped(sequence, every):
                 super().send(topic, frame)
 
-    name = f"dropping-{transport}"
-    globals()[name] = Dropping
+    name = f"lossy-{transport}"
+    globals()[name] = LossyTransport
     TRANSPORTS[name] = (__name__, name, None)
     return name
 

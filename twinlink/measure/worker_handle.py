@@ -1,4 +1,4 @@
-"""A station (station.py) as the sweep holds it: told things by line, it answers by line, from here or far away."""
+"""A worker (worker.py) as the sweep holds it: told things by line, it answers by line, from here or far away."""
 
 import contextlib
 import json
@@ -11,21 +11,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .rows import decode
+from .row_buffer import decode
 
 LOOK_S = 0.1
-START_S = 30.0  # for a station to start, and to open a subject: on an emulated processor Python alone takes 10 s
-END_S = 3.0  # a station that was told to end gets this long
+START_S = 30.0  # for a worker to start, and to open a subject: on an emulated processor Python alone takes 10 s
+END_S = 3.0  # a worker that was told to end gets this long
 WHY_S = 1.0  # whoever reads the answers of one that is gone may take so long to find out how it went
 Stopped = Callable[[], bool]
 
 
-class StationLost(Exception):
-    """The station ended, or cannot be reached; says how."""
+class WorkerLost(Exception):
+    """The worker ended, or cannot be reached; says how."""
 
 
-class StationFailed(Exception):
-    """The station could not do what it was told.
+class WorkerFailed(Exception):
+    """The worker could not do what it was told.
 
     Attributes:
         kind: ``peer lost``, ``unusable`` (this subject cannot be measured here) or ``failed``.
@@ -37,11 +37,11 @@ class StationFailed(Exception):
 
 
 class Interrupted(Exception):
-    """The end was asked for while a station was busy."""
+    """The end was asked for while a worker was busy."""
 
 
-class StationHandle(ABC):
-    """What every handle on a station has: questions with numbers, answers that come in their own time.
+class WorkerHandle(ABC):
+    """What every handle on a worker has: questions with numbers, answers that come in their own time.
 
     Attributes:
         name: ``Real World`` or ``Digital Twin``.
@@ -64,41 +64,41 @@ class StationHandle(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """End the station, whatever it does."""
+        """End the worker, whatever it does."""
 
     def begin(self, what: str, /, **arguments: Any) -> int:
-        """Tell it to do something; returns the number for `answer`.  Raises StationLost."""
+        """Tell it to do something; returns the number for `answer`.  Raises WorkerLost."""
         self._number += 1
         try:
             self._write(json.dumps({"id": self._number, "do": what, **arguments}).encode() + b"\n")
         except OSError as error:
             with self._arrived:  # whoever reads its answers finds out why
                 self._arrived.wait_for(lambda: self._end, WHY_S)
-            raise StationLost(self._end or f"the station at the {self.name} cannot be told: {error}") from error
+            raise WorkerLost(self._end or f"the worker at the {self.name} cannot be told: {error}") from error
         return self._number
 
     def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:
         """What it answered; rows, as octets, among the rest.
 
         Raises:
-            StationLost: it ended, or did not answer in time.
-            StationFailed: it could not do it.
+            WorkerLost: it ended, or did not answer in time.
+            WorkerFailed: it could not do it.
             Interrupted: ``stopped()`` became true first.
         """
         deadline = time.monotonic() + within_s
         with self._arrived:
             while number not in self._answers:
                 if (reason := self.lost) is not None:
-                    raise StationLost(reason)
+                    raise WorkerLost(reason)
                 if time.monotonic() > deadline:
-                    raise StationLost(f"the station at the {self.name} did not answer within {within_s:g} s")
+                    raise WorkerLost(f"the worker at the {self.name} did not answer within {within_s:g} s")
                 if stopped is not None and stopped():
                     raise Interrupted
                 self._arrived.wait(LOOK_S)
             answer = self._answers.pop(number)
             answer.update({name: bytes(octets) for name, octets in self._parts.pop(number, {}).items()})
         if "error" in answer:
-            raise StationFailed(answer["error"], answer.get("kind", "failed"))
+            raise WorkerFailed(answer["error"], answer.get("kind", "failed"))
         return answer
 
     def ask(
@@ -119,7 +119,7 @@ class StationHandle(ABC):
             number = answer.pop("id")
             part = decode(answer["rows"]) if "part" in answer else b""
         except (ValueError, KeyError, AttributeError, TypeError):
-            return  # not ours: a library that prints, a peer that is no station
+            return  # not ours: a library that prints, a peer that is no worker
         with self._arrived:
             if "part" in answer:
                 self._parts.setdefault(number, {}).setdefault(answer["part"], bytearray()).extend(part)
@@ -133,19 +133,19 @@ class StationHandle(ABC):
             self._arrived.notify_all()
 
 
-def watching(other: StationHandle, stopped: Stopped) -> Stopped:
-    """To be asked while waiting for a station: raises StationLost when the ``other`` one is lost meanwhile."""
+def watching(other: WorkerHandle, stopped: Stopped) -> Stopped:
+    """To be asked while waiting for a worker: raises WorkerLost when the ``other`` one is lost meanwhile."""
 
     def look() -> bool:
         if other.lost is not None:
-            raise StationLost(other.lost)
+            raise WorkerLost(other.lost)
         return stopped()
 
     return look
 
 
-class LocalStation(StationHandle):
-    """A station on this host.
+class LocalWorker(WorkerHandle):
+    """A worker on this host.
 
     Args:
         name: of its side.
@@ -155,7 +155,7 @@ class LocalStation(StationHandle):
 
     def __init__(self, name: str, prefix: Sequence[str] = (), clock: tuple[int, float] | None = None) -> None:
         super().__init__(name)
-        command = [sys.executable, "-m", "twinlink.measure.station"]
+        command = [sys.executable, "-m", "twinlink.measure.worker"]
         if clock is not None:
             program = Path(__file__).with_name("shifted_clock.py")
             command = [sys.executable, "-P", str(program), str(clock[0]), str(clock[1])]
@@ -182,7 +182,7 @@ class LocalStation(StationHandle):
         self._threads[1].join(1)
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         told = self._said.decode(errors="replace").strip().splitlines()
-        self._ended(f"the station at the {self.name} {how}" + (f": {told[-1]}" if told else ""))
+        self._ended(f"the worker at the {self.name} {how}" + (f": {told[-1]}" if told else ""))
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None

@@ -13,7 +13,7 @@ from .cells import Plan
 from .records import Table
 from .run import received_table, sent_table
 from .setting import Pair
-from .stations import Interrupted, StationFailed, StationLost, Stopped, watching
+from .worker_handle import Interrupted, Stopped, WorkerFailed, WorkerLost, watching
 
 FRAME_OCTETS = 66  # Ethernet, IPv4 and TCP with timestamps: what a segment has that a 64 KiB packet has once
 # Over a link that is new, long messages leave in parts until it is known how fast the path is: a quarter of a second.
@@ -28,7 +28,7 @@ SEND_S = 600.0  # on top of what the answers may take
 
 
 @dataclass(frozen=True)
-class Taken:
+class RoundResult:
     """What a cell brought in one round: its tables, its entry in run.json, and what went wrong."""
 
     sent: Table
@@ -38,8 +38,8 @@ class Taken:
     reason: str | None = None
 
 
-class Measuring:
-    """One cell, one round, on a pair of stations whose subject is open."""
+class CellRun:
+    """One cell, one round, on a pair of workers whose subject is open."""
 
     def __init__(self, plan: Plan, pair: Pair, cell: dict[str, Any], number: int, counts_wire: bool) -> None:
         self._plan = plan
@@ -51,11 +51,11 @@ class Measuring:
         sides = (pair.real_world, pair.digital_twin)
         self._sender, self._reflector = sides if cell["direction"] == "rw-dt" else sides[::-1]
 
-    def run(self, stopped: Stopped) -> Taken:
+    def run(self, stopped: Stopped) -> RoundResult:
         """Measure it.
 
         Raises:
-            StationLost, StationFailed, Interrupted: before there was anything to keep.
+            WorkerLost, WorkerFailed, Interrupted: before there was anything to keep.
         """
         self.warm_up(stopped, self.warm_up_s)
         if self._mode == "saturation":
@@ -81,7 +81,7 @@ class Measuring:
             if not plan.warm_up or time.monotonic() >= until:
                 return
 
-    def trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> Taken:
+    def trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> RoundResult:
         """``count`` messages, outside a closed loop at ``rate_hz`` or as fast as they go; raises as `run` does."""
         plan, octets = self._plan, self._cell["octets"]
         sender, reflector = self._sender, self._reflector
@@ -94,7 +94,7 @@ class Measuring:
         trouble: tuple[str, str] | None = None
         try:
             said = sender.answer(question, limit_s, watching(reflector, stopped))
-        except (Interrupted, StationLost) as error:
+        except (Interrupted, WorkerLost) as error:
             if sender.lost is not None:
                 raise
             trouble = failure(error)
@@ -104,21 +104,21 @@ class Measuring:
             trouble = ("peer lost", reflector.lost or said["trouble"])
         try:
             heard = reflector.ask("finish", 60.0, first=said["first"], expected=said["answered"])
-        except StationLost as error:
+        except WorkerLost as error:
             heard = {"usage": None, "counters": None}
             trouble = trouble or ("peer lost", str(error))
         taken = self._taken(said, heard)
         return taken if trouble is None else replace(taken, status=trouble[0], reason=trouble[1])
 
-    def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> Taken:
+    def _taken(self, said: dict[str, Any], heard: dict[str, Any]) -> RoundResult:
         sent = sent_table(self._number, self._cell["octets"], said.get("sent_rows", b""), said.get("answer_rows", b""))
         received = received_table(self._number, heard.get("received_rows", b""), said["first"], said["sent"])
         entry = cell_entry(self._number, said, heard, self._counts_wire, self._warmed_up)
-        return Taken(sent, received, entry)
+        return RoundResult(sent, received, entry)
 
-    def _search(self, stopped: Stopped) -> Taken:
+    def _search(self, stopped: Stopped) -> RoundResult:
         """The highest rate without loss; what is kept of it are the rows of the trial that carried it."""
-        best: list[Taken] = []
+        best: list[RoundResult] = []
         least_ns: list[int] = []  # delay of the quickest message of each trial, the clocks' offset included
 
         def offer(rate_hz: float) -> search.Trial:
@@ -154,9 +154,9 @@ class Measuring:
         self._cell["search"] = known
         return taken
 
-    def _floods(self, stopped: Stopped) -> list[Taken]:
+    def _floods(self, stopped: Stopped) -> list[RoundResult]:
         count = max(self._plan.count, min(FLOOD, FLOOD_OCTETS // max(1, self._cell["octets"])))
-        floods: list[Taken] = []
+        floods: list[RoundResult] = []
         while len(floods) < FLOODS and all(each.entry["elapsed_ns"] < TRIAL_S * 1e9 for each in floods):
             floods.append(self.trial(count, None, stopped))
             if floods[-1].status != "done":
@@ -196,12 +196,12 @@ def cell_entry(
 class _Ended(Exception):
     """A trial did not come to its end."""
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: RoundResult) -> None:
         super().__init__(taken.reason)
         self.taken = taken
 
 
-def _judged(taken: Taken, rate_hz: float, count: int, least_ns: int) -> search.Trial:
+def _judged(taken: RoundResult, rate_hz: float, count: int, least_ns: int) -> search.Trial:
     """By the schedule, not by the first arrival: that may be late as well.
 
     ``least_ns`` is what a message takes at least, as the two clocks have it: their offset cancels, and within a search
@@ -213,14 +213,14 @@ def _judged(taken: Taken, rate_hz: float, count: int, least_ns: int) -> search.T
     return search.judge(rate_hz, count, len(taken.sent), arrived, span_s)
 
 
-def _least_ns(taken: Taken) -> int:
+def _least_ns(taken: RoundResult) -> int:
     """From when a message should have been sent to its arrival, of the quickest one; without any beyond all others."""
     received = taken.received
     delays = received["received_ns"] - taken.sent["scheduled_ns"][received["sequence"]]
     return int(delays.min(initial=np.iinfo(np.int64).max))
 
 
-def _rate(flood: Taken) -> float:
+def _rate(flood: RoundResult) -> float:
     """What the receiver got per second."""
     times = flood.received["received_ns"]
     if len(times) < 2 or times[-1] <= times[0]:
@@ -255,8 +255,8 @@ def failure(error: Exception) -> tuple[str, str]:
     """Status and reason of a cell that this ended."""
     if isinstance(error, Interrupted):
         return "interrupted", "the end was asked for"
-    if isinstance(error, StationLost | PeerTimeout):
+    if isinstance(error, WorkerLost | PeerTimeout):
         return "peer lost", str(error)
-    if isinstance(error, StationFailed) and error.kind in ("peer lost", "unusable"):
+    if isinstance(error, WorkerFailed) and error.kind in ("peer lost", "unusable"):
         return ("peer lost" if error.kind == "peer lost" else "skipped"), str(error)
     return "failed", str(error)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from . import labels, published, table
+from . import formatting, reference_results, table
 
 _SPREADS = {
     "rtt_ns": "RTT",
@@ -40,14 +40,14 @@ def comparisons(results: dict[str, Any]) -> str:
         return ""
     shown = []
     for (mode, subject, other), found in pairs.items():
-        names = " / ".join(labels.subject(name).short for name in (subject, other))
+        names = " / ".join(formatting.subject(name).short for name in (subject, other))
         rows = [
-            (_place(each), f"{each['ratio']:.3f}", _interval(each["ci95"]), labels.p(each["p"]))
+            (_place(each), f"{each['ratio']:.3f}", _interval(each["ci95"]), formatting.p(each["p"]))
             for each in _sorted(found)
         ]
         ratios = sorted(each["ratio"] for each in found)
         span = f"{ratios[0]:.2f}" if len(ratios) == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-        note = "" if mode == "closed" else labels.MODES[mode]
+        note = "" if mode == "closed" else formatting.MODES[mode]
         shown.append(_folded(f"{names}: {span}", note, _table(("", "ratio", "CI95", "p"), rows)))
     return (
         "<h2>Who is faster, side by side</h2>\n<p>Ratio of the RTTs of two subjects. Rounds are interleaved and start "
@@ -59,10 +59,10 @@ def comparisons(results: dict[str, Any]) -> str:
 def _anova(results: dict[str, Any]) -> str:
     rows = [
         (
-            f"{_place(each)}, {labels.MODES[each['mode']]}",
+            f"{_place(each)}, {formatting.MODES[each['mode']]}",
             str(len(each["subjects"])),
-            "-" if each["f"] is None else labels.decimal(each["f"]),
-            labels.p(each["p"]),
+            "-" if each["f"] is None else formatting.decimal(each["f"]),
+            formatting.p(each["p"]),
         )
         for each in _sorted(results["comparisons"]["anova"])
     ]
@@ -73,7 +73,7 @@ def _anova(results: dict[str, Any]) -> str:
 def clocks(results: dict[str, Any]) -> str:
     """The peer's clock as the link sees it, NTP's view, and what is strange."""
     rows = []
-    for direction, name in labels.DIRECTIONS.items():
+    for direction, name in formatting.DIRECTIONS.items():
         found = [
             clock for cell in results["cells"]
             if cell["direction"] == direction and cell["statistics"] and (clock := cell["statistics"]["clock"])
@@ -81,14 +81,14 @@ def clocks(results: dict[str, Any]) -> str:
         if found:
             best = min(found, key=lambda clock: clock["bound_ns"])
             skew = "" if best["skew_ppm"] is None else f", skew {best['skew_ppm']:+.3f} ppm"
-            offset = labels.within(best["offset_ns"], best["bound_ns"])
+            offset = formatting.within(best["offset_ns"], best["bound_ns"])
             rows.append((f"receiver's clock ahead, {name}", f"{offset}{skew} ({best['method']})"))
     for side, name in (("real_world", "Real World"), ("digital_twin", "Digital Twin")):
         rows.append((f"NTP, {name}", _ntp((results.get("ntp") or {}).get(side))))
     for cell in results["cells"]:
         delay = cell["statistics"] and cell["statistics"]["one_way_delay_ns"]
         if delay and delay["flags"]:
-            rows.append(("flag", f"{cell['id']}: {labels.listed(delay['flags'])}"))
+            rows.append(("flag", f"{cell['id']}: {formatting.listed(delay['flags'])}"))
     return (
         "<h2>Clocks</h2>\n<p>The offset of the peer's clock comes from the four timestamps of the acknowledgements, "
         "over the link itself; its bound covers any asymmetry of the path. NTP's view stands beside it. A negative "
@@ -102,7 +102,7 @@ def _ntp(ntp: dict[str, Any] | None) -> str:
     if "error" in ntp:
         return str(ntp["error"])
     offset, limit, delay, dispersion = (
-        labels.time(ntp[name]) for name in ("offset_ns", "bound_ns", "root_delay_ns", "root_dispersion_ns")
+        formatting.time(ntp[name]) for name in ("offset_ns", "bound_ns", "root_delay_ns", "root_dispersion_ns")
     )
     return f"offset {offset} ±{limit} by {ntp['server']} (root delay {delay}, root dispersion {dispersion})"
 
@@ -122,7 +122,7 @@ def mgen(results: dict[str, Any]) -> str:
 def context() -> str:
     """What others have measured of MQTT."""
     rows = []
-    for each in published.MQTT:
+    for each in reference_results.MQTT:
         points = ", ".join(f"{ms:g} ms" + (f" at {octets:,} B" if octets else "") for octets, ms in each.points)
         rows.append((each.quantity, f"{points}; {each.setting}; {each.source}"))
     note = "<p class='soft'>Measured elsewhere and otherwise; none compares with what stands here.</p>"
@@ -136,13 +136,13 @@ def cells(results: dict[str, Any]) -> str:
 
 def _cell(cell: dict[str, Any]) -> str:
     figures = cell["statistics"]
-    title = f"{labels.subject(cell['subject']).short}, {_place(cell)}, {labels.MODES[cell['mode']]}"
+    title = f"{formatting.subject(cell['subject']).short}, {_place(cell)}, {formatting.MODES[cell['mode']]}"
     state = "" if cell["status"] == "done" else str(cell["status"])
     reason = f"<p>{escape(str(cell['reason']))}</p>" if cell.get("reason") else ""
     if not figures:
         return _folded(title, state or "nothing was sent", reason)
     rtt = figures["rtt_ns"]
-    short = f"RTT p50 {labels.time(rtt['p50'])}, p99 {labels.time(rtt['p99'])}" if rtt else "nothing came back"
+    short = f"RTT p50 {formatting.time(rtt['p50'])}, p99 {formatting.time(rtt['p99'])}" if rtt else "nothing came back"
     rows = [(name, *_spread(figures[key])) for key, name in _SPREADS.items() if figures.get(key)]
     spreads = _table(("ms", "n", "mean", "CI95", "min", "p50", "p95", "p99", "max"), rows)
     return _folded(title, f"{short}; {state}".removesuffix("; "), reason + spreads + _facts(_counted(cell, figures)))
@@ -150,9 +150,9 @@ def _cell(cell: dict[str, Any]) -> str:
 
 def _spread(figures: dict[str, Any]) -> list[str]:
     ci95 = figures["ci95"]
-    interval = f"{labels.ms(ci95[0])} to {labels.ms(ci95[1])}" if ci95 else "-"
-    percentiles = [labels.ms(figures[key]) for key in ("min", "p50", "p95", "p99", "max")]
-    return [f"{figures['n']:,}", labels.ms(figures["mean"]), interval, *percentiles]
+    interval = f"{formatting.ms(ci95[0])} to {formatting.ms(ci95[1])}" if ci95 else "-"
+    percentiles = [formatting.ms(figures[key]) for key in ("min", "p50", "p95", "p99", "max")]
+    return [f"{figures['n']:,}", formatting.ms(figures["mean"]), interval, *percentiles]
 
 
 def _counted(cell: dict[str, Any], figures: dict[str, Any]) -> list[tuple[str, str]]:
@@ -173,10 +173,10 @@ def _counted(cell: dict[str, Any], figures: dict[str, Any]) -> list[tuple[str, s
     delay = figures["one_way_delay_ns"]
     if delay and delay["bound_ns"] is not None:
         usable = "" if delay["usable"] else ", so RTT only"
-        rows.append(("clock", "; ".join([f"±{labels.time(delay['bound_ns'])}{usable}", *delay["flags"]])))
+        rows.append(("clock", "; ".join([f"±{formatting.time(delay['bound_ns'])}{usable}", *delay["flags"]])))
     if figures["goodput_mb_s"] is not None:
         bits = figures["goodput_bit_s"] / 1e6
-        rows.append(("goodput", f"{labels.decimal(figures['goodput_mb_s'])} MB/s, {bits:,.1f} Mbit/s"))
+        rows.append(("goodput", f"{formatting.decimal(figures['goodput_mb_s'])} MB/s, {bits:,.1f} Mbit/s"))
     for name, key in (
         ("age of information", "age_of_information_ns"),
         ("CPU per message", "cpu_ns_per_message"),
@@ -194,7 +194,7 @@ def _counted(cell: dict[str, Any], figures: dict[str, Any]) -> list[tuple[str, s
 def _amount(key: str, value: float) -> str:
     if key.endswith("rss_octets"):
         return f"{value / (1 << 20):.0f}"
-    return labels.time(value) if "_ns" in key else f"{value:,.0f}"
+    return formatting.time(value) if "_ns" in key else f"{value:,.0f}"
 
 
 def method(results: dict[str, Any]) -> str:
@@ -234,11 +234,11 @@ def _value(value: Any) -> str:
 
 
 def _place(each: dict[str, Any]) -> str:
-    return f"{labels.DIRECTIONS[each['direction']]} {labels.payload(each['octets'])}"
+    return f"{formatting.DIRECTIONS[each['direction']]} {formatting.payload(each['octets'])}"
 
 
 def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    directions = list(labels.DIRECTIONS)
+    directions = list(formatting.DIRECTIONS)
     return sorted(found, key=lambda each: (each["mode"], directions.index(each["direction"]), each["octets"]))
 
 

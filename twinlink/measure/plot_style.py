@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from . import labels
+from . import formatting
 
 STYLE: Any = {
     "figure.dpi": 200,
@@ -67,7 +67,7 @@ def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    order = [shown.short for shown in labels.SUBJECTS.values()]
+    order = [shown.short for shown in formatting.SUBJECTS.values()]
     entries = dict(
         sorted(entries.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else len(order))
     )
@@ -82,7 +82,7 @@ def payload_axis(axis: Axes, cells: list[Cell]) -> None:
         axis.set_xscale("log")
     else:
         axis.set_xscale("symlog", linthresh=least)
-    axis.set_xticks(octets, [labels.payload(each) for each in octets])
+    axis.set_xticks(octets, [formatting.payload(each) for each in octets])
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.tick_params(axis="x", which="minor", length=0)
     axis.set(xlabel="payload", xlim=(octets[0] / 1.8 or -least / 2, max(octets[-1], least) * 1.8))
@@ -141,8 +141,8 @@ def save(
     figure: Figure, folder: Path, name: str, results: dict[str, Any], cells: list[Cell], title: str, caption: str
 ) -> Drawn:
     """Write it, with where and how it was measured; the caption begins with that too."""
-    mode = labels.listed(dict.fromkeys(labels.MODES[cell["mode"]] for cell in cells))
-    where = labels.setting(results["setting"], results.get("rate_limit"))
+    mode = formatting.listed(dict.fromkeys(formatting.MODES[cell["mode"]] for cell in cells))
+    where = formatting.setting(results["setting"], results.get("rate_limit"))
     told = fill(f"{where}, {mode}; {n(cells)}", 70)
     figure.suptitle(told, fontsize=8.5, color=GREY, x=0.01, ha="left")
     path = folder / f"{name}.png"

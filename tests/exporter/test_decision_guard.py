@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twinlink_exporter.guard import Limits, Rejection, check
+from twinlink_exporter.decision_guard import Limits, Rejection, check
 
 from twinlink.control import PrbBlock
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from twinlink_demo import outcome
+from twinlink_demo import verdict as demo_verdict
+from twinlink_demo.control_loop import episodes
 from twinlink_demo.evidence import Evidence
-from twinlink_demo.loop import episodes
 
-from tests.demo.synthetic import MS, N, evidence, heard, rebuilt
+from tests.demo.synthetic import MS, N, evidence, playout, rebuilt
 from twinlink.measure import records
 
 
 def test_a_closed_loop() -> None:
-    truth = heard()
+    truth = playout()
     (episode,) = episodes(evidence(truth, rebuilt(truth)))
     assert (episode.prbs, episode.first_record, episode.end_record) == ((3, 4), 100, 250)
     assert episode.time_to_block_ns == 95 * MS
@@ -27,7 +27,7 @@ def test_a_closed_loop() -> None:
 
 
 def test_a_loop_without_an_installed_block_is_open() -> None:
-    truth = heard()
+    truth = playout()
     found = evidence(truth, rebuilt(truth))
     found.events["exporter"].clear()
     (episode,) = episodes(found)
@@ -35,14 +35,14 @@ def test_a_loop_without_an_installed_block_is_open() -> None:
 
 
 def test_a_block_that_the_gnb_does_not_apply_leaves_the_loop_open() -> None:
-    truth = heard()
+    truth = playout()
     truth.blocked[:] = False
     (episode,) = episodes(evidence(truth, rebuilt(truth)))
     assert not episode.closed
 
 
 def test_a_twin_that_sees_no_change_leaves_the_loop_open() -> None:
-    truth = heard()
+    truth = playout()
     found = evidence(truth, rebuilt(truth))
     assert found.rebuilt is not None
     found.rebuilt.occupied[:] = True
@@ -60,24 +60,24 @@ def verdict(found: Evidence, failure: dict[str, Any] | None = None, interrupted:
     }  # fmt: skip
     sent = np.zeros(3, records.SENT)
     sent["rtt_ns"], sent["acknowledged"] = [7, 5, 0], [True, True, False]
-    return outcome.summarise(facts, {"zeromq": found}, {"zeromq": sent})
+    return demo_verdict.summarise(facts, {"zeromq": found}, {"zeromq": sent})
 
 
 def test_a_perfect_run_passes() -> None:
-    truth = heard()
+    truth = playout()
     found = evidence(truth, rebuilt(truth))
     summary = verdict(found)
     assert (summary["verdict"], summary["exit_code"], summary["failed"]) == ("passed", 0, [])
     assert summary["transports"]["zeromq"]["interferer_on_to_block_ns"] == 95 * MS
     assert summary["transports"]["zeromq"]["rtt_ns"] == {"n": 2, "min": 5, "p50": 5, "p95": 7, "p99": 7, "max": 7}
-    *table, last = outcome.text(summary).splitlines()
+    *table, last = demo_verdict.text(summary).splitlines()
     assert last.startswith(f"passed: over zeromq, all {N:,} messages arrived")
     assert "In 1 of 1 appearances of the interferer its PRBs were blocked, 95.0 ms (zeromq)" in last
     assert max(map(len, table)) <= 46  # of two transports, 60
 
 
 def test_what_is_wrong_is_said() -> None:
-    truth = heard()
+    truth = playout()
     wrong = rebuilt(truth, [*range(N - 2), 5])
     wrong.samples[3, 0, 0] ^= 1
     summary = verdict(evidence(truth, wrong))
@@ -90,13 +90,13 @@ def test_what_is_wrong_is_said() -> None:
 
 
 def test_what_was_lost_on_e3_is_a_part_of_what_was_played() -> None:
-    truth = heard()
+    truth = playout()
     found = replace(evidence(truth, rebuilt(truth, [*range(N - 100)])), exporter={"spectrum": {"sent": N - 100}})
     assert verdict(found)["failed"][0] == "zeromq: 100 of 400 messages lost"
 
 
 def test_a_decision_that_nobody_answered_is_said() -> None:
-    truth = heard()
+    truth = playout()
     found = evidence(truth, rebuilt(truth))
     found.events["replay"] = [event for event in found.events["replay"] if event["event"] != "block-result"]
     summary = verdict(found)
@@ -104,7 +104,7 @@ def test_a_decision_that_nobody_answered_is_said() -> None:
 
 
 def test_an_open_loop_is_not_passed() -> None:
-    truth = heard()
+    truth = playout()
     found = evidence(truth, rebuilt(truth))
     found.events["exporter"].clear()
     summary = verdict(found)
@@ -115,7 +115,7 @@ def test_an_open_loop_is_not_passed() -> None:
 
 
 def test_a_stalled_machine_is_noted_and_asks_no_block() -> None:
-    truth = heard()
+    truth = playout()
     truth.played_ns[150:] += 500 * MS
     found = evidence(truth, rebuilt(truth))
     found.events["emulator"].append({"event": "done", "time_ns": 0, "late_max_ms": 500.0})
@@ -126,17 +126,17 @@ def test_a_stalled_machine_is_noted_and_asks_no_block() -> None:
 
 def test_a_part_that_died_is_worse_than_what_is_missing_by_it() -> None:
     failure = {"part": "replay", "reason": "ended (killed by SIGKILL) while it was needed", "last_lines": []}
-    nothing = Evidence(heard(), None, {"emulator": [], "exporter": [], "replay": []}, {}, 12)
+    nothing = Evidence(playout(), None, {"emulator": [], "exporter": [], "replay": []}, {}, 12)
     summary = verdict(nothing, failure)
     assert (summary["verdict"], summary["exit_code"]) == ("broken off", 2)
     assert summary["failed"][0] == "zeromq: the replay ended (killed by SIGKILL) while it was needed"
     assert summary["transports"]["zeromq"]["lost"] is None
-    assert "-" in outcome.text(summary)
+    assert "-" in demo_verdict.text(summary)
 
 
 def test_what_an_emulator_took_with_it_is_not_blamed_on_the_recording() -> None:
     failure = {"part": "emulator", "reason": "ended (killed by SIGKILL) while it was needed", "last_lines": []}
-    found = replace(evidence(truth := heard(), rebuilt(truth)), heard=None)
+    found = replace(evidence(truth := playout(), rebuilt(truth)), playout=None)
     assert verdict(found, failure)["failed"] == [
         "zeromq: the emulator ended (killed by SIGKILL) while it was needed",
         "zeromq: the rebuilt samples could not be compared: the emulator left no record of what it played",
@@ -145,7 +145,7 @@ def test_what_an_emulator_took_with_it_is_not_blamed_on_the_recording() -> None:
 
 
 def test_an_interrupted_run_is_not_passed() -> None:
-    truth = heard()
+    truth = playout()
     summary = verdict(evidence(truth, rebuilt(truth)), interrupted=True)
     assert summary["exit_code"] == 1
     assert "interrupted before the end" in summary["failed"]

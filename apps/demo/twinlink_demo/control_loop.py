@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import Evidence, Heard, prb_power
+from .evidence import Evidence, Playout, prb_power
 from .score import on_air
 
 STRONG_DB = 6.0  # an interferer that much above the floor, and ...
@@ -65,16 +65,16 @@ class Episode:
 
 def episodes(evidence: Evidence) -> list[Episode]:
     """Every episode that was played; empty when the gNB's record is missing."""
-    heard = evidence.heard
-    if heard is None or not len(heard.played_ns):
+    playout = evidence.playout
+    if playout is None or not len(playout.played_ns):
         return []
-    power = prb_power(heard.samples)
-    return [_episode(evidence, heard, power, *which) for which in _rectangles(heard)]
+    power = prb_power(playout.samples)
+    return [_episode(evidence, playout, power, *which) for which in _rectangles(playout)]
 
 
-def _rectangles(heard: Heard) -> list[tuple[tuple[int, ...], int, int]]:
+def _rectangles(playout: Playout) -> list[tuple[tuple[int, ...], int, int]]:
     """PRBs that come on together, first record, and the record in which the first of them is gone."""
-    truth = heard.interferer
+    truth = playout.interferer
     before = np.vstack([np.zeros((1, truth.shape[1]), bool), truth[:-1]])
     came = truth & ~before
     found = []
@@ -87,26 +87,26 @@ def _rectangles(heard: Heard) -> list[tuple[tuple[int, ...], int, int]]:
 
 
 def _episode(
-    evidence: Evidence, heard: Heard, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int
+    evidence: Evidence, playout: Playout, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int
 ) -> Episode:
-    on_ns = int(heard.played_ns[first])
-    over_ns = int(heard.played_ns[end]) if end < len(heard.played_ns) else None
-    last_ns = int(heard.played_ns[end - 1]) if over_ns is None else over_ns
+    on_ns = int(playout.played_ns[first])
+    over_ns = int(playout.played_ns[end]) if end < len(playout.played_ns) else None
+    last_ns = int(playout.played_ns[end - 1]) if over_ns is None else over_ns
     wanted = set(prbs)
     covering = [event for event in evidence.named("exporter", "block-installed") if wanted <= set(event["prbs"])]
     installed_ns = _first(covering, "installed_ns", on_ns, last_ns)
     asked = [event for event in evidence.named("replay", "proposed") if wanted <= set(event["prbs"])]
     proposed_ns = _first(asked, "time_ns", on_ns, last_ns)
-    obeyed = np.flatnonzero(heard.blocked[first:end, list(prbs)].all(axis=1))
+    obeyed = np.flatnonzero(playout.blocked[first:end, list(prbs)].all(axis=1))
     applied = int(first + obeyed[0]) if len(obeyed) else None
-    inr_db = _inr_db(heard, power, prbs, first, end)
-    cells, busy = _freed(evidence, heard, prbs, end)
+    inr_db = _inr_db(playout, power, prbs, first, end)
+    cells, busy = _freed(evidence, playout, prbs, end)
     end_seen_ns = None if over_ns is None else _end_seen(evidence, wanted, over_ns)
     works = end_seen_ns is not None or (cells >= FREE_CELLS and busy <= FREE_SHARE * cells)
-    steady = int(np.diff(heard.played_ns[first : end + 1]).max(initial=0)) <= STALL_NS
+    steady = int(np.diff(playout.played_ns[first : end + 1]).max(initial=0)) <= STALL_NS
     # An interferer hides what lies under it, and the twin waits a while before it calls it gone: at the end of a run
     # neither can be seen.
-    unseen = over_ns is None or int(heard.played_ns[-1]) - over_ns < LONG_NS
+    unseen = over_ns is None or int(playout.played_ns[-1]) - over_ns < LONG_NS
     closed = installed_ns is not None and applied is not None and (works or unseen)
     return Episode(
         prbs=prbs,
@@ -131,27 +131,27 @@ def _first(events: list[dict[str, Any]], key: str, begin_ns: int, end_ns: int) -
     return min(times, default=None)
 
 
-def _inr_db(heard: Heard, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int) -> float | None:
+def _inr_db(playout: Playout, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int) -> float | None:
     """Mean power over the floor, in dB; the floor is the mean power of the cells without anybody."""
-    alone = np.zeros_like(heard.ue)
+    alone = np.zeros_like(playout.ue)
     alone[first:end, list(prbs)] = True
-    alone &= heard.interferer & ~heard.ue
-    nobody = ~heard.ue & ~heard.interferer
+    alone &= playout.interferer & ~playout.ue
+    nobody = ~playout.ue & ~playout.interferer
     if not alone.any() or not nobody.any():
         return None
     floor = max(float(power[nobody].mean()), 1e-9)
     return round(float(10 * np.log10(max(float(power[alone].mean()), 1e-9) / floor)), 2)
 
 
-def _freed(evidence: Evidence, heard: Heard, prbs: tuple[int, ...], end: int) -> tuple[int, int]:
+def _freed(evidence: Evidence, playout: Playout, prbs: tuple[int, ...], end: int) -> tuple[int, int]:
     """Cells that the block took from a UE after the interferer's end, and those in which the twin saw energy."""
     rebuilt = evidence.rebuilt
     if rebuilt is None:
         return 0, 0
-    n_records = len(heard.freed)
+    n_records = len(playout.freed)
     rows, index = slice(end, end + AFTER_RECORDS), list(prbs)
     came = on_air(np.ones(len(rebuilt.record), bool), rebuilt, n_records, False)[rows]
-    free = heard.freed[rows, index] & ~heard.interferer[rows, index] & came[:, None]
+    free = playout.freed[rows, index] & ~playout.interferer[rows, index] & came[:, None]
     seen = on_air(rebuilt.occupied, rebuilt, n_records, False)[rows, index]
     return int(free.sum()), int((free & seen).sum())
 

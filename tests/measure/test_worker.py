@@ -14,31 +14,31 @@ import pytest
 
 import twinlink
 from tests.cli.running import PATIENCE_S
-from twinlink.measure import sending
+from twinlink.measure import send_modes
 from twinlink.measure.channels import PeerLost, tcp
-from twinlink.measure.remote import TOLD, Remote, RemoteStation, StationHost
-from twinlink.measure.rows import ReceivedRows, SentRows, decode, encode
+from twinlink.measure.remote import TOLD, Remote, RemoteWorker, WorkerHost
+from twinlink.measure.row_buffer import ReceivedRows, SentRows, decode, encode
 from twinlink.measure.run import received_table, sent_table
 from twinlink.measure.setting import free_ports
-from twinlink.measure.stations import LocalStation, StationFailed, StationLost
+from twinlink.measure.worker_handle import LocalWorker, WorkerFailed, WorkerLost
 from twinlink.testing.base import wait_until
 from twinlink.transports import Endpoint
 
 
 @pytest.fixture
-def station() -> Iterator[LocalStation]:
-    made = LocalStation("Real World")
+def worker() -> Iterator[LocalWorker]:
+    made = LocalWorker("Real World")
     yield made
     made.end()
 
 
-def open_at(station: LocalStation, **changed: object) -> dict[str, object]:
+def open_at(worker: LocalWorker, **changed: object) -> dict[str, object]:
     command = {"subject": "raw-tcp", "listening": True, "host": "127.0.0.1", "port": free_ports(2), "node": "test"}
-    return station.ask("open", PATIENCE_S, None, **(command | changed))
+    return worker.ask("open", PATIENCE_S, None, **(command | changed))
 
 
-def test_it_tells_what_it_runs_on(station: LocalStation) -> None:
-    system = station.ask("system", PATIENCE_S)["system"]
+def test_it_tells_what_it_runs_on(worker: LocalWorker) -> None:
+    system = worker.ask("system", PATIENCE_S)["system"]
     assert system["python"] == sys.version.split()[0]
     assert system["kernel"] == os.uname().release
 
@@ -52,49 +52,49 @@ def test_it_tells_what_it_runs_on(station: LocalStation) -> None:
         ("mark", {}, "nothing is open here"),
     ],
 )
-def test_what_it_cannot_do_it_says(station: LocalStation, what: str, arguments: dict[str, int], told: str) -> None:
-    with pytest.raises(StationFailed, match=told):
-        station.ask(what, PATIENCE_S, None, **arguments)
-    assert station.ask("system", PATIENCE_S)  # and goes on
+def test_what_it_cannot_do_it_says(worker: LocalWorker, what: str, arguments: dict[str, int], told: str) -> None:
+    with pytest.raises(WorkerFailed, match=told):
+        worker.ask(what, PATIENCE_S, None, **arguments)
+    assert worker.ask("system", PATIENCE_S)  # and goes on
 
 
 def test_a_pong_goes_on_after_whatever_comes_on_its_flow() -> None:
     endpoint = "tcp/pong:7447"
     with twinlink.open("memory", listen=endpoint) as pong, twinlink.open("memory", connect=endpoint) as stranger:
-        host = StationHost(pong)
+        host = WorkerHost(pong)
         try:
             stranger.wait_ready(PATIENCE_S)
             for line in (b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"end": 1}', b'{"id": 1, "do": "system"}'):
                 stranger.sender(TOLD).send(b"0123456789abcdef" + line)
             remote = Remote(stranger)
-            station = RemoteStation("Digital Twin", remote)
-            assert station.ask("system", PATIENCE_S)["system"]
-            remote.send(station._own + b"[" * 100_000)
-            assert station.ask("system", PATIENCE_S)["system"]
-            station.end()
+            worker = RemoteWorker("Digital Twin", remote)
+            assert worker.ask("system", PATIENCE_S)["system"]
+            remote.send(worker._own + b"[" * 100_000)
+            assert worker.ask("system", PATIENCE_S)["system"]
+            worker.end()
         finally:
             host.close()
 
 
-def test_a_subject_that_cannot_be_had_is_told_from_one_that_fails(station: LocalStation) -> None:
-    with pytest.raises(StationFailed) as unusable:
-        open_at(station, subject="carrier-pigeon")
+def test_a_subject_that_cannot_be_had_is_told_from_one_that_fails(worker: LocalWorker) -> None:
+    with pytest.raises(WorkerFailed) as unusable:
+        open_at(worker, subject="carrier-pigeon")
     assert unusable.value.kind == "unusable"
     port = free_ports(2)
-    open_at(station, port=port)
-    other = LocalStation("Digital Twin")
+    open_at(worker, port=port)
+    other = LocalWorker("Digital Twin")
     try:
-        with pytest.raises(StationFailed, match="in use") as failed:
+        with pytest.raises(WorkerFailed, match="in use") as failed:
             open_at(other, port=port)
         assert failed.value.kind == "failed"
     finally:
         other.end()
 
 
-def test_nobody_there_is_a_lost_peer(station: LocalStation) -> None:
-    open_at(station, listening=False)
-    with pytest.raises(StationFailed, match="nobody answers") as lost:
-        station.ask("warm", PATIENCE_S, None, octets=10, count=1, timeout_s=0.2)
+def test_nobody_there_is_a_lost_peer(worker: LocalWorker) -> None:
+    open_at(worker, listening=False)
+    with pytest.raises(WorkerFailed, match="nobody answers") as lost:
+        worker.ask("warm", PATIENCE_S, None, octets=10, count=1, timeout_s=0.2)
     assert lost.value.kind == "peer lost"
 
 
@@ -107,12 +107,12 @@ def test_a_bare_connection_whose_peer_takes_nothing_is_a_lost_peer(monkeypatch: 
             made._made.wait(PATIENCE_S)
             made.load(1024 * 1024)
             with pytest.raises(PeerLost, match="took nothing for 1 s"):
-                sending.flood(made, 1000, 0.0, threading.Event())
+                send_modes.flood(made, 1000, 0.0, threading.Event())
         finally:
             made.close()
 
 
-def test_a_station_that_ends_at_once_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_ends_at_once_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
     def slowly(thread: threading.Thread) -> None:
@@ -120,23 +120,23 @@ def test_a_station_that_ends_at_once_is_lost(monkeypatch: pytest.MonkeyPatch) ->
         time.sleep(0.3)
 
     monkeypatch.setattr(threading.Thread, "start", slowly)
-    made = LocalStation("Real World", ("false",))
+    made = LocalWorker("Real World", ("false",))
     wait_until(lambda: made.lost is not None)
     assert "ended with code 1" in str(made.lost)
     made.end()
 
 
-def test_a_station_that_was_killed_is_lost_and_says_how(station: LocalStation) -> None:
-    assert station.ask("system", PATIENCE_S)
-    assert station.pid is not None
-    os.kill(station.pid, signal.SIGKILL)
-    with pytest.raises(StationLost, match="Real World was ended by signal 9"):
-        station.ask("system", PATIENCE_S)
+def test_a_worker_that_was_killed_is_lost_and_says_how(worker: LocalWorker) -> None:
+    assert worker.ask("system", PATIENCE_S)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost, match="Real World was ended by signal 9"):
+        worker.ask("system", PATIENCE_S)
 
 
 def test_it_ends_when_its_stdin_does_and_ignores_what_is_no_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "twinlink.measure.station"],
+        [sys.executable, "-m", "twinlink.measure.worker"],
         input=b'what?\n[]\n{"id": 7, "do": "cancel"}\n',
         capture_output=True,
         check=True,
@@ -149,7 +149,7 @@ def test_it_ends_when_its_stdin_does_and_ignores_what_is_no_command() -> None:
 
 def test_one_that_may_only_listen_opens_nothing_else() -> None:
     port = free_ports(2)
-    command = [sys.executable, "-m", "twinlink.measure.station", "--listen-only", f"127.0.0.1:{port}-{port + 1}"]
+    command = [sys.executable, "-m", "twinlink.measure.worker", "--listen-only", f"127.0.0.1:{port}-{port + 1}"]
     common = {"do": "open", "subject": "raw-tcp", "node": "x"}
     asked = [
         {"id": 1, "listening": False, "host": "127.0.0.1", "port": port, **common},

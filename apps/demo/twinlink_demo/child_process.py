@@ -16,7 +16,7 @@ KILL_AFTER_S = 10.0  # a part ends within 2 s of SIGTERM by contract; a busy mac
 LAST_LINES = 8
 
 
-class PartFailed(TwinlinkError):
+class ChildFailed(TwinlinkError):
     """A part could not be started, died, or does not go on; ``part`` is its name, ``last_lines`` what it said last."""
 
     def __init__(self, part: str, reason: str, last_lines: list[str]) -> None:
@@ -27,8 +27,8 @@ class PartFailed(TwinlinkError):
         self.last_lines = last_lines
 
 
-class Part:
-    """A process of the demo.  Started at once; raises PartFailed.
+class ChildProcess:
+    """A process of the demo.  Started at once; raises ChildFailed.
 
     Args:
         name: as a person calls it.
@@ -45,12 +45,12 @@ class Part:
         command = [sys.executable, "-m", module, *arguments, "--log", str(log)]
         # What is set for options of the demo has the same name as options of its parts.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLINK_")}
-        leash = [sys.executable, "-m", "twinlink_demo.leash", str(os.getpid())]
+        wrapper = [sys.executable, "-m", "twinlink_demo.parent_death", str(os.getpid())]
         try:
             with said.open("wb") as stderr:
                 # In a group of its own: Ctrl-C is the runner's, which stops the parts in order.
                 self._process = subprocess.Popen(
-                    [*leash, *command],
+                    [*wrapper, *command],
                     stdin=subprocess.DEVNULL,
                     stdout=stderr,
                     stderr=stderr,
@@ -58,7 +58,7 @@ class Part:
                     env=environment,
                 )
         except OSError as error:
-            raise PartFailed(name, f"could not be started ({error})", []) from error
+            raise ChildFailed(name, f"could not be started ({error})", []) from error
 
     @property
     def pid(self) -> int:
@@ -80,12 +80,12 @@ class Part:
         self._taken += len(whole) + len(newline)
         return parse_events(whole)
 
-    def failed(self, reason: str) -> PartFailed:
+    def failed(self, reason: str) -> ChildFailed:
         """The error that says so, with what the part said last."""
-        return PartFailed(self.name, reason, last_lines(self.said))
+        return ChildFailed(self.name, reason, last_lines(self.said))
 
     def check(self) -> None:
-        """Raise PartFailed when it has ended."""
+        """Raise ChildFailed when it has ended."""
         if (code := self.exit_code) is not None:
             raise self.failed(f"ended ({how_it_ended(code)}) while it was needed")
 

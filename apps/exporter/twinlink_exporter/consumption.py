@@ -1,7 +1,7 @@
 """Whether a twin takes in what is sent to it, as far as this side can see: from its acknowledgements.  No I/O."""
 
 
-class Uptake:
+class Consumption:
     """How long a twin has been behind.  All times are monotonic, in ns.
 
     It is measured on this host's clock alone, unlike the age of information at the twin, in which the two hosts'

@@ -1,4 +1,4 @@
-"""One side of a sweep, in a process of its own: `python -m twinlink.measure.station`.
+"""One side of a sweep, in a process of its own: `python -m twinlink.measure.worker`.
 
 It is told what to do by lines of JSON on stdin, and answers each by a line on stdout with the same ``id``; rows come
 before it in lines with ``part``.  It ends when stdin does.  The same program runs at both sides; in a cell one
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, TransportMissing
 from ..transports import Endpoint
-from . import dropping, sending, system
+from . import loss_injector, send_modes, system
 from .channels import SUBJECTS, Channel, PeerLost, channel
-from .rows import ReceivedRows, SentRows, encode
+from .row_buffer import ReceivedRows, SentRows, encode
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ LATE_S = 1.0
 PART_OCTETS = 2 * 1024 * 1024  # of rows in one line, which fits a message of a link
 
 
-class Station:
+class Worker:
     """Does what it is told, one command at a time; sending is done on a thread, so that it can be cancelled.
 
-    Whoever tells it holds a `stations.StationHandle`.
+    Whoever tells it holds a `workers.WorkerHandle`.
     """
 
     def __init__(self, say: Callable[[dict[str, Any]], None], bind: tuple[str, int, int] | None = None) -> None:
@@ -119,7 +119,7 @@ class Station:
             own_host, first, last = self._bind
             if not listening or not first <= port <= last:
                 raise ConfigurationError(
-                    f"this station listens at ports {first} to {last} and does nothing else: the sweep must reach its "
+                    f"this worker listens at ports {first} to {last} and does nothing else: the sweep must reach its "
                     "pong at the port that the pong was given, without a mapping between them"
                 )
             host = own_host
@@ -144,7 +144,7 @@ class Station:
         own.rows = SentRows(0, 0)
         own.wait_ready(timeout_s)
         own.load(octets)
-        sending.closed(own, count, timeout_s, self._cancelled)
+        send_modes.closed(own, count, timeout_s, self._cancelled)
         gc.collect()
         gc.freeze()
         return {"next": own.next}
@@ -173,11 +173,11 @@ class Station:
         trouble: PeerLost | None = None
         try:
             if mode == "closed":
-                sending.closed(own, count, timeout_s, self._cancelled)
+                send_modes.closed(own, count, timeout_s, self._cancelled)
             elif rate_hz is not None:
-                sending.paced(own, count, rate_hz, timeout_s, self._cancelled)
+                send_modes.paced(own, count, rate_hz, timeout_s, self._cancelled)
             else:
-                sending.flood(own, count, timeout_s, self._cancelled)
+                send_modes.flood(own, count, timeout_s, self._cancelled)
         except PeerLost as error:
             trouble = error
         elapsed_ns = time.monotonic_ns() - started
@@ -187,7 +187,7 @@ class Station:
             "first": rows.first,
             "sent": rows.used,
             "answered": rows.answers,
-            "dropped": dropping.count(rows.first, rows.first + rows.used, own.drop_every),
+            "dropped": loss_injector.count(rows.first, rows.first + rows.used, own.drop_every),
             "started_ns": started_ns,
             "elapsed_ns": elapsed_ns,
             "cancelled": self._cancelled.is_set(),
@@ -310,12 +310,12 @@ def main() -> None:
             while line:
                 line = line[os.write(out, line) :]
 
-    station = Station(say, bind)
+    worker = Worker(say, bind)
     try:
         say({"id": 0, "subjects": list(SUBJECTS)})
         for line in sys.stdin:
-            station.take(line)
-        station.close()
+            worker.take(line)
+        worker.close()
     except BrokenPipeError:
         pass
     sys.stdout.flush()

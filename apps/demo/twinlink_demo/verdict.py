@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from twinlink.measure import labels
+from twinlink.measure import formatting
 from twinlink.measure.records import Table
 from twinlink.prbs import format_prbs
 
-from . import freshness, loop, score
+from . import control_loop, freshness, score
+from .child_process import how_it_ended
 from .evidence import Evidence
 from .folder import PARTS
-from .part import how_it_ended
 
 FORMAT, VERSION = "twinlink-demo-summary", 1
 MET, NOT_MET, PART_FAILED = 0, 1, 2
@@ -43,20 +43,20 @@ def summarise(facts: dict[str, Any], evidence: dict[str, Evidence], sent: dict[s
 
 
 def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[str, Any]:
-    heard, rebuilt = evidence.heard, evidence.rebuilt
-    messages = score.counts(heard, rebuilt, evidence.exporter)
+    playout, rebuilt = evidence.playout, evidence.rebuilt
+    messages = score.counts(playout, rebuilt, evidence.exporter)
     samples = {"compared": 0, "different": 0, "records_not_played": 0, "bit_identical": None}
     detection = occupancy = prompt = one_way = age = None
     if rebuilt is not None:
         one_way = freshness.spread(freshness.one_way_ns(rebuilt))
-        if heard is not None:
-            samples = score.samples(heard, rebuilt)
-            detection = score.detection(heard, rebuilt, rebuilt.interfered).as_dict()
-            prompt = score.detection(heard, rebuilt, rebuilt.prompt).as_dict()
-            occupancy = score.occupancy(heard, rebuilt).as_dict()
-            age = freshness.age_summary(heard, rebuilt)
+        if playout is not None:
+            samples = score.samples(playout, rebuilt)
+            detection = score.detection(playout, rebuilt, rebuilt.interfered).as_dict()
+            prompt = score.detection(playout, rebuilt, rebuilt.prompt).as_dict()
+            occupancy = score.occupancy(playout, rebuilt).as_dict()
+            age = freshness.age_summary(playout, rebuilt)
     rtt = freshness.spread(sent["rtt_ns"][sent["acknowledged"]])
-    episodes = loop.episodes(evidence)
+    episodes = control_loop.episodes(evidence)
     blocking = np.array([time for each in episodes if (time := each.time_to_block_ns) is not None], np.int64)
     to_block = freshness.spread(blocking)
     decisions = _decisions(evidence)
@@ -127,7 +127,7 @@ def _notes(name: str, evidence: Evidence) -> list[str]:
     ]
 
 
-def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
+def _unmet(found: dict[str, Any], episodes: list[control_loop.Episode]) -> list[str]:
     """What is not as it must be, in words."""
     failed = []
     failure = found["parts"]["failure"]
@@ -165,7 +165,7 @@ def _unmet(found: dict[str, Any], episodes: list[loop.Episode]) -> list[str]:
     return failed
 
 
-def _open(found: dict[str, Any], episodes: list[loop.Episode]) -> str:
+def _open(found: dict[str, Any], episodes: list[control_loop.Episode]) -> str:
     if found["played"] is None:
         return "it is not known whether the loop closed: the emulator left no record of what it played"
     if not episodes:
@@ -205,9 +205,9 @@ def answer(summary: dict[str, Any]) -> str:
     episodes = [each for found in transports.values() for each in found["episodes"]]
     times = (f"{ms(found['interferer_on_to_block_ns'])} ({name})" for name, found in transports.items())
     return (
-        f"over {labels.listed(transports)}, all {messages:,} messages arrived, once, and the twin rebuilt their "
+        f"over {formatting.listed(transports)}, all {messages:,} messages arrived, once, and the twin rebuilt their "
         f"samples bit for bit. In {sum(each['closed'] for each in episodes)} of {len(episodes)} appearances of the "
-        f"interferer its PRBs were blocked, {labels.listed(times)} after its first record in the median."
+        f"interferer its PRBs were blocked, {formatting.listed(times)} after its first record in the median."
     )
 
 
