@@ -7,22 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from twinlink_e3 import Endpoints
-from twinlink_exporter import block, session
+from twinlink_exporter import block, link_inbox, session
 from twinlink_exporter import exporter as exporter_module
 from twinlink_exporter.decision_guard import Limits, check
 from twinlink_exporter.observation import Carrier
 
 import twinlink
-from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
 from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent, encode_indication, encode_pdu
 from .conftest import LONG_MS, RunningExporter, StartExporter, Twin
+from .twin_side import natural, propose, receive, results, say, symbol
 
-RNG = np.random.default_rng(3)
 ACK_WAIT_NS = block.ACK_WAIT_NS
 
 
@@ -30,43 +28,6 @@ ACK_WAIT_NS = block.ACK_WAIT_NS
 def an_agent_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says to a control is waited for, however slow this machine makes it."""
     monkeypatch.setattr(block, "ACK_WAIT_NS", LONG_MS * block.MS)
-
-
-def symbol(fft_size: int = 1536) -> NDArray[np.int16]:
-    return RNG.integers(-2000, 2000, (fft_size, 2), np.int16)
-
-
-def natural(bins: NDArray[np.int16], n_prbs: int = 106) -> NDArray[np.int16]:
-    """What the twin must get, written down independently of the code under test."""
-    return np.roll(bins, n_prbs * 6, axis=0)[: n_prbs * 12]
-
-
-def receive(receiver: twinlink.Receiver, count: int) -> list[twinlink.Message]:
-    got: list[twinlink.Message] = []
-    while len(got) < count:
-        message = receiver.receive(timeout=patience())
-        assert message is not None, f"{len(got)} of {count} messages came"
-        got.append(message)
-    return got
-
-
-def propose(
-    twin_link: twinlink.Link,
-    id: str = "b-1",
-    prbs: tuple[int, ...] = (40, 41),
-    validity_ms: int = LONG_MS,
-    age_ms: int = 0,
-) -> None:
-    block = PrbBlock(id, tuple(prbs), time.time_ns() - age_ms * 1_000_000, validity_ms, "test")
-    twin_link.sender("control").send(block.encode())
-
-
-def results(twin_link: twinlink.Link, count: int) -> list[PrbBlockResult]:
-    return [PrbBlockResult.decode(m.payload) for m in receive(twin_link.receiver("control-result"), count)]
-
-
-def say(result: PrbBlockResult) -> tuple[str, str, tuple[int, ...]]:
-    return result.id, result.status, result.prbs
 
 
 @pytest.mark.parametrize(("n_prbs", "fft_size"), [(106, 1536), (106, 2048), (51, 1024), (273, 4096)])
@@ -218,7 +179,7 @@ def test_of_a_flood_of_decisions_the_oldest_are_dropped(
         return check(payload, limits, now_ns)
 
     monkeypatch.setattr(exporter_module, "check", slow_check)
-    monkeypatch.setattr(exporter_module, "INBOX", 4)
+    monkeypatch.setattr(link_inbox, "SIZE", 4)
     with Agent(endpoints):
         exporter = start_exporter(endpoints)
         exporter.wait_for("subscribed")

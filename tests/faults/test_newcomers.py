@@ -11,9 +11,10 @@ from twinlink.testing import base
 
 from . import faults
 from .ledger import Row
+from .marks import needs_namespaces
 from .measuring import rss
 from .schedule import Flow
-from .test_lab_short import TRANSPORTS, needs_namespaces, rows
+from .test_lab_short import TRANSPORTS, rows
 from .trial import PORT, Trial
 
 STOPPED_S = 3.0  # PeerDown, the end of the connection, and what goes out in between

@@ -63,28 +63,22 @@ def write(
         if broken_off and index == len(every) - 1:
             cell |= {"status": "interrupted", "reason": "the run was interrupted"}
             number = 1
-        sent_tables, received_tables = [], []
-        for each in range(number):
-            sent, received = _round(
+        parts = [
+            _round(
                 random, each, octets, count, now_ns + each * 60_000_000_000,
                 _delay_ns(subject, octets) * slower(subject, octets) * np.exp(random.normal(0, round_noise)),
                 lost if index == 0 else 0, offset_ns if direction == "rw-dt" else -offset_ns,
                 None if rate_hz is None else round(1e9 / rate_hz),
-            )  # fmt: skip
-            sent_tables.append(sent)
-            received_tables.append(received)
-            cell["rounds"].append(_about(each, sent, received, octets, subject))
-        records.write(folder / "records" / f"{cell['id']}.sent.csv.gz", np.concatenate(sent_tables))
-        records.write(folder / "records" / f"{cell['id']}.received.csv.gz", np.concatenate(received_tables))
+            )
+            for each in range(number)
+        ]  # fmt: skip
+        cell["rounds"] += [_about(each, *tables, octets, subject) for each, tables in enumerate(parts)]
+        for side, tables in zip(records.TABLES, zip(*parts, strict=True), strict=True):
+            records.write(records.file(folder / "records", cell["id"], side), np.concatenate(tables))
         now_ns += 500_000_000
-    used = {
-        "seed": seed,
-        "count": count * rounds,
-        "rounds": rounds,
-        "subjects": list(subjects),
-        "subject_options": {subject: {"send_timeout": 5.0} for subject in subjects},
-    }
-    run = _run(setting, used, cells, None if broken_off else STARTED_NS + 280_000_000_000)
+    run = _run(
+        setting, _used(seed, count, rounds, subjects), cells, None if broken_off else STARTED_NS + 280_000_000_000
+    )
     (folder / "run.json").write_text(json.dumps(run, indent=1))
     return run
 
@@ -98,6 +92,16 @@ def without_receiver(folder: Path, run: dict[str, Any], index: int) -> None:
         entry["counters"] |= dict.fromkeys(("received", "duplicates", "reordered", "malformed"))
     records.file(folder / "records", cell["id"], "received").unlink()
     (folder / "run.json").write_text(json.dumps(run, indent=1))
+
+
+def _used(seed: int, count: int, rounds: int, subjects: Sequence[str]) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "count": count * rounds,
+        "rounds": rounds,
+        "subjects": list(subjects),
+        "subject_options": {subject: {"send_timeout": 5.0} for subject in subjects},
+    }
 
 
 def _cell(subject: str, octets: int, direction: str, mode: str, rate_hz: float | None) -> dict[str, Any]:

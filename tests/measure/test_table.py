@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from tests.measure import synthetic_run
-from twinlink.measure import figures, formatting, page, records, reference_results, results, summary, table
+from twinlink.measure import figures, formatting, page, records, reference_results, results, summary, table, table_csv
 
 
 def lines(markdown: str, title: str) -> list[list[str]]:
@@ -59,7 +59,7 @@ def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> N
 
 
 def test_csv_holds_the_figures(found: dict[str, Any]) -> None:
-    rows = list(csv.DictReader(table.csv_text(found).splitlines()))
+    rows = list(csv.DictReader(table_csv.csv_text(found).splitlines()))
     assert len(rows) == 4
     for row in rows:
         octets, direction = int(row["payload_octets"]), row["direction"]
@@ -124,8 +124,8 @@ def test_a_cell_that_was_broken_off_is_marked_in_every_table(tmp_path: Path) -> 
     (zeromq, *_) = (line for line in table.text(found).splitlines() if line.startswith("  ZeroMQ"))
     assert [field[0] == "†" for field in zeromq.split() if field[0] != "±"] == [False, True, False]
     assert written.count("<td>†") == 2  # at a glance, and of the subject
-    assert "†" not in table.csv_text(found)
-    assert next(csv.DictReader(table.csv_text(found).splitlines()))["zeromq_status"] == "peer lost"
+    assert "†" not in table_csv.csv_text(found)
+    assert next(csv.DictReader(table_csv.csv_text(found).splitlines()))["zeromq_status"] == "peer lost"
     found["cells"][0]["mode"] = "open"
     found["cells"][0]["rate_hz"] = 50.0
     for text in (table.markdown(found), table.text(found), page.html(found, [])):
@@ -140,7 +140,7 @@ def test_clocks_too_vague_for_one_way_delays(tmp_path: Path) -> None:
         cell["statistics"]["one_way_delay_ns"] |= {"bound_ns": 500_000, "usable": False}
     _, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
     assert [row[2:4] for row in rows] == [["RTT only", "±500 µs"]] * 2
-    row = next(csv.DictReader(table.csv_text(found).splitlines()))
+    row = next(csv.DictReader(table_csv.csv_text(found).splitlines()))
     assert (row["zeromq_latency_ms"], row["zeromq_latency_usable"], row["zeromq_throughput_mb_s"]) == ("", "false", "")
     assert row["zeromq_clock_bound_ms"] == "0.500000"
     assert row["zeromq_rtt_ms"]
@@ -158,7 +158,7 @@ def test_modes_and_rates_have_tables_of_their_own(tmp_path: Path) -> None:
     text = table.markdown(found)
     assert "## Open loop, 50 messages/s: twinlink" in text
     assert "published" not in text.split("## Open loop")[1].split("\n\n")[1]  # the paper's were a closed loop
-    assert {row["mode"] for row in csv.DictReader(table.csv_text(found).splitlines())} == {"closed", "open"}
+    assert {row["mode"] for row in csv.DictReader(table_csv.csv_text(found).splitlines())} == {"closed", "open"}
     assert "delay counts from when a message should have been sent" in text
     assert "highest rate" not in text  # nothing was searched for
     assert "should have been sent" not in table.markdown(found | {"cells": found["cells"][:2]})
@@ -199,7 +199,7 @@ def test_beside_a_highest_rate_stands_what_the_trial_that_carried_it_brought(tmp
     delay = trial["open_loop_delay_ns"]
     middle_and_high = f"{formatting.ms(delay['p50'])} / {formatting.ms(delay['p95'])}"
     assert row[3:] == ["800 (700 to 900 in 3 searches)", formatting.decimal(mb_s), "0 %", middle_and_high]
-    (fields,) = csv.DictReader(table.csv_text(found).splitlines())
+    (fields,) = csv.DictReader(table_csv.csv_text(found).splitlines())
     assert float(fields["zeromq_goodput_mb_s"]) == pytest.approx(mb_s, rel=1e-5)
     assert figures.rate_hz(measured) == 800.0
     found_rate = "Highest without loss, in messages/s: ZeroMQ 1 KB RW→DT 800 (700 to 900 in 3 searches)."
@@ -272,7 +272,7 @@ def of_one_cell(found: dict[str, Any], **one_way: Any) -> tuple[str, dict[str, s
     """A cell's throughput as the table has it, and its row of the CSV, with other figures of the one-way delay."""
     cell = copy.deepcopy(found["cells"][0])
     cell["statistics"]["one_way_delay_ns"] |= one_way
-    (row,) = csv.DictReader(table.csv_text(found | {"cells": [cell]}).splitlines())
+    (row,) = csv.DictReader(table_csv.csv_text(found | {"cells": [cell]}).splitlines())
     return table.throughput(cell["statistics"]), {name.partition("_")[2]: value for name, value in row.items()}
 
 

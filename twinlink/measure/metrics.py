@@ -66,10 +66,7 @@ def cell(
     delay = spread(one_way_ns)
     variation = _shifted(delay, -delay["min"]) if delay else None
     if delay is not None:
-        flags = _flags(sent, one_way_ns, clock)
-        bound = None if bound_ns is None else float(bound_ns.max())
-        usable = bound is not None and not flags and 0 <= bound <= USABLE * delay["p50"]
-        delay |= {"bound_ns": bound, "usable": usable, "flags": flags}
+        delay |= _validity(delay["p50"], bound_ns, _flags(sent, one_way_ns, clock))
     goodput_bit_s = _goodput_bit_s(arrived)
     return {
         "n_sent": len(sent),
@@ -207,6 +204,13 @@ def _clock_figures(sent: Table, clock: clocks.Estimate | None, setting: str) -> 
         "estimate": clock.figures(),  # in-band, also where one clock is taken for granted
         "rounds": each_round,
     }
+
+
+def _validity(median_ns: float, bound_ns: Floats | None, flags: list[str]) -> dict[str, Any]:
+    """Whether the clocks allow a one-way delay to be reported."""
+    bound = None if bound_ns is None else float(bound_ns.max())
+    usable = bound is not None and not flags and 0 <= bound <= USABLE * median_ns
+    return {"bound_ns": bound, "usable": usable, "flags": flags}
 
 
 def _flags(sent: Table, one_way_ns: Floats, clock: clocks.Estimate | None) -> list[str]:

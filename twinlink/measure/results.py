@@ -282,12 +282,12 @@ def tabulate(folder: Path, out: Path | None = None) -> tuple[dict[str, Any], Rec
 
 
 def _write_tables(out: Path, results: dict[str, Any]) -> None:
-    from . import table
+    from . import table, table_csv
 
     out.mkdir(parents=True, exist_ok=True)
     write(out / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
     write(out / TABLE_MD, table.markdown(results))
-    write(out / TABLE_CSV, table.csv_text(results))
+    write(out / TABLE_CSV, table_csv.csv_text(results))
 
 
 def write(path: Path, text: str) -> None:

@@ -13,8 +13,9 @@ a failed assertion show its values.  docs/adding-a-transport.md says what a tran
 
 | class      | what it holds a transport to                                                                   |
 |------------|------------------------------------------------------------------------------------------------|
-| Delivery   | payloads, limits, flows, order, both directions, bursts, handlers                              |
+| Delivery   | payloads, limits, flows, order, both directions, bursts                                        |
 | Acks       | every message acknowledged, what is missing is named                                           |
+| Handlers   | exceptions, sending and waiting in handlers                                                    |
 | Peers      | who is up: nobody, several, late ones, ones that come back                                     |
 | Closing    | from every state within a second, nothing left behind                                          |
 | Repairing  | what is missing is asked for, sent again or reported; what is kept is bounded                  |
@@ -27,6 +28,7 @@ Environment: ``TWINLINK_TEST_SCALE`` (default 1) multiplies every patience on a 
 from .base import Conformance, ForeignPeer, free_endpoint, patience, wait_until
 from .closing import Closing
 from .delivery import Acks, Delivery
+from .handlers import Handlers
 from .opening import Opening
 from .peers import Peers
 from .repair import Repairing
@@ -35,5 +37,5 @@ from .strangers import Strangers
 __all__ = ["ForeignPeer", "TransportConformance", "free_endpoint", "patience", "wait_until"]
 
 
-class TransportConformance(Delivery, Acks, Peers, Closing, Repairing, Strangers, Opening, Conformance):
+class TransportConformance(Delivery, Acks, Handlers, Peers, Closing, Repairing, Strangers, Opening, Conformance):
     """Everything a transport is held to; subclass it as ``TestSomething`` and set ``transport``."""

@@ -313,7 +313,7 @@ class Conformance:
             peer.close()
 
     @pytest.fixture
-    def nobody_falls_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_peer_falls_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A foreign peer that greets no more stays up, however long the test takes on this machine."""
         monkeypatch.setattr(liveness, "PEER_TIMEOUT_NS", 10**15)
         monkeypatch.setattr(liveness, "HARD_TIMEOUT_NS", 10**15)

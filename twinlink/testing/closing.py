@@ -49,7 +49,7 @@ class Closing(Conformance):
             with pytest.raises(twinlink.LinkClosed):
                 use()
 
-    @pytest.mark.usefixtures("nobody_falls_silent")
+    @pytest.mark.usefixtures("no_peer_falls_silent")
     def test_with_messages_unread_and_unacknowledged(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         peer = foreign()
@@ -83,7 +83,7 @@ class Closing(Conformance):
         assert [message.sequence for message in receive_all(inbox, arrived)] == list(range(arrived))
         assert [(gap.first, gap.end) for gap in drain(listener, twinlink.Gap)] == [(arrived, 8)]
 
-    @pytest.mark.usefixtures("nobody_falls_silent")
+    @pytest.mark.usefixtures("no_peer_falls_silent")
     def test_a_closed_link_holds_no_payloads_that_nobody_acknowledged(
         self, opening: Open, foreign: MakeForeign
     ) -> None:

@@ -142,7 +142,7 @@ class Peers(Conformance):
         kinds = [type(event).__name__ for event in drain(first)]
         assert kinds == ["PeerUp", "PeerDown", "PeerUp"]
 
-    @pytest.mark.usefixtures("nobody_falls_silent")
+    @pytest.mark.usefixtures("no_peer_falls_silent")
     def test_a_peer_that_is_killed_and_comes_back_is_a_restart(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         inbox = link.receiver("flow")

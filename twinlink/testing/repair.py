@@ -182,7 +182,7 @@ class Repairing(Conformance):
         ]
         assert malformed(link) == {}
 
-    @pytest.mark.usefixtures("nobody_falls_silent")
+    @pytest.mark.usefixtures("no_peer_falls_silent")
     @pytest.mark.parametrize("repairs", [True, False])
     def test_messages_in_bulk_share_frames_where_everybody_reads_bundles(
         self, opening: Open, foreign: MakeForeign, monkeypatch: pytest.MonkeyPatch, repairs: bool

@@ -142,7 +142,7 @@ class Strangers(Conformance):
         assert (stats["acknowledged"], stats["lost"], list(stats["peers"])) == (100, 0, [f"{connector.epoch:016x}"])
         assert listener.peers() == ["second"]
 
-    @pytest.mark.usefixtures("nobody_falls_silent")
+    @pytest.mark.usefixtures("no_peer_falls_silent")
     def test_gaps_duplicates_and_reordering_are_exact(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         inbox = link.receiver("flow")
@@ -169,7 +169,7 @@ class Strangers(Conformance):
             "received": 9, "missing": 3, "gaps": 2, "reordered": 3, "duplicates": 2,
         }  # fmt: skip
 
-    @pytest.mark.usefixtures("nobody_falls_silent")
+    @pytest.mark.usefixtures("no_peer_falls_silent")
     def test_a_hello_says_where_a_flow_stands(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         inbox = link.receiver("flow")

@@ -32,7 +32,6 @@ import socket
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
@@ -41,12 +40,13 @@ from paho.mqtt.enums import MQTTErrorCode
 
 from ..errors import TransportError
 from ..protocol.frames import HELLO_TOPIC
-from .base import Frame, Options, Transport, check_descriptors
+from .base import Frame, Transport, check_descriptors
 from .mosquitto import Mosquitto
 from .mqtt_client import (
     FILTERS,
     MAX_IN_FLIGHT,
     READ_PACKETS,
+    MqttOptions,
     cut,
     hang_up,
     is_marked,
@@ -64,20 +64,6 @@ LOOK_S = 0.01
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where to reach one's own broker that listens everywhere
 
 logger = logging.getLogger("twinlink")
-
-
-@dataclass(frozen=True)
-class MqttOptions(Options):
-    """Options of transport ``mqtt``."""
-
-    # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on.
-    qos: int = field(default=0, metadata={"most": 2})
-    private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
-    # A client silent for 1.5 times as long is gone; until then the broker queues for it.
-    keepalive_s: int = field(default=10, metadata={"most": 65535})
-    user_timeout_ms: int = 2000  # what the broker's host has not acknowledged for so long ends the connection
-    connect_timeout_ms: int = 250  # at first, see renew; TCP itself would try again after 1, 3, 7 s
-    reconnect_ms: int = 50
 
 
 class MqttTransport(Transport):
@@ -128,24 +114,16 @@ class MqttTransport(Transport):
         return Mosquitto(self.endpoint, max_packet=self.max_frame + AROUND_A_FRAME)
 
     def _make_client(self) -> Client:
-        options, host = self.options, self.endpoint.host.strip("[]")
+        host = self.endpoint.host.strip("[]")
         if self.broker:
             host = ANY.get(host, host)
-        client = make_client(
-            host,
-            self.endpoint.port,
-            qos=options.qos,
-            keepalive_s=options.keepalive_s,
-            max_packet=self.max_frame + AROUND_A_FRAME,
-            connect_timeout_ms=options.connect_timeout_ms,
-            user_timeout_ms=options.user_timeout_ms,
-        )
+        client = make_client(host, self.endpoint.port, self.options, self.max_frame + AROUND_A_FRAME)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
         client.on_message = self._arrived
         client.on_unsubscribe = self._answered
-        if options.qos:
+        if self.options.qos:
             client.on_publish = self._acknowledged  # called for QoS 0 as well, which costs
         return client
 

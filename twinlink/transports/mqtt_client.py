@@ -3,6 +3,7 @@
 import contextlib
 import secrets
 import socket
+from dataclasses import dataclass, field
 from typing import Any
 
 from paho.mqtt.client import Client
@@ -11,39 +12,49 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from .base import Options
+
 FILTERS = ("ack/+", "traffic/+")
 MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: messages in each direction that the other has not acknowledged
 SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a client whose connection broke
 READ_PACKETS = 64  # at one go, with QoS 2
 
 
-def make_client(
-    host: str,
-    port: int,
-    *,
-    qos: int,
-    keepalive_s: int,
-    max_packet: int,
-    connect_timeout_ms: int,
-    user_timeout_ms: int,
-) -> Client:
-    """A client that is not connected yet: `Client.reconnect` does that."""
-    kind = _ReadingLess if qos == 2 else Client
+@dataclass(frozen=True)
+class MqttOptions(Options):
+    """Options of transport ``mqtt``."""
+
+    # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on.
+    qos: int = field(default=0, metadata={"most": 2})
+    private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
+    # A client silent for 1.5 times as long is gone; until then the broker queues for it.
+    keepalive_s: int = field(default=10, metadata={"most": 65535})
+    user_timeout_ms: int = 2000  # what the broker's host has not acknowledged for so long ends the connection
+    connect_timeout_ms: int = 250  # at first, see renew; TCP itself would try again after 1, 3, 7 s
+    reconnect_ms: int = 50
+
+
+def make_client(host: str, port: int, options: MqttOptions, max_packet: int) -> Client:
+    """A client that is not connected yet: `Client.reconnect` does that.
+
+    ``max_packet`` is what the broker may send at most, in octets.
+    """
+    kind = _ReadingLess if options.qos == 2 else Client
     client = kind(
         CallbackAPIVersion.VERSION2,
         client_id=f"twinlink-{secrets.token_hex(8)}",
         protocol=MQTTProtocolVersion.MQTTv5,
     )
-    client.connect_timeout = connect_timeout_ms / 1000
+    client.connect_timeout = options.connect_timeout_ms / 1000
     client.max_queued_messages = 0  # no limit: what is under way is bounded by the link's window
     client.max_inflight_messages = 0  # no limit but the broker's: the transport waits at MAX_IN_FLIGHT
-    client.on_socket_open = lambda client, userdata, opened: _set_up(opened, user_timeout_ms)
+    client.on_socket_open = lambda client, userdata, opened: _set_up(opened, options.user_timeout_ms)
     client.on_socket_register_write = _served_elsewhere
     properties = _properties(PacketTypes.CONNECT, MaximumPacketSize=max_packet)
-    if qos:
+    if options.qos:
         properties.SessionExpiryInterval = SESSION_S
         properties.ReceiveMaximum = MAX_IN_FLIGHT
-    client.connect_async(host, port, keepalive_s, properties=properties)
+    client.connect_async(host, port, options.keepalive_s, properties=properties)
     return client
 
 

@@ -74,13 +74,6 @@ def configuration(
         "period_max_ms": options.reconnect_max_ms,
         "period_increase_factor": 1.5,
     }
-    queues = {
-        name: options.data_queue if name in {"data", "interactive_high"} else 2
-        for name in (
-            "control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low",
-            "background",
-        )
-    }  # fmt: skip
     settings = {
         "mode": options.mode,
         "listen/endpoints": places if listening else [],
@@ -101,7 +94,7 @@ def configuration(
         "transport/unicast/accept_pending": ACCEPT_PENDING,
         "transport/shared_memory/enabled": options.shared_memory,
         "transport/link/tx/lease": options.lease_ms,
-        "transport/link/tx/queue/size": queues,
+        "transport/link/tx/queue/size": _queue_sizes(options),
         "transport/link/tx/queue/congestion_control/block/wait_before_close": options.block_before_close_ms * 1000,
         "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
         "transport/link/rx/max_message_size": max_frame + FRAMING_OCTETS,
@@ -116,3 +109,11 @@ def configuration(
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     return config
+
+
+def _queue_sizes(options: ZenohOptions) -> dict[str, int]:
+    """Batches per priority: as many as asked for where twinlink sends, else the least that Zenoh takes."""
+    priorities = (
+        "control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low", "background",
+    )  # fmt: skip
+    return {name: options.data_queue if name in {"data", "interactive_high"} else 2 for name in priorities}

@@ -4,10 +4,8 @@ E3 indication -> stamp -> `observe` -> flow spectrum ==> twin ==> flow control -
                                                       <== flow control-result <==
 """
 
-import os
-import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -35,18 +33,18 @@ from twinlink.measure.ledger import Ledger
 from twinlink.sync import State as SyncState
 from twinlink.sync import Thresholds
 
+from . import report
 from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
 from .consumption import Consumption
 from .counters import Counters
 from .decision_guard import Limits, Rejection, Rule, check
+from .link_inbox import LinkInbox
 from .observation import Carrier, observe
-from .report import report
 from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
 
 IDLE_MS = 500
 BATCH = 64  # indications taken before looking at anything else: 32 ms of one per slot
-INBOX = 1024  # decisions and events of the link that wait; a twin decides a few times a second
 SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
 SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
 OUT_AFTER_NS = int(Thresholds().out_after * 1e9)  # as the twin, which may be unable to say so, judges itself
@@ -94,11 +92,7 @@ class Exporter:
         self._blocks = Blocks(next_message_id)
         self._twins: set[int] = set()
         self._stopping = False
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
-        self._wake_open = True
-        self._wake_lock = threading.RLock()  # a signal handler may come in while its own thread holds it
-        self._inbox: deque[twinlink.Message | twinlink.Event] = deque()
-        self._inbox_lock = threading.Lock()
+        self._inbox = LinkInbox(self.counters)
         self._dropped_told = 0
         self._consumption = Consumption()
         self._out_of_sync = False
@@ -114,19 +108,19 @@ class Exporter:
     def stop(self) -> None:
         """End `run` soon; may be called from any thread and from a signal handler."""
         self._stopping = True
-        self._notify()
+        self._inbox.wake()
 
     def run(self) -> None:
         """Serve until `stop`; then clear what stands, release the dApp, and close the E3 sockets."""
         sockets = self._sockets
-        sockets.poller.register(self._wake, zmq.POLLIN)
+        sockets.poller.register(self._inbox.descriptor, zmq.POLLIN)
         try:
             while not self._stopping:
                 for socket, _ in sockets.poller.poll(self._timeout_ms()):
                     if socket is sockets.from_ran:
                         self._take_from_ran()
-                    elif socket == self._wake:
-                        os.eventfd_read(self._wake)
+                    elif socket == self._inbox.descriptor:
+                        self._inbox.rest()
                         self._take_from_link()
                     else:
                         self._take_from_agent()
@@ -137,9 +131,7 @@ class Exporter:
             if release := self._session.release():
                 sockets.send(release)
             sockets.close()
-            with self._wake_lock:
-                self._wake_open = False
-                os.close(self._wake)
+            self._inbox.close()
 
     @property
     def subscribed(self) -> bool:
@@ -324,27 +316,10 @@ class Exporter:
     # From the twin to the RAN
 
     def _from_link(self, item: twinlink.Message | twinlink.Event) -> None:
-        """On the link's thread: only keep it and wake the exporter's."""
+        """On the link's thread: only queue it."""
         if self._ledger and isinstance(item, twinlink.Message):
             self._ledger.received(item)
-        with self._inbox_lock:
-            self._inbox.append(item)
-            if len(self._inbox) > INBOX:
-                self._drop_oldest_decision()
-        self._notify()
-
-    def _drop_oldest_decision(self) -> None:
-        """Each is a full list, which the next one replaces; events are never dropped."""
-        for k, item in enumerate(self._inbox):
-            if isinstance(item, twinlink.Message):
-                del self._inbox[k]
-                self.counters.decisions_dropped += 1
-                return
-
-    def _notify(self) -> None:
-        with self._wake_lock:
-            if self._wake_open:
-                os.eventfd_write(self._wake, 1)
+        self._inbox.put(item)
 
     def _take_from_link(self) -> None:
         if (dropped := self.counters.decisions_dropped) > self._dropped_told:
@@ -352,9 +327,7 @@ class Exporter:
                 "decisions-dropped", f"decisions come too fast: the oldest {dropped} were dropped", dropped=dropped
             )
             self._dropped_told = dropped
-        while self._inbox:
-            with self._inbox_lock:
-                item = self._inbox.popleft()
+        for item in self._inbox.take():
             if isinstance(item, twinlink.Message):
                 self._decide(item)
             elif isinstance(item, twinlink.PeerUp):
@@ -369,12 +342,7 @@ class Exporter:
                     self._out_of_sync = False
                     self._do(self._blocks.clear("twin-lost", Instant.now()))
             else:
-                self._complain(item)
-
-    def _complain(self, event: twinlink.Event) -> None:
-        kind, fields = type(event).__name__.lower(), asdict(event)
-        text = ", ".join(f"{name} {value}" for name, value in fields.items() if name not in ("time_ns", "epoch"))
-        self._journal.complaint(f"link-{kind}", f"link: {kind}: {text}", **fields)
+                report.link_event(self._journal, item)
 
     def _decide(self, message: twinlink.Message) -> None:
         now = Instant.now()
@@ -388,13 +356,7 @@ class Exporter:
             return
         self.counters.blocks_rejected += 1
         self.outcomes["rejected", verdict.rule] += 1
-        self._journal.event(
-            "block-rejected",
-            f"a PRB block of {message.node} was refused: {verdict.reason}",
-            id=verdict.id,
-            reason=verdict.reason,
-            received_ns=message.received_ns,
-        )
+        report.rejection(self._journal, message, verdict)
         if verdict.id is not None:
             self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
 
@@ -433,4 +395,4 @@ class Exporter:
         self.counters.blocks_installed += status == "installed"
         self.counters.blocks_rejected += status == "rejected"
         self.counters.blocks_cleared += status == "cleared"
-        report(self._journal, outcome)
+        report.outcome(self._journal, outcome)

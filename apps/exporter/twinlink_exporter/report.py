@@ -1,13 +1,17 @@
-"""What became of a PRB block, as an event of the journal."""
+"""Events of the journal: results of PRB blocks, rejected decisions, and events of the link."""
 
+from dataclasses import asdict
+
+import twinlink
 from twinlink.appkit.journal import Journal
 from twinlink.prbs import format_prbs
 
 from .block import Outcome
+from .decision_guard import Rejection
 
 
-def report(journal: Journal, outcome: Outcome) -> None:
-    """Tell the journal."""
+def outcome(journal: Journal, outcome: Outcome) -> None:
+    """A PRB block was installed, cleared or rejected by the RAN."""
     result = outcome.result
     prbs = format_prbs(result.prbs) or "none"
     if result.status == "installed":
@@ -32,3 +36,21 @@ def report(journal: Journal, outcome: Outcome) -> None:
         )
     else:
         journal.event("block-rejected", f"PRB block {result.id} {result.reason}", id=result.id, reason=outcome.cause)
+
+
+def rejection(journal: Journal, message: twinlink.Message, rejected: Rejection) -> None:
+    """A decision did not pass the guard."""
+    journal.event(
+        "block-rejected",
+        f"a PRB block of {message.node} was refused: {rejected.reason}",
+        id=rejected.id,
+        reason=rejected.reason,
+        received_ns=message.received_ns,
+    )
+
+
+def link_event(journal: Journal, event: twinlink.Event) -> None:
+    """An event of the link that the exporter does not act on."""
+    kind, fields = type(event).__name__.lower(), asdict(event)
+    text = ", ".join(f"{name} {value}" for name, value in fields.items() if name not in ("time_ns", "epoch"))
+    journal.complaint(f"link-{kind}", f"link: {kind}: {text}", **fields)
