@@ -1,4 +1,4 @@
-"""Programs written from docs/wire-format.md alone, with nothing but pyzmq, against live links."""
+"""Programs written from docs/protocol.md alone, with nothing but pyzmq, against live links."""
 
 import json
 import queue
@@ -19,7 +19,7 @@ from twinlink.testing import patience, wait_until
 
 ROOT = Path(__file__).parents[2]
 READER = ROOT / "examples" / "raw_reader.py"
-PAGE = (ROOT / "docs" / "wire-format.md").read_text()
+PAGE = (ROOT / "docs" / "protocol.md").read_text()
 
 
 def test_the_page_shows_the_reader_as_it_is() -> None:

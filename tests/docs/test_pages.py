@@ -1,0 +1,78 @@
+"""The pages: their links lead somewhere, their Python can be parsed, and the programs of README work together."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twinlink.testing import patience
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(one for one in (*ROOT.glob("*.md"), *ROOT.glob("*/*.md")) if one.relative_to(ROOT).parts[0][0] != ".")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def test_the_pages_are_found() -> None:
+    assert {ROOT / "README.md", ROOT / "docs" / "README.md", ROOT / "docs" / "protocol.md"} <= set(PAGES)
+
+
+def prose(page: Path) -> str:
+    """The page without its code."""
+    return re.sub(r"`[^`\n]*`", "code", FENCE.sub("", page.read_text(encoding="utf-8")))
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings: a second one of the same name gets -1, and so on."""
+    found: list[str] = []
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
+        found.append(slug)
+    return {slug + (f"-{found[:at].count(slug)}" if slug in found[:at] else "") for at, slug in enumerate(found)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    dead = []
+    for link in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_the_pages_can_be_parsed(page: Path) -> None:
+    for language, code in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            ast.parse(code)
+
+
+def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path) -> None:
+    twin, gnb = [code for language, code in FENCE.findall((ROOT / "README.md").read_text()) if language == "python"]
+    running = []
+    for name, code in (("gnb", gnb), ("twin", twin)):
+        assert (ROOT / "examples" / f"{name}.py").read_text() == code
+        assert code.count("tcp/127.0.0.1:7447") == 1
+        path = tmp_path / f"{name}.py"
+        # Elsewhere than at the usual port; and a busy machine may take its time.
+        text = code.replace("tcp/127.0.0.1:7447", endpoint)
+        path.write_text(re.sub(r"timeout=\d+", f"timeout={patience()}", text))
+        running.append(subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True))
+    try:
+        said = [process.communicate(timeout=patience())[0].splitlines() for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in running] == [0, 0]
+    assert said[0] == ["100 records acknowledged"]
+    assert [line.split(",")[0] for line in said[1]] == [f"gnb-1: record {number}" for number in range(100)]
