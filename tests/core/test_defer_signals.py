@@ -18,8 +18,7 @@ from tests.core.sending import sender_on
 from twinlink.events import Event, Gap, Lost, Unclaimed
 from twinlink.process.signals import DeferSignals, defer_signals
 from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame
-from twinlink.protocol.liveness import PEER_TIMEOUT_NS, RESTART_NS
-from twinlink.protocol.peers import SUSPENDED_NS
+from twinlink.protocol.liveness import PEER_TIMEOUT_NS, RESTART_NS, SUSPENDED_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.runtime.driver import SessionDriver
@@ -118,19 +117,18 @@ def _bye(driver: SessionDriver) -> None:
 
 
 def _restart(driver: SessionDriver) -> None:
-    driver.session.peer_manager.peers.heard_mono_ns[THEIRS] -= 2 * RESTART_NS
+    driver.session.peer_manager.peers.sessions[THEIRS].heard_mono_ns -= 2 * RESTART_NS
     _hello(driver, NEXT)
 
 
 def _silence(driver: SessionDriver) -> None:
     peer_manager, now = driver.session.peer_manager, time.monotonic_ns()
     if THEIRS in peer_manager.up:
-        peer_manager.peers.heard_mono_ns[THEIRS] = peer_manager.peers.confirmed_mono_ns[THEIRS] = (
-            now - 10 * PEER_TIMEOUT_NS
-        )
+        peer = peer_manager.peers.sessions[THEIRS]
+        peer.heard_mono_ns = peer.confirmed_mono_ns = now - 10 * PEER_TIMEOUT_NS
         driver.on_tick(now, now)
-    for epoch, (_, peer) in peer_manager._suspended.items():
-        peer_manager._suspended[epoch] = (now - 2 * SUSPENDED_NS, peer)
+    for peer in peer_manager.peers.suspended():
+        peer.state_mono_ns = now - 2 * SUSPENDED_NS
     driver.on_tick(now, now)
 
 

@@ -11,9 +11,11 @@ from twinlink.protocol.liveness import (
     HARD_TIMEOUT_NS,
     HELLO_INTERVAL_NS,
     MAX_PEERS,
+    MAX_REMEMBERED,
     PEER_TIMEOUT_NS,
     RESTART_NS,
     SUSPECT_NS,
+    PeerState,
     PeerTable,
     PeerTransition,
 )
@@ -42,18 +44,28 @@ class Peers(RuleBasedStateMachine):
         self.table = PeerTable(OURS, 0)
         self.now = 10**9
         self.up: set[int] = set()  # told by the changes alone
+        self.suspended: set[int] = set()  # likewise
         self.model: dict[int, Model] = {}
         self.fell_silent: dict[int, int] = {}
+        self.names: dict[int, str] = {}
+        self.replaced: set[int] = set()
 
     def take(self, changes: list[PeerTransition]) -> None:
         for change in changes:
             epoch = change.peer.epoch
+            if change.ended:
+                assert epoch in self.suspended
+                self.suspended.remove(epoch)
+                continue
             if change.reason is None:
                 assert epoch not in self.up
                 self.up.add(epoch)
+                self.suspended.discard(epoch)
             else:
                 assert epoch in self.up
                 self.up.remove(epoch)
+                if change.peer.is_suspended:
+                    self.suspended.add(epoch)
             assert (change.successor is not None) == (change.reason == "restarted")
 
     @rule(
@@ -65,11 +77,19 @@ class Peers(RuleBasedStateMachine):
         joins=st.booleans(),
     )
     def hello(self, epoch: int, node: str, what: str, behind: bool, others: frozenset[int], joins: bool) -> None:
-        node = self.model[epoch].node if epoch in self.model else node  # a session keeps its name
-        for other, model in list(self.model.items()):
-            if model.node == node and other != epoch and self.now - model.heard > RESTART_NS:
-                del self.model[other]
+        if epoch in self.replaced:
+            return
+        node = self.names.setdefault(epoch, node)  # a session keeps its name
         new = epoch not in self.model
+        for other in {*self.model, *self.suspended} - {epoch}:
+            model = self.model.get(other)
+            missed = model is None or self.now - model.heard > RESTART_NS
+            if self.names[other] == node and (missed or (other in self.suspended and new)):
+                if other in self.suspended or (model is not None and model.up):
+                    self.replaced.add(other)
+                else:
+                    self.fell_silent[other] = self.now
+                self.model.pop(other, None)
         peer = self.model.setdefault(epoch, Model(node, 0, known=self.fell_silent.pop(epoch, 0)))
         before, peer.heard = peer.up, self.now
         joins = joins and not peer.up  # nobody is asked of who is up
@@ -85,7 +105,7 @@ class Peers(RuleBasedStateMachine):
         number = None if joins else number
         self.take(changes)
         assert {change.successor for change in changes} <= {None, epoch}
-        assert {change.reason for change in changes} <= {None, "restarted", "deaf"}
+        assert {change.reason for change in changes if not change.ended} <= {None, "restarted", "deaf"}
         interrupted = before and (silent or (number is not None and number - peer.known > 2 * SUSPECT_NS))
         if number is None and peer.up:
             peer.up, peer.known = False, self.now
@@ -105,21 +125,23 @@ class Peers(RuleBasedStateMachine):
     @rule(epoch=EPOCHS)
     def bye(self, epoch: int) -> None:
         changes = self.table.on_bye(epoch)
-        assert [change.reason for change in changes] == (["closed"] if epoch in self.up else [])
+        assert [change.reason for change in changes if not change.ended] == (["closed"] if epoch in self.up else [])
         self.take(changes)
         self.model.pop(epoch, None)
+        self.fell_silent.pop(epoch, None)
+        self.replaced.discard(epoch)
 
     @rule(epoch=EPOCHS)
     def data(self, epoch: int) -> None:
         """Or any other frame."""
-        if epoch in self.table.heard_mono_ns:
-            self.table.heard_mono_ns[epoch] = self.model[epoch].heard = self.now
+        if (peer := self.table.get(epoch)) is not None:
+            peer.heard_mono_ns = self.model[epoch].heard = self.now
 
     @rule(epoch=EPOCHS)
     def ack(self, epoch: int) -> None:
         self.data(epoch)
-        if epoch in self.table.confirmed_mono_ns:
-            self.table.confirmed_mono_ns[epoch] = self.model[epoch].hears = self.now
+        if (peer := self.table.get(epoch)) is not None:
+            peer.confirmed_mono_ns = self.model[epoch].hears = self.now
 
     @rule(
         passed_ns=st.sampled_from(
@@ -140,9 +162,9 @@ class Peers(RuleBasedStateMachine):
         """``unread_ns``: for how long hellos may have been waiting behind data."""
         self.now += passed_ns
         changes = self.table.expire(self.now, self.now - unread_ns)
-        assert {change.reason for change in changes} <= {"silent", "deaf"}
+        assert {change.reason for change in changes if not change.ended} <= {"silent", "deaf"}
         self.take(changes)
-        reasons = {change.peer.epoch: change.reason for change in changes}
+        reasons = {change.peer.epoch: change.reason for change in changes if not change.ended}
         for epoch, peer in list(self.model.items()):
             good = peer.hears if peer.up else peer.heard
             over = self.now - unread_ns - good > PEER_TIMEOUT_NS or self.now - peer.heard > HARD_TIMEOUT_NS
@@ -171,8 +193,15 @@ class Peers(RuleBasedStateMachine):
         assert {peer.epoch: (peer.node, peer.up) for peer in self.table.all()} == {
             epoch: (peer.node, peer.up) for epoch, peer in self.model.items()
         }
-        assert self.table.heard_mono_ns == {epoch: peer.heard for epoch, peer in self.model.items()}
-        assert self.table.confirmed_mono_ns == {epoch: peer.hears for epoch, peer in self.model.items()}
+        for peer in self.table.all():
+            assert (peer.heard_mono_ns, peer.confirmed_mono_ns) == (
+                self.model[peer.epoch].heard,
+                self.model[peer.epoch].hears,
+            )
+        assert {peer.epoch for peer in self.table.suspended()} == self.suspended
+        assert {
+            epoch for epoch, peer in self.table.sessions.items() if peer.state is PeerState.REPLACED
+        } == self.replaced
         assert {epoch for epoch, peer in self.model.items() if peer.up} == self.up
         assert all((self.table.get(epoch) is not None) == (epoch in self.model) for epoch in range(2, 7))
 
@@ -237,7 +266,7 @@ def test_a_flood_of_hellos_is_bounded() -> None:
         now = wave * 2 * PEER_TIMEOUT_NS
         for epoch in range(2, 2 * MAX_PEERS):
             table.on_hello(wave * 10_000 + epoch, 1, 1, Hello(f"n{epoch}", {OURS: now}, {}), now)
-        assert len(table.all()) == len(table.heard_mono_ns) == len(table.confirmed_mono_ns) == MAX_PEERS
+        assert len(table.all()) == MAX_PEERS
         table.expire(now + PEER_TIMEOUT_NS + 1, now + PEER_TIMEOUT_NS + 1)
         assert table.all() == []
-    assert len(table._timed_out) == MAX_PEERS
+    assert len(table.sessions) <= MAX_REMEMBERED + MAX_PEERS

@@ -7,8 +7,7 @@ import pytest
 from tests.core.receiving import OURS, THEIRS, Kept
 from twinlink.message import Message
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse
-from twinlink.protocol.liveness import BEHIND_NS, PEER_TIMEOUT_NS, RESTART_NS, TICK_NS
-from twinlink.protocol.peers import SUSPENDED_NS
+from twinlink.protocol.liveness import BEHIND_NS, PEER_TIMEOUT_NS, RESTART_NS, SUSPENDED_NS, TICK_NS
 from twinlink.protocol.reconnect import STEP_NS, TIMEOUT_FACTORS
 from twinlink.runtime.driver import SessionDriver
 
@@ -32,11 +31,11 @@ def test_a_hello_is_answered_until_both_sides_know(driver: SessionDriver, transp
 
 def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(driver: SessionDriver) -> None:
     driver.receive(b"traffic/_link", frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), 0, False)
-    hears = driver.session.peer_manager.peers.confirmed_mono_ns
+    peer = driver.session.peer_manager.peers.sessions[THEIRS]
     record = (0, 1, 1)
     for body, expected in ((ack_body(OURS, 1, []), 0), (ack_body(5, 1, [record]), 0), (ack_body(OURS, 1, [record]), 9)):
         driver.receive(b"ack/flow", frame(Kind.ACK, THEIRS, 0, 1, body), 9, False)
-        assert hears == {THEIRS: expected}
+        assert peer.confirmed_mono_ns == expected
 
 
 def test_a_hello_whose_number_is_no_number_is_dropped(driver: SessionDriver) -> None:
@@ -214,11 +213,10 @@ def test_a_session_that_fell_silent_beside_its_successor_will_not_return(driver:
     hello(THEIRS)
     hello(newer)
     assert peer_manager.up == {THEIRS, newer}
-    peer_manager.peers.heard_mono_ns[THEIRS] = peer_manager.peers.confirmed_mono_ns[THEIRS] = (
-        time.monotonic_ns() - 2 * PEER_TIMEOUT_NS
-    )
+    peer = peer_manager.peers.sessions[THEIRS]
+    peer.heard_mono_ns = peer.confirmed_mono_ns = time.monotonic_ns() - 2 * PEER_TIMEOUT_NS
     driver.on_tick(time.monotonic_ns(), time.monotonic_ns())
     assert peer_manager.up == {newer}
     assert peer_manager.names(frozenset({THEIRS})) == "theirs (down, may return)"
     hello(newer)
-    assert peer_manager.names(frozenset({THEIRS})) == "nobody who is left"
+    assert peer_manager.names(frozenset({THEIRS})) == "no peer that is left"

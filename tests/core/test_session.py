@@ -22,6 +22,7 @@ from twinlink.protocol.frames import (
     frame,
     parse_nak,
 )
+from twinlink.protocol.liveness import PeerState
 from twinlink.protocol.receive.flow import MAX_STREAMS
 from twinlink.runtime.driver import SessionDriver
 from twinlink.runtime.receiver import Receiver
@@ -349,7 +350,7 @@ def test_a_flow_of_which_a_hello_says_later_that_it_repairs_nothing_delivers_wha
     receive_flow.subscribed = True
     hello = Hello("theirs", {}, {}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
-    driver.session.peer_manager.peers.on_bye(THEIRS)  # it fell silent; its session is known
+    driver.session.peer_manager.peers.sessions[THEIRS].state = PeerState.LOST  # it fell silent
     for sequence in (5, 6):
         data(driver, sequence, True)
     assert not receive_flow.queue

@@ -1,67 +1,118 @@
 """Failure detection: which sessions say hello, and whether both directions work.  No I/O, no clock.
 
-Hellos are numbered, and a hello says for each session that it hears the number of the last hello heard.  Ours are
-numbered by our own monotonic clock, so a number that comes back tells when the hello left that got there.  It is
-*news* when it is above all before it: then the peer hears us still.
+Hellos are numbered, and a hello says for each session that it hears the number of the last hello heard.  A side numbers
+its hellos by its own monotonic clock, so a number that comes back tells when the hello left that got there.  It is
+*news* when it is above all before it: then the peer still hears this side.
 
-| from   | what                                            | to    | event    |
-|--------|-------------------------------------------------|-------|----------|
-| -      | hello                                           | heard |          |
-| heard  | hello with news: of one that left since it went down | up | PeerUp |
-| heard  | bye, or silence                                 | -     |          |
-| up     | hello that lists our epoch no more; or words but no news for PEER_TIMEOUT_NS | heard | PeerDown (deaf) |
-| up     | bye, no news and no word, or a newer session of the same node while this one is silent | - | PeerDown |
+| from         | input                                                        | to        | transition       |
+|--------------|--------------------------------------------------------------|-----------|------------------|
+| -, LOST      | hello                                                        | HEARD     |                  |
+| SILENT       | hello                                                        | DEAF      |                  |
+| HEARD, DEAF  | hello with news: of one that left since the session went down | UP       | up               |
+| UP           | hello that does not list this side; frames without news for PEER_TIMEOUT_NS | DEAF | down (deaf) |
+| UP           | no frame and no news for PEER_TIMEOUT_NS                     | SILENT    | down (silent)    |
+| DEAF, HEARD  | no frame for PEER_TIMEOUT_NS                                 | SILENT, LOST |               |
+| UP           | bye                                                          | -         | down (closed)    |
+| UP           | hello of a newer session of its node, while it misses its own | REPLACED | down (restarted) |
+| DEAF, SILENT | the same                                                     | REPLACED  | ended            |
+| DEAF, SILENT | bye; SUSPENDED_NS since it went down                         | -; HEARD, LOST | ended       |
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
 from .frames import Hello
 
-HELLO_INTERVAL_NS = 200_000_000  # a peer that is up is greeted this often
-SEARCH_INTERVAL_NS = 50_000_000  # and while nobody is up, or somebody is quiet, this often
-SUSPECT_NS = 300_000_000  # from a peer that is up one is overdue; it is without news for twice as long at most
-TICK_NS = 50_000_000  # how often to look who has fallen silent: no oftener, and where nothing comes half as often
-# No news for so long, and a peer is down: with 0.1 s until somebody looks, within the 1.5 s that are promised.  While
-# all is well, what is known is at most a round trip and two hellos old: one until the peer speaks, one until it speaks
-# again.  What is left, 0.9 s less the round trip (at least 0.7 s), is for TCP: it takes 0.6 s to get through when it
-# loses a segment twice, and 0.2 s when it loses one on the way back as well.
+HELLO_INTERVAL_NS = 200_000_000  # between hellos while every peer is up
+SEARCH_INTERVAL_NS = 50_000_000  # and while none is, or one is suspect
+SUSPECT_NS = 300_000_000  # then a hello of a peer that is up is overdue; news of it, after twice as long
+TICK_NS = 50_000_000  # between two calls of `PeerTable.expire`; half as often where nothing arrives
+# Without news for so long, a peer is down: with 0.1 s until the next tick, within the 1.5 s that are promised.  While
+# all is well, what is known is at most a round trip and two hellos old: one until the peer says hello, one until it
+# does so again.  What is left, 0.9 s less the round trip (at least 0.7 s), is for TCP: it takes 0.6 s to get through
+# when it loses a segment twice, and 0.2 s when it loses one on the way back as well.
 PEER_TIMEOUT_NS = 1_300_000_000
 HARD_TIMEOUT_NS = 6_000_000_000  # silence that no backlog excuses
-BEHIND_NS = 300_000_000  # who has not read to the end for so long says so; looking for it takes 0.15 s at most
-# a peer of the same name who has missed a hello has been replaced; else two nodes were given one name
+BEHIND_NS = 300_000_000  # a side that has not read to the end for so long says so; to find out takes 0.15 s at most
+# A session that misses a hello beside a newer one of its node has been replaced; else two nodes have the same name.
 RESTART_NS = 400_000_000
-MAX_PEERS = 1024
+SUSPENDED_NS = 120_000_000_000  # a session that has been down for so long will not return
+MAX_PEERS = 1024  # that are heard
+MAX_REMEMBERED = 2048  # that are not
+
+
+class PeerState(Enum):
+    """What is known of a session."""
+
+    HEARD = "heard"  # it says hello; whether it hears this side is not known
+    UP = "up"  # both directions work
+    DEAF = "deaf"  # it was up, and says hello, but does not hear this side as far as is known
+    SILENT = "silent"  # it was up, and is not heard
+    LOST = "lost"  # it was not up, and is not heard
+    REPLACED = "replaced"  # its node has begun a newer session: what still comes of it is stale
+
+
+_HEARD = frozenset({PeerState.HEARD, PeerState.UP, PeerState.DEAF})
+_SUSPENDED = frozenset({PeerState.DEAF, PeerState.SILENT})
 
 
 @dataclass(slots=True)
 class Peer:
-    """One session at the other end.
+    """One session of a peer.
 
-    ``hello_number`` and ``hello_sent_ns`` are those of its last hello; what it says of ours is news when it is above
-    ``confirmed``.  ``rtt_bound_ns`` is how old the last news was: at least a round trip.  A peer that is ``joining``
-    does not get our messages yet: it is not up, and is not told that we hear it.  ``start_sent`` is the number of the
-    first of our hellos that said what we owe it from where on; ``start_known``: it has said what it owes us, or has
-    heard us and not said it for long: in ``hellos_without_start`` hellos since ``without_start_mono_ns``.
+    Attributes:
+        node, epoch, repairs, detect, max_payload: as its hellos say.
+        flows: for each of its flows, the next number to leave when it was first heard.
+        confirmed: the highest number of a hello of this side that it has confirmed, or when it went down.
+        heard_mono_ns: when its last frame came.
+        confirmed_mono_ns: when it still heard this side.
+        state_mono_ns: since when it is suspended or replaced.
+        hello_number, hello_sent_ns: of its last hello.
+        rtt_bound_ns: how old the last news was: at least a round trip.
+        behind: by its last hello, it has not read all that has arrived.
+        joining: it does not get messages yet.  It is not up, and is not told that it is heard.
+        start_sent: the number of the first hello that said what this side owes it, from where on.
+        start_known: it has said what it owes this side; or it hears this side and has not said it for long: in
+            ``hellos_without_start`` hellos since ``without_start_mono_ns``.
+        interrupted: until its last hello, hellos did not get through for a while.
     """
 
     node: str
     epoch: int
-    flows: dict[str, int]
-    repairs: bool
-    detect: frozenset[str]
     confirmed: int
-    max_payload: int
+    state: PeerState = PeerState.HEARD
+    flows: dict[str, int] = field(default_factory=dict)
+    repairs: bool = False
+    detect: frozenset[str] = frozenset()
+    max_payload: int = 0
+    heard_mono_ns: int = 0
+    confirmed_mono_ns: int = 0
+    state_mono_ns: int = 0
     hello_number: int = 0
     hello_sent_ns: int = 0
     rtt_bound_ns: int = 0
-    up: bool = False
-    behind: bool = False  # by its last hello
+    behind: bool = False
     joining: bool = False
     start_sent: int = 0
     start_known: bool = False
     hellos_without_start: int = 0
     without_start_mono_ns: int = 0
-    interrupted: bool = False  # until its last hello, its own or ours did not get through for a while
+    interrupted: bool = False
+
+    @property
+    def up(self) -> bool:
+        """Whether both directions work."""
+        return self.state is PeerState.UP
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it says hello."""
+        return self.state in _HEARD
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it was up and may come up again: messages are kept for it."""
+        return self.state in _SUSPENDED
 
     def is_later_than(self, number: int, sent_ns: int) -> bool:
         """Whether its last hello is later than this one by both clocks: one alone may have been set, or begun anew."""
@@ -70,78 +121,75 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class PeerTransition:
-    """A peer that came up (``reason`` None) or went; ``successor`` is the epoch that takes its place."""
+    """A change that senders and the application are told.
+
+    Attributes:
+        peer: the session, in its new state.
+        reason: why it went down; None where it came up.
+        successor: the epoch that takes its place.
+        ended: it was suspended, and will not return.
+    """
 
     peer: Peer
     reason: str | None
     successor: int | None = None
+    ended: bool = False
 
 
 class PeerTable:
-    """Feed it hellos, byes and the time; it returns the changes, and knows who is up.
+    """Feed it hellos, byes and the time; it returns the transitions.
 
     Attributes:
-        heard_mono_ns: epoch -> monotonic ns; whoever reads a frame of a known peer sets it.
-        confirmed_mono_ns: epoch -> monotonic ns when the peer still heard us; whoever reads an ack of a known peer sets
-            it.
+        sessions: by epoch.  The caller sets `Peer.heard_mono_ns` with each frame of a session, and
+            `Peer.confirmed_mono_ns` with each ack.
     """
 
     def __init__(self, epoch: int, now_mono_ns: int) -> None:
         self._epoch = epoch
-        self._started_mono_ns = now_mono_ns  # no hello of ours has a number from before
-        self.heard_mono_ns: dict[int, int] = {}
-        self.confirmed_mono_ns: dict[int, int] = {}
-        self._peers: dict[int, Peer] = {}
-        self._timed_out: dict[int, int] = {}  # epoch -> monotonic ns
+        self._started_mono_ns = now_mono_ns  # no hello of this side has a number from before
+        self.sessions: dict[int, Peer] = {}
 
     def get(self, epoch: int) -> Peer | None:
-        """The peer with this epoch, if it has said hello."""
-        return self._peers.get(epoch)
+        """The session with this epoch, if it is heard."""
+        peer = self.sessions.get(epoch)
+        return peer if peer is not None and peer.is_heard else None
 
     def all(self) -> list[Peer]:
-        """Everybody who is heard."""
-        return list(self._peers.values())
+        """Every session that is heard.  May be called by any thread."""
+        return [peer for peer in list(self.sessions.values()) if peer.is_heard]
+
+    def suspended(self) -> list[Peer]:
+        """Every session that was up and may come up again.  May be called by any thread."""
+        return [peer for peer in list(self.sessions.values()) if peer.is_suspended]
 
     def any_suspect(self, now_mono_ns: int) -> bool:
-        """Whether somebody who is up should have been heard, or should have heard us, by now: the path may be cut."""
-        least = now_mono_ns - SUSPECT_NS
+        """Whether a hello of a peer that is up, or news of it, is overdue: the path may be cut."""
         return any(
             peer.up
-            and (
-                self.heard_mono_ns.get(peer.epoch, least) < least
-                or self.confirmed_mono_ns.get(peer.epoch, least) < least - SUSPECT_NS
-            )
+            and (now_mono_ns - peer.heard_mono_ns > SUSPECT_NS or now_mono_ns - peer.confirmed_mono_ns > 2 * SUSPECT_NS)
             for peer in self.all()
         )
 
     def on_hello(
         self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int, joining: bool = False
     ) -> tuple[bool, list[PeerTransition]]:
-        """Take in a hello; says whether to answer at once, and what changed.
+        """Take in a hello of a session that is not REPLACED; returns whether to answer at once, and what changed.
 
-        ``joining``: it does not get our messages yet.  What it says of ours does not count, and it is answered once.
+        ``joining``: it does not get messages yet.  What it says of this side's hellos does not count, and it is
+        answered once.
         """
-        transitions = []
-        for other in self.all():
-            if (
-                other.node != hello.node
-                or other.epoch == epoch
-                or now_mono_ns - self.heard_mono_ns[other.epoch] <= RESTART_NS
-            ):
-                continue
-            # ZeroMQ hands out in turns what came over several connections: the last hello of a process that was killed
-            # may be read long after the first of the next.
-            if not other.is_later_than(number, sent_ns):
-                transitions += self._remove(other, "restarted", epoch)
-        peer, new = self._peers.get(epoch), epoch not in self._peers
-        if peer is None:
-            if len(self._peers) >= MAX_PEERS:
+        peer = self.sessions.get(epoch)
+        new = peer is None or not peer.is_heard
+        transitions = self._replace_predecessors(epoch, number, sent_ns, hello.node, now_mono_ns, new)
+        if peer is None or peer.state is PeerState.LOST:
+            if len(self.all()) >= MAX_PEERS:
                 return False, transitions
-            known = self._timed_out.pop(epoch, self._started_mono_ns)
-            peer = self._peers[epoch] = Peer(
-                hello.node, epoch, hello.flows, hello.repairs, hello.detect, known, hello.max_payload
-            )
-            self.confirmed_mono_ns[epoch] = 0
+            confirmed = self._started_mono_ns if peer is None else peer.confirmed
+            self.sessions.pop(epoch, None)  # the youngest is the last
+            peer = self.sessions[epoch] = Peer(hello.node, epoch, confirmed, flows=hello.flows)
+        elif peer.state is PeerState.SILENT:
+            peer.state, peer.confirmed_mono_ns, peer.start_sent = PeerState.DEAF, 0, 0
+        peer.repairs, peer.max_payload = hello.repairs, hello.max_payload
         peer.detect, peer.behind, peer.joining = hello.detect, hello.behind, joining
         confirmed_now = None if joining else hello.heard.get(self._epoch)
         peer.interrupted = peer.up and (
@@ -149,57 +197,104 @@ class PeerTable:
             or (confirmed_now is not None and confirmed_now - peer.confirmed > 2 * SUSPECT_NS)
         )
         peer.hello_number, peer.hello_sent_ns = number, sent_ns
-        self.heard_mono_ns[epoch] = now_mono_ns
+        peer.heard_mono_ns = now_mono_ns
         if confirmed_now is None:
             if peer.up:
-                peer.up, peer.confirmed = False, now_mono_ns
-                transitions.append(PeerTransition(peer, "deaf"))
+                transitions.append(self._suspend(peer, PeerState.DEAF, now_mono_ns))
         elif peer.confirmed < confirmed_now <= now_mono_ns:
             peer.confirmed, peer.rtt_bound_ns = confirmed_now, now_mono_ns - confirmed_now
             # On a long path, or behind data, a hello is old by the time it is confirmed; that it is confirmed is news.
-            self.confirmed_mono_ns[epoch] = max(
-                self.confirmed_mono_ns[epoch], confirmed_now, now_mono_ns - HELLO_INTERVAL_NS
-            )
+            peer.confirmed_mono_ns = max(peer.confirmed_mono_ns, confirmed_now, now_mono_ns - HELLO_INTERVAL_NS)
             if not peer.up:
-                peer.up = True
+                peer.state = PeerState.UP
                 transitions.append(PeerTransition(peer, None))
-                return True, transitions  # so that they learn at once that we hear them
+                return True, transitions  # so that the peer learns at once that it is heard
         elif hello.behind:
-            self.confirmed_mono_ns[epoch] = now_mono_ns
+            peer.confirmed_mono_ns = now_mono_ns
         return (not peer.up and (new or not joining)) or peer.interrupted, transitions
+
+    def _replace_predecessors(
+        self, epoch: int, number: int, sent_ns: int, node: str, now_mono_ns: int, new: bool
+    ) -> list[PeerTransition]:
+        """End the sessions of this node that a hello of another one of its sessions shows to be over.
+
+        ZeroMQ hands out in turns what came over several connections: the last hello of a process that was killed may be
+        read long after the first of the next.  So a session with a later hello stays.
+        """
+        transitions = []
+        for other in list(self.sessions.values()):
+            if other.node != node or other.epoch == epoch or other.is_later_than(number, sent_ns):
+                continue
+            missed = now_mono_ns - other.heard_mono_ns > RESTART_NS
+            if other.is_suspended and (missed or new or other.state is PeerState.SILENT):
+                reason = f"peer {node} was restarted"
+                transitions.append(self._end(other, PeerState.REPLACED, reason, now_mono_ns, epoch))
+            elif other.up and missed:
+                other.state, other.state_mono_ns = PeerState.REPLACED, now_mono_ns
+                transitions.append(PeerTransition(other, "restarted", epoch))
+            elif other.state is PeerState.HEARD and missed:
+                self._lose(other, now_mono_ns)
+        return transitions
 
     def on_bye(self, epoch: int) -> list[PeerTransition]:
         """A peer closes."""
-        peer = self._peers.get(epoch)
-        return self._remove(peer, "closed") if peer else []
+        peer = self.sessions.pop(epoch, None)
+        if peer is None or not (peer.up or peer.is_suspended):
+            return []
+        was_up, peer.state = peer.up, PeerState.LOST
+        return [PeerTransition(peer, "closed" if was_up else f"peer {peer.node} closed", ended=not was_up)]
 
     def expire(self, now_mono_ns: int, drained_mono_ns: int) -> list[PeerTransition]:
-        """Take out whoever has been silent, and put down whoever has not heard us, for too long.
+        """Suspend peers that have been silent, or have not heard this side, for too long; end those that stay away.
 
-        What counts is the time up to when the transport was last read to its end: hellos may wait behind data that
-        nobody has got to yet.
+        What counts is the time up to when the transport was last read to its end: hellos may wait behind data that has
+        not been read.
         """
         transitions = []
         for peer in self.all():
-            heard = self.heard_mono_ns[peer.epoch]
-            good = self.confirmed_mono_ns[peer.epoch] if peer.up else heard
-            if drained_mono_ns - good <= PEER_TIMEOUT_NS and now_mono_ns - heard <= HARD_TIMEOUT_NS:
+            good = peer.confirmed_mono_ns if peer.up else peer.heard_mono_ns
+            if drained_mono_ns - good <= PEER_TIMEOUT_NS and now_mono_ns - peer.heard_mono_ns <= HARD_TIMEOUT_NS:
                 continue
-            if peer.up and heard - good > 2 * HELLO_INTERVAL_NS:  # it went on speaking, and had no news
-                peer.up, peer.confirmed = False, now_mono_ns
-                transitions.append(PeerTransition(peer, "deaf"))
+            if peer.up:
+                speaks = peer.heard_mono_ns - good > 2 * HELLO_INTERVAL_NS
+                transitions.append(self._suspend(peer, PeerState.DEAF if speaks else PeerState.SILENT, now_mono_ns))
+            elif peer.state is PeerState.DEAF:
+                peer.state, peer.confirmed = PeerState.SILENT, now_mono_ns
             else:
-                transitions += self._remove(peer, "silent")
-                self._timed_out[peer.epoch] = now_mono_ns
-                if len(self._timed_out) > MAX_PEERS:
-                    del self._timed_out[next(iter(self._timed_out))]
+                self._lose(peer, now_mono_ns)
+        for peer in self.suspended():
+            if now_mono_ns - peer.state_mono_ns > SUSPENDED_NS:
+                state = PeerState.HEARD if peer.state is PeerState.DEAF else PeerState.LOST
+                reason = f"peer {peer.node} was silent for {SUSPENDED_NS // 1_000_000_000} s"
+                transitions.append(self._end(peer, state, reason, now_mono_ns))
+        self._forget_oldest()
         return transitions
 
     def restart_timers(self, now_mono_ns: int) -> None:
-        """This side was not listening (stopped, or in a long handler): nobody's silence counts so far."""
-        for epoch in self.heard_mono_ns:
-            self.heard_mono_ns[epoch] = self.confirmed_mono_ns[epoch] = now_mono_ns
+        """This side was not listening (stopped, or in a long handler): silence so far does not count."""
+        for peer in self.all():
+            peer.heard_mono_ns = peer.confirmed_mono_ns = now_mono_ns
 
-    def _remove(self, peer: Peer, reason: str, successor: int | None = None) -> list[PeerTransition]:
-        del self._peers[peer.epoch], self.heard_mono_ns[peer.epoch], self.confirmed_mono_ns[peer.epoch]
-        return [PeerTransition(peer, reason, successor)] if peer.up else []
+    @staticmethod
+    def _suspend(peer: Peer, state: PeerState, now_mono_ns: int) -> PeerTransition:
+        peer.state, peer.state_mono_ns, peer.confirmed = state, now_mono_ns, now_mono_ns
+        return PeerTransition(peer, state.value)
+
+    @staticmethod
+    def _end(
+        peer: Peer, state: PeerState, reason: str, now_mono_ns: int, successor: int | None = None
+    ) -> PeerTransition:
+        peer.state, peer.state_mono_ns = state, now_mono_ns
+        return PeerTransition(peer, reason, successor, ended=True)
+
+    @staticmethod
+    def _lose(peer: Peer, now_mono_ns: int) -> None:
+        peer.state, peer.confirmed = PeerState.LOST, now_mono_ns
+
+    def _forget_oldest(self) -> None:
+        """Of the sessions that will not return, remember only so many."""
+        if len(self.sessions) > MAX_REMEMBERED:
+            over = len(self.sessions) - MAX_REMEMBERED
+            gone = [peer for peer in self.sessions.values() if peer.state in {PeerState.LOST, PeerState.REPLACED}]
+            for peer in gone[:over]:
+                del self.sessions[peer.epoch]

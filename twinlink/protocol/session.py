@@ -77,7 +77,7 @@ class Session:
         self.feedback = FeedbackDispatcher(context, self.peer_manager, calls)
         self.outbox = context.outbox
         self.malformed: dict[str, list[int]] = {}
-        self._heard_mono_ns = self.peer_manager.peers.heard_mono_ns
+        self._sessions = self.peer_manager.peers.sessions
         self._on_message, self._on_ack = self.messages.on_message, self.feedback.on_ack  # on the path of every message
 
     def receive_frame(self, topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False) -> None:
@@ -91,8 +91,9 @@ class Session:
             word, length, epoch, sequence, sent_ns = _unpack_header(frame)
             if length != len(frame) - HEADER_OCTETS:
                 check(frame)
-            if epoch in self._heard_mono_ns:
-                self._heard_mono_ns[epoch] = mono_ns
+            peer = self._sessions.get(epoch)
+            if peer is not None:
+                peer.heard_mono_ns = mono_ns
             if word == DATA_WORD:
                 self._on_message(topic, frame, epoch, sequence, sent_ns, False, in_bulk)
             elif word == ACK_WORD:
@@ -118,7 +119,9 @@ class Session:
             with context.uninterrupted():
                 self.messages.on_abandoned(topic, frame, epoch, sequence)
         elif kind is Kind.FRAGMENT:
-            whole = self.messages.on_fragment(topic, frame, epoch, sent_ns, epoch in self._heard_mono_ns)
+            whole = self.messages.on_fragment(
+                topic, frame, epoch, sent_ns, self.peer_manager.peers.get(epoch) is not None
+            )
             if whole is not None:  # messages of that length are rare, so its ack does not wait
                 self.receive_frame(topic, whole, context.mono_ns, context.now_ns)
         elif kind is Kind.FRAGMENT_PROGRESS:

@@ -107,7 +107,8 @@ class SessionDriver:
         for topic, frame in self.session.frames_to_send(_time_ns()):
             send(topic, frame)
         if self._peer_manager.hello_due:
-            self.send_hello()
+            with DeferSignals():  # an interrupt could leave the lock taken
+                self.send_hello()
 
     def send_hello(self) -> None:
         """Say which peers are heard, and where the flows stand.  May be called by any thread."""

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import twinlink
-from twinlink.protocol import peers as peer_manager
+from twinlink.protocol import duplicate_names
 from twinlink.protocol.liveness import HARD_TIMEOUT_NS, RESTART_NS
 from twinlink.transports import transport_class
 
@@ -175,7 +175,7 @@ class Peers(Conformance):
     def test_two_nodes_of_one_name_are_told_of(
         self, opening: Open, foreign: MakeForeign, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(peer_manager, "DUPLICATE_NAME_NS", 300_000_000)
+        monkeypatch.setattr(duplicate_names, "BOTH_UP_NS", 300_000_000)
         link = opening("listen")
         peers = [foreign(node="gnb") for _ in range(2)]
 
@@ -188,7 +188,7 @@ class Peers(Conformance):
             peer.meet(link)
         wait_until(lambda: told(*peers))
         caplog.clear()
-        link.peer_manager._duplicates_reported.clear()
+        link.peer_manager._duplicate_names._reported.clear()
         wait_until(lambda: told(peers[1]) or drain(link, twinlink.PeerDown))  # the first falls silent,
         wait_until(lambda: told(*peers))  # and is not heard any more
         assert link.peers() == ["gnb"]

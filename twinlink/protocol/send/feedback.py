@@ -34,7 +34,7 @@ class FeedbackDispatcher:
         self._context = context
         self._epoch = context.epoch
         self._peer_manager = peer_manager
-        self._confirmed_mono_ns = peer_manager.peers.confirmed_mono_ns
+        self._sessions = peer_manager.peers.sessions
         self._calls = calls
         self._senders: dict[bytes, SendEndpoint] = {}  # by ack topic
         self._reported_mono_ns = 0
@@ -58,8 +58,9 @@ class FeedbackDispatcher:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
             return
-        if records and epoch in self._confirmed_mono_ns:  # without records it may tell of a message of long ago
-            self._confirmed_mono_ns[epoch] = mono_ns
+        peer = self._sessions.get(epoch)
+        if records and peer is not None:  # without records it may tell of a message of long ago
+            peer.confirmed_mono_ns = mono_ns
         sender = self._senders.get(topic)
         if sender is None:
             raise MalformedFrame("topic")
@@ -84,8 +85,8 @@ class FeedbackDispatcher:
         to_epoch, sent_ns, octets = parse_fragment_progress(frame)
         if (sender := self._sender_for(topic, to_epoch)) is None:
             return
-        if epoch in self._confirmed_mono_ns:
-            self._confirmed_mono_ns[epoch] = self._context.mono_ns
+        if (peer := self._sessions.get(epoch)) is not None:
+            peer.confirmed_mono_ns = self._context.mono_ns
         sender.fragment_progress_received(epoch, sent_ns, octets)
 
     def calls_done(self) -> None:
