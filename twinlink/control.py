@@ -24,10 +24,10 @@ class PrbBlock:
 
     Attributes:
         id: chosen by the twin, unique in its session; the answer repeats it.
-        prbs: PRB indices, ascending, without repetition, within the carrier; whoever decodes it refuses others.
+        prbs: PRB indices, ascending, without repetition, within the carrier; decoding refuses others.
         issued_ns: when the twin decided, Unix time in ns on the twin's clock.
         validity_ms: how long the block may stand without being renewed.
-        reason: for the log of the person who asks why a UE got no resources.
+        reason: for the log that explains why a UE got no resources.
     """
 
     id: str

@@ -95,7 +95,7 @@ class SyncChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed(Event):
-    """Messages ``first`` to ``end - 1`` were refused: nobody here had asked for the flow, and no room was left."""
+    """Messages ``first`` to ``end - 1`` were rejected: the flow had no subscription here, and no room was left."""
 
     flow: str
     epoch: int

@@ -1,6 +1,5 @@
 """A link: the one place where core, transport, clock and threads meet; what an application holds."""
 
-import contextlib
 import logging
 import os
 import secrets
@@ -11,36 +10,33 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, get_args
 
-from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
+from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
 from .message import Ack, Message
 from .options import check_choice
 from .process import exit_hooks
-from .process.malloc import trim
-from .process.resolver import addresses
 from .process.signals import DeferSignals, defer_signals
 from .protocol.frames import FLOW_NAME, HEADER_OCTETS
-from .protocol.rangeset import RangeSet
 from .protocol.receive.receiver import MAX_FLOWS
 from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
-from .protocol.send.flow import Overflow, SendFlow
+from .protocol.send.flow import SendFlow
+from .protocol.send.overflow import Overflow
 from .runtime.driver import SessionDriver
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
+from .runtime.no_peer import no_peer_error
 from .runtime.port_probe import PortProbe
 from .runtime.receive_loop import ReceiveLoop
 from .runtime.receiver import EventStream, Receiver
 from .runtime.sender import Sender
+from .runtime.shutdown import Shutdown
 from .runtime.transmit_thread import TransmitThread
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
 
-RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
-STOP_S = 0.1  # and this long for what is being sent: a transport may hold it while a peer is stalled
-LOSS_ROUNDS = 16  # of reporting losses when a link closes, 10 ms of handlers and 1000 ranges each
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 MAX_AGE_S = 1e6
@@ -77,7 +73,7 @@ class Link:
         self.endpoint = ",".join(map(str, transport.endpoints))
         self.listening = transport.listening
         self.epoch = secrets.randbits(64)
-        # In containers everybody is process 1, and those that share the host's network share its name.
+        # In containers every program is process 1, and those that share the host's network share its name.
         self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = max_payload
         self.send_timeout = send_timeout
@@ -105,6 +101,8 @@ class Link:
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver)
         self._transmit_thread = TransmitThread(self.node, self._driver)
         self.wake_transmit = self._transmit_thread.wake
+        threads = self._heartbeat_thread, self._transmit_thread
+        self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe)
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
 
@@ -175,7 +173,7 @@ class Link:
     def _open_flow(
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
-        """A sender for a flow that has none; None stands for the default.  For who holds `_flows_lock`."""
+        """A sender for a flow that has none; None stands for the default.  The caller holds `_flows_lock`."""
         if len(self._driver.senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
@@ -264,7 +262,7 @@ class Link:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.
 
         Raises:
-            PeerTimeout: nobody did within ``timeout`` seconds.
+            PeerTimeout: none did within ``timeout`` seconds.
             LinkClosed: the link was closed.
         """
         self.wait(lambda: self.peer_manager.up, timeout)
@@ -273,33 +271,9 @@ class Link:
             raise self.no_peer_error(timeout)
 
     def no_peer_error(self, within_s: float) -> PeerTimeout:
-        """What to raise where nobody was up for so long, with what to check."""
-        role, other = ("listening on", "connects") if self.listening else ("connecting to", "listens")
-        first, count = self._transport.endpoint.port, self._transport.ports
-        ports = f"port {first}" if count == 1 else f"ports {first} to {first + count - 1}"
-        heard = ", ".join([peer.node for peer in self.peer_manager.peers.all()][:4])
-        if heard:
-            hint = f"{heard} is heard but does not confirm hearing us: check the way back, {ports}"
-        elif known := self._unresolved() or self._transport.why_alone():
-            hint = known
-        else:
-            hint = (
-                f"check that the other side {other} and has the transport {self.transport_name!r}, "
-                f"that the address is right and that no firewall closes {ports}"
-            )
-        return PeerTimeout(f"no peer within {within_s:g} s, {role} {self.endpoint} over {self.transport_name}: {hint}")
-
-    def _unresolved(self) -> str | None:
-        """What is wrong with the host name of the other side, if anything."""
-        if self.listening or self.transport_name == "memory":  # there it is a name and no more
-            return None
-        try:
-            addresses(self._transport.endpoint.host, RESOLVE_S)
-        except TimeoutError:
-            return "the host name is not resolved, as DNS does not answer: check the way to it, or give an address"
-        except OSError:
-            return "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
-        return None
+        """What to raise where no peer was up for so long, with what to check."""
+        heard = [peer.node for peer in self.peer_manager.peers.all()]
+        return no_peer_error(self._transport, self.transport_name, heard, within_s)
 
     def peers(self) -> list[str]:
         """Names of the nodes that are up."""
@@ -353,7 +327,7 @@ class Link:
         # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
         closing = threading.Thread(target=self._close, name=f"twinlink-{self.node}-close", daemon=True)
         with DeferSignals():
-            # First: acks could not settle, nor get through, while others go on sending.
+            # First: acks could not settle, nor get through, while other threads go on sending.
             self.closing = self._driver.callbacks.closing = True
             starts = not self._leader_follower.is_leading
             if starts:
@@ -367,20 +341,21 @@ class Link:
             self._close()
 
     def _close(self) -> None:
-        senders = list(self._driver.senders.values())
         if self.peer_manager.up and not self._leader_follower.is_leading:
+            senders = list(self._driver.senders.values())
             self.wait(lambda: all(sender.is_settled for sender in senders), LINGER_S)
-        if (
-            not self._leader_follower.close(CLOSE_S)
-            and self._driver.callbacks.running
-            and not self._leader_follower.is_leading
-        ):
+        ended = self._leader_follower.close(CLOSE_S)
+        if not ended and self._driver.callbacks.running and not self._leader_follower.is_leading:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
+
+    def close_flows(self) -> None:
+        """For the end of the process, where a handler that does not return keeps the link from being given back."""
+        self._shutdown.close_flows()
 
     def abandon(self) -> None:
         """In a child that was forked: threads and sockets stayed with the parent, and locks may be held for ever.
 
-        Whoever calls is only told so.
+        The caller is only told so.
         """
         self.closed_because = "was opened before this process was forked; open another one here"
         self.closing = True
@@ -389,54 +364,11 @@ class Link:
             sender.abandon()
 
     def _shut_down(self) -> None:
-        """Make the calls that are due, then leave.  Called once, by the thread that holds the lead."""
         self.closing = True
-        callbacks, deadline = self._driver.callbacks, 0.0
         try:
-            self._driver.report_undelivered()
-            # Rounds are counted: a time limit would pass while the machine stands still.
-            for _ in range(LOSS_ROUNDS):
-                if not self.peer_manager.report_losses():
-                    break
-                callbacks.run()
-            deadline = time.monotonic() + STOP_S
-            callbacks.run(STOP_S / 2)  # of what has been acknowledged
-            if callbacks.pending:
-                logger.warning("link to %s closed; %d calls of handlers were not made", self.endpoint, callbacks.count)
+            self._shutdown.run()
         finally:
-            ended = self._release(deadline)
             exit_hooks.unregister(self)
-            self._log_outstanding(ended)
-
-    def close_flows(self) -> None:
-        """For the end of the process, where a handler that does not return keeps the link from being given back."""
-        self._log_outstanding([sender.close() for sender in list(self._driver.senders.values())])
-
-    def _log_outstanding(self, ended: list[tuple[str, str, RangeSet]]) -> None:
-        """Log what `Sender.close` has said."""
-        for flow, by, missing in ended:
-            if missing:
-                logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self.endpoint, flow, by, missing)
-
-    @defer_signals
-    def _release(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
-        """Say goodbye, and give back threads and transport; returns what every `Sender.close` says."""
-        senders = list(self._driver.senders.values())
-        self._heartbeat_thread.stop(deadline - time.monotonic())
-        self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last word
-        with contextlib.suppress(TransportError):
-            for sender in senders:
-                sender.send_abandoned()
-        with contextlib.suppress(TransportError):
-            self._driver.send_bye()
-        for sender in senders:
-            sender.wait_for_send(deadline - time.monotonic())
-        if self._port_probe is not None:
-            self._port_probe.cancel()
-        self._transport.close()
-        ended = [sender.close() for sender in senders]
-        trim()
-        return ended
 
     def __enter__(self) -> Self:
         return self

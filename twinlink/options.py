@@ -23,7 +23,7 @@ def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Op
     """The class of a transport and its options, defaults filled in; what is ``given`` of the link's own is checked.
 
     Raises:
-        ConfigurationError: nobody knows this transport, or an option cannot be used.
+        ConfigurationError: there is no such transport, or an option cannot be used.
         TransportMissing: the transport's driver is not installed.
     """
     for name, (low, high) in RANGES.items():

@@ -17,6 +17,7 @@ from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.session import Session
 from twinlink.runtime import sender as sender_module
+from twinlink.runtime import transmitter
 from twinlink.runtime.callbacks import CallbackQueue
 from twinlink.runtime.sender import Sender
 from twinlink.transports import Endpoint, Transport
@@ -204,8 +205,9 @@ class Pair:
 def pair(monkeypatch: pytest.MonkeyPatch, seed: int = 1, **path: float) -> Pair:
     """Two ends that are up, over a path with these properties."""
     made = Pair(Path(Random(seed)))
-    for clock in ("_monotonic_ns", "_time_ns"):
-        monkeypatch.setattr(sender_module, clock, lambda: made.now)
+    for module in (sender_module, transmitter):
+        for clock in ("_monotonic_ns", "_time_ns"):
+            monkeypatch.setattr(module, clock, lambda: made.now)
     made.run_until(lambda: made.near.is_up and made.far.is_up)
     for name, value in path.items():
         setattr(made.path, name, value)

@@ -6,9 +6,10 @@ from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, nu
 from twinlink.protocol import rtt
 from twinlink.protocol.frames import HEADER_OCTETS, REJECTED, AbandonReason, Kind, frame
 from twinlink.protocol.send.congestion import InFlightBudget
-from twinlink.protocol.send.flow import Overflow, SendFlow
+from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.flow_control import MAX_UNCONSUMED
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
+from twinlink.protocol.send.overflow import Overflow
 from twinlink.protocol.send.queue import BULK_MESSAGES
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 

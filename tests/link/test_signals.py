@@ -47,7 +47,7 @@ class Interrupter:
         self.left = number
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_return" and frame.f_code.co_filename.endswith("sender.py"):
+        if event == "c_return" and frame.f_code.co_filename.endswith(("sender.py", "transmitter.py")):
             self.left -= argument.__name__ in {"acquire", "release"}
             if not self.left:
                 sys.setprofile(None)

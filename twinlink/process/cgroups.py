@@ -12,7 +12,7 @@ UNLIMITED_OCTETS = 2**60  # version 1 writes "none" as what it can count to
 
 
 def cpu_is_limited(mounted: Path = MOUNTED, own: Path = OWN) -> bool:
-    """Whether there is a quota: who has used it up stands still for tens of ms, whatever is to be done."""
+    """Whether there is a quota: a process that has used it up is stopped for tens of ms."""
     limits = _limits("cpu", "cpu.max", "cpu.cfs_quota_us", mounted, own)
     return any(not limit.startswith(("max", "-1")) for limit in limits)
 

@@ -11,7 +11,7 @@ def keep_freed_memory() -> None:
 
     glibc gives blocks above a threshold back at once, and the end of a heap above twice that.  Every page that it asks
     for again is a fault: in a flood of 1 MB messages that takes a third of the time and more.  The threshold rises to
-    the longest such block that was freed so far (mallopt(3), M_MMAP_THRESHOLD), so here is one, whose pages nobody
+    the longest such block that was freed so far (mallopt(3), M_MMAP_THRESHOLD), so here is one, whose pages no thread
     touches.
     """
     bytes(REUSED_OCTETS)

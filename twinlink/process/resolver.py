@@ -63,8 +63,8 @@ class Lookup:
     """One question to the system's resolver, asked on a thread of its own.
 
     Attributes:
-        addresses: once it has ended; IPv4 first, as who listens everywhere often listens there only, else in the
-            resolver's order.  Of several only those where something listens at ``port``, if it does at any.
+        addresses: once it has ended; IPv4 first, as a program that listens everywhere often listens there only, else in
+            the resolver's order.  Of several only those where something listens at ``port``, if it does at any.
         failure: why there are none.
     """
 
@@ -105,7 +105,7 @@ class Lookup:
 
 
 class RepeatedLookup:
-    """Where the other side may be while nobody is met: the addresses of its host, asked for again and again.
+    """Where the other side may be while no peer is met: the addresses of its host, looked up again and again.
 
     Of several those where something listens: a transport may be given long for each attempt.  For one thread.
     """
@@ -119,7 +119,7 @@ class RepeatedLookup:
         self._asked_s = -REFRESH_S  # monotonic
 
     def next_address(self) -> None:
-        """Nobody is there: the next address, where the host has several."""
+        """No peer is there: the next address, where the host has several."""
         self._wants_next = True
 
     def poll(self, within_s: float = 0.0) -> str | None:

@@ -95,7 +95,7 @@ class DeferSignals:
 
     @classmethod
     def after_fork_in_child(cls) -> None:
-        """Whoever held them up has stayed with the parent, and so has what came."""
+        """The thread that held them up has stayed with the parent, and so have the signals."""
         if (holding := cls._active) is not None:
             cls._active = None
             holding._deferred.clear()

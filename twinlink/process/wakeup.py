@@ -6,10 +6,10 @@ from contextlib import suppress
 
 
 class Wakeup:
-    """One thread waits for it, any may ring.
+    """One thread waits for it, any may wake it.
 
     A lock of the interpreter's own, which Ctrl-C takes and gives back whole.  `threading.Event` and `Condition` are
-    written in Python: an interrupt within them can leave their lock taken, and whoever rings or waits next hangs.
+    written in Python: an interrupt within them can leave their lock taken, and the next thread to wake or wait hangs.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Wakeup:
         self._unset.acquire()
 
     def wake(self) -> None:
-        """Wake who waits, or who waits next.  Never waits."""
+        """Wake the thread that waits, or the next that will.  Never waits."""
         if self._unset.locked():
             try:  # noqa: SIM105  (this is on the path of a message)
                 self._unset.release()
@@ -25,7 +25,7 @@ class Wakeup:
                 pass
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return True when it has been rung since the last wait, or False after ``timeout_s``."""
+        """Return True when it has been woken since the last wait, or False after ``timeout_s``."""
         return self._unset.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
     @property
@@ -35,24 +35,24 @@ class Wakeup:
 
 
 class WaiterList:
-    """Of all who wait for the same."""
+    """Of all threads that wait for the same."""
 
     def __init__(self) -> None:
         self._wakeups: deque[Wakeup] = deque()
 
     def add(self) -> Wakeup:
-        """One more waits: at the bell that this returns, once."""
+        """One more waits: on what this returns, once."""
         wakeup = Wakeup()
         self._wakeups.append(wakeup)
         return wakeup
 
     def remove(self, wakeup: Wakeup) -> None:
         """It is not waited at any more."""
-        with suppress(ValueError):  # it has been rung
+        with suppress(ValueError):  # it has been woken
             self._wakeups.remove(wakeup)
 
     def wake_all(self) -> None:
-        """Ring those that have been added, and not rung yet."""
+        """Wake those that have been added, and not woken yet."""
         with suppress(IndexError):
             while True:
                 self._wakeups.popleft().wake()

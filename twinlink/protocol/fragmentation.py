@@ -50,7 +50,7 @@ class Fragmenter:
         word = self._first_word[offset : self.offset]  # the whole begins with it
         fragment = b"".join((header, word, self._frame[offset + len(word) : self.offset]))
         if self.offset == self.octets:
-            self._frame = memoryview(b"")  # it is kept elsewhere, as long as somebody may ask for it
+            self._frame = memoryview(b"")  # the retransmission buffer keeps it as long as a peer may request it
         return fragment
 
     def on_progress(self, epoch: int, sent_ns: int, octets: int) -> bool:

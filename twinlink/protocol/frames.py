@@ -53,7 +53,7 @@ Record = Sequence[int]
 ACK_RANGE = struct.Struct("!QQQQQ")
 MAX_ACK_RANGE = 4096  # messages
 Records = Sequence[Record] | range  # of either: what an ack says has arrived
-REJECTED = 0  # in place of T2: it arrived, nobody there has asked for its flow, and no room is left to hold it
+REJECTED = 0  # in place of T2: it arrived, its flow has no subscription there, and no room is left to hold it
 
 # A nak: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
 NAK_HEAD = struct.Struct("!QQ")  # asked epoch, known
@@ -232,7 +232,7 @@ class Bundle(NamedTuple):
 def parse_bundle(octets: bytes | memoryview, epoch: int) -> Bundle:
     """What is in the bundle *frame* of a session.  Raises MalformedFrame.
 
-    Payloads are copies, so that who keeps one does not keep them all.
+    Payloads are copies, so that an application that keeps one does not keep them all.
     """
     body = bytes(octets[HEADER_OCTETS:])
     if not body:
@@ -284,7 +284,7 @@ def is_node_name(node: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who speaks, whom it hears, and where its flows stand.
+    """A node's name, the sessions that it hears, and where its flows stand.
 
     Attributes:
         node: the name given to ``twinlink.open``.

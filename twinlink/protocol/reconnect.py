@@ -1,9 +1,9 @@
 """When a transport connects anew, and how the time-out of an attempt escalates.  No I/O, no clock.
 
 A transport gives up soon on a connection that is not made, because that finds a peer soonest that comes into reach.  On
-a long path none would ever be made; so as long as nobody has been up, it is asked for more patience, in turns long
+a long path none would ever be made; so as long as no peer has been up, it is given a longer time-out, in turns long
 enough for TCP's handshake, the transport's own and the hellos.  What worked is kept, or less where the round trip shows
-that less will do.  But a path can become a longer one: who has been alone for RESCAN_NS takes turns again.
+that less will do.  But a path can become a longer one: a side that has been alone for RESCAN_NS takes turns again.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 # as patient as by default, in turn; the last one for satellites, round trips up to 0.9 s
 TIMEOUT_FACTORS = (1, 4, 10, 30)
 STEP_NS = 400_000_000  # times the patience: six of SHORT_RTT_NS for handshakes and hellos, the rest for the machine
-RETRY_NS = 300_000_000  # times the patience: how often who has lost everybody has its transport look after itself
+RETRY_NS = 300_000_000  # times the patience: how often a side without any peer has its transport connect anew
 RESCAN_NS = 120_000_000_000  # for so long, and in each round again, what worked is tried: it finds a peer soonest
 SHORT_RTT_NS = 30_000_000  # times the patience: the longest round trip for which it will do
 
@@ -28,8 +28,8 @@ class ReconnectPolicy:
 
     def __init__(self, now_mono_ns: int) -> None:
         self._step = 0
-        self._last_good_step: int | None = None  # the turn in which somebody was last up
-        self._connected_ns = now_mono_ns  # monotonic: anew, or somebody was up
+        self._last_good_step: int | None = None  # the turn in which a peer was last up
+        self._connected_ns = now_mono_ns  # monotonic: anew, or a peer was up
         self._stepped_ns = 0
 
     def on_peer_up(self, rtt_ns: int) -> None:
@@ -50,7 +50,7 @@ class ReconnectPolicy:
         return TIMEOUT_FACTORS[self._step]
 
     def on_tick(self, alone: bool, now_mono_ns: int) -> int | None:
-        """To be called ten times a second or more; ``alone``: nobody is up.
+        """To be called ten times a second or more; ``alone``: no peer is up.
 
         Returns the patience with which to connect anew; None: leave the connection as it is.
         """

@@ -9,11 +9,13 @@ from random import sample
 
 RUN = 6  # waits in a row of one kind; the first is not counted, as it also shows how the one before it ended
 RUNS = (False, True) * 3  # of a trial, slept and looked, in an order that chance decides: the other side tries, too
-MIN_WAIT_NS = 15_000  # who finds a message sooner has not waited: it was there, and this process was busy
+MIN_WAIT_NS = 15_000  # a message that comes sooner was there already, and this process was busy
 MAX_POLL_NS = 300_000  # a look; longer waits have less to gain and more to cost
-REST_NS = 2_000_000  # who has waited for so long is in no loop, or in one that paused; it says nothing of either kind
+REST_NS = 2_000_000  # a wait of so long is in no loop, or in one that paused; it says nothing of either kind
 GAIN = 0.85  # of what waits take that are slept
-FIRST_PAUSE = 128  # waits until the first trial, looked: who sends a few messages only is not to wait for one
+FIRST_PAUSE = (
+    128  # waits until the first trial, looked: a program that sends a few messages only is not to wait for one
+)
 NEVER = 2**63
 SHORTEST_PAUSE, LONGEST_PAUSE = 32, 8192  # until the next one: four times as many while nothing changes
 

@@ -1,12 +1,12 @@
 """Leader and followers: a thread that waits for something is the one that receives (POSA2's pattern).
 
 A thread that waits for something (an ack, a message, a peer) takes the *lead* and reads the transport itself, so that
-what it waits for costs no hand-over between threads.  While nobody waits, the link's own thread leads.
+what it waits for costs no hand-over between threads.  While no thread waits, the link's own thread leads.
 
 1. Exactly one thread leads at any time; everything that arrives is handled on it, handlers included.
 2. A thread that stops waiting will probably wait again: the link's own thread steps back for STEP_BACK_S,
    and notices after CHECK_INTERVAL_S at the latest.
-3. Whoever leads keeps the time.
+3. The leader keeps the time.
 4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
 """
 
@@ -23,7 +23,9 @@ from ..process.wakeup import WaiterList
 STEP_BACK_S = 0.002
 # how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
 CHECK_INTERVAL_S = 0.01
-IDLE_S = 0.1  # the longest that anybody sits in the transport, so the longest that close or a newcomer waits for it
+IDLE_S = (
+    0.1  # the longest that a thread stays in the transport, so the longest that close or another thread waits for it
+)
 
 _FOR_EVER = float("inf")
 _monotonic = time.monotonic
@@ -35,7 +37,7 @@ class LeaderFollower:
     """The lead of one link, and its own thread.
 
     Attributes:
-        closed: whether `close` was called; nobody begins to wait any more.
+        closed: whether `close` was called; no thread begins to wait any more.
         followers: how many threads wait while another one leads; they look whenever something may have arrived.
     """
 
@@ -121,7 +123,7 @@ class LeaderFollower:
         self.notify()
         if self.is_leading:
             return False
-        # In two goes: one may be over because the machine stood still; whoever leads needs a moment after that.
+        # In two goes: one may be over because the machine stood still; the leader needs a moment after that.
         if not any(self._lock.acquire(timeout=patience_s / 2) for _ in range(2)):
             return False
         self._leader = get_ident()  # handlers that are called now may wait, as elsewhere
@@ -140,7 +142,7 @@ class LeaderFollower:
         self._waiters = WaiterList()
 
     def _lead(self, done: Callable[[], object], deadline: float) -> None:
-        """Lead, the lock being ours, until done; whoever wants to act gets a turn."""
+        """Lead, the lock being ours, until done; a thread that wants to act exclusively gets a turn."""
         while True:
             self._leader = get_ident()
             self._waiting = True

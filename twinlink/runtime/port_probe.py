@@ -1,7 +1,7 @@
 """Probes the other side's port while no peer is up, to connect as soon as it can be reached.  No thread.
 
 A transport's own attempts to connect last as long as its handshake may take, and TCP repeats a packet that was lost
-after a second.  So after a partition that nobody heard the end of, it is how often an attempt begins that counts.
+after a second.  So after a partition what counts is how often an attempt begins.
 An attempt here is TCP's alone, and ends with the first answer: the transport is told to connect then.
 """
 
@@ -17,11 +17,11 @@ from ..protocol.reconnect import ProbeResult
 from ..transports import Endpoint
 
 INTERVAL_S = 0.02  # an attempt; after a minute of silence as much more seldom ...
-INTERVAL_GROWTH = 1 / 3000  # ... as makes no difference to who has waited for so long
+INTERVAL_GROWTH = 1 / 3000  # ... as makes no difference after so long
 MAX_INTERVAL_S = 0.2
 MAX_ATTEMPTS = 6  # attempts at a time: the first of them for a long path, the others for a tenth of a second
 ATTEMPT_TIMEOUT_S = 0.95  # an attempt; then TCP sends its first packet again, and the round trip cannot be told
-WATCH_INTERVAL_S = 1.0  # where it answers though nobody is met, this often
+WATCH_INTERVAL_S = 1.0  # where it answers though no peer is met, this often
 MIN_ANSWER_S = 0.1  # an answer may take four round trips, and so long at least
 MIN_SILENCE_S = 0.3  # where the first attempt after a shorter one is answered, a packet was lost and no more
 RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us; 0 where it could not be told
@@ -46,7 +46,7 @@ class PortProbe:
         self.reachable = True  # until the transport's own attempt, the first, has had its time
 
     def probe(self, timeout_s: float) -> ProbeResult | None:
-        """To be called over and over while nobody is up; waits only while the other side does not answer.
+        """To be called over and over while no peer is up; waits only while the other side does not answer.
 
         Returns None after ``timeout_s`` or sooner.
         """
@@ -67,7 +67,7 @@ class PortProbe:
         return result
 
     def cancel(self) -> None:
-        """Give up all attempts: somebody is up, or the link is closed."""
+        """Give up all attempts: a peer is up, or the link is closed."""
         while self._attempts:
             self._attempts.pop()[1].close()
 

@@ -14,8 +14,8 @@ from .port_probe import PortProbe
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 SEARCH_S = SEARCH_INTERVAL_NS / 1e9
-FAST_HELLO_S, FAST_HELLO_NS = 0.005, 100_000_000  # who has come into reach is greeted this often, for so long
-MIN_POLLED_WAIT_S = 0.001  # who waits for less does not look first: it would take too long
+FAST_HELLO_S, FAST_HELLO_NS = 0.005, 100_000_000  # hellos to a side that has come into reach: this often, for so long
+MIN_POLLED_WAIT_S = 0.001  # a thread that waits for less does not poll first: it would take too long
 
 _monotonic_ns = time.monotonic_ns
 
@@ -60,7 +60,7 @@ class ReceiveLoop:
             self._tick(now)
 
     def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        """What comes while nobody is up.  A connector sees meanwhile whether the other side comes into reach."""
+        """What comes while no peer is up.  A connector probes meanwhile whether the other side comes into reach."""
         receive, port_probe, timeout_s = self._transport.receive, self._port_probe, min(timeout_s, SEARCH_S)
         if port_probe is None:
             return receive(timeout_s)

@@ -19,7 +19,7 @@ class Waiter(Protocol):
     """What a thread of the application waits with until something arrives.
 
     Attributes:
-        closed: nobody begins to wait any more.
+        closed: no thread begins to wait any more.
     """
 
     closed: bool
@@ -72,7 +72,7 @@ class EventStream:
     """Made by ``link.events()``.  Iterating ends when the link closes.
 
     Attributes:
-        dropped: events that went unread because nobody took them.
+        dropped: events that were dropped unread.
     """
 
     _waiter: Waiter
@@ -129,7 +129,7 @@ class EventStream:
 def receive(
     waiter: Waiter, arrived: Callable[[], int], take: Callable[[], T | None], timeout: float | None
 ) -> T | None:
-    """Take what is there, or wait for it; somebody else may be quicker, then wait for the next."""
+    """Take what is there, or wait for it; another thread may be quicker, then wait for the next."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while (taken := take()) is None:
         left = None if deadline is None else deadline - time.monotonic()

@@ -1,82 +1,27 @@
 """The sending end of a flow, as an application holds it."""
 
-import re
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from ..errors import AckTimeout, ConfigurationError, LinkClosed, PayloadTooLarge, SendTimeout
+from ..errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
 from ..protocol import rtt
-from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD, Kind, Records, abandoned_body, mark_retransmitted
-from ..protocol.frames import frame as make_frame
+from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD, Records
 from ..protocol.rangeset import RangeSet
 from ..protocol.send.endpoint import Priority, Reliability
-from ..protocol.send.flow import Overflow, SendFlow
+from ..protocol.send.flow import SendFlow
+from ..protocol.send.overflow import Overflow
 from ..transports import Transport
+from .payload import Payload, payload_view
+from .sender_host import SenderHost
+from .transmitter import Transmitter
 
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
 BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
-
-Payload = Any  # anything with the buffer protocol: bytes, bytearray, memoryview, C-contiguous ndarray
-
-_FIELD_NAME = re.compile(":[^:]*:")  # in the format of a structured array
-
-
-class PeerDirectory(Protocol):
-    """The peers of a link, as far as a sender asks about them."""
-
-    @property
-    def alone(self) -> bool:
-        """Whether no peer is known that is up or may return."""
-
-    def names(self, epochs: frozenset[int]) -> str:
-        """Names of these peers, for a person."""
-
-    def smaller_limits(self, size: int) -> str:
-        """The peers that do not take a payload of ``size`` octets, for a person; empty without any."""
-
-
-class SenderHost(Protocol):
-    """The link of a sender, as far as the sender needs it.
-
-    Attributes:
-        endpoint, epoch, max_payload, send_timeout: as the link was opened.
-        closing: from now on nothing may be sent.
-        closed_because: what `LinkClosed` says of the link.
-    """
-
-    endpoint: str
-    epoch: int
-    max_payload: int
-    send_timeout: float
-    closing: bool
-    closed_because: str
-
-    @property
-    def closed(self) -> bool:
-        """Whether the link was closed."""
-
-    @property
-    def in_callback(self) -> bool:
-        """Whether the calling thread is inside a handler of this link."""
-
-    @property
-    def peer_manager(self) -> PeerDirectory:
-        """The peers of the link."""
-
-    def peers(self) -> list[str]:
-        """Names of the nodes that are up."""
-
-    def wait(self, done: Callable[[], object], timeout: float | None) -> None:
-        """Return when ``done()`` holds, after ``timeout`` seconds, or when the link closes."""
-
-    def wake_transmit(self) -> None:
-        """Messages wait in a queue, or there is room for them: have them transmitted."""
 
 
 class Sender:
@@ -105,12 +50,11 @@ class Sender:
         self.losses = core.losses
         self._topic = f"traffic/{core.flow}".encode()
         self._next_at_tick = 0  # number of the next message, when the heartbeat thread last looked
-        self._next_at_transmit = 0  # and when the transmit thread last came
         self.on_ack_scheduled = 0  # on_ack is called, or is going to be, with so many acks at most, ...
         self.on_ack_called = 0  # ... and has been with so many; flush waits for it too
-        self._order_lock = threading.Lock()  # numbers go out in order
-        self._state_lock = threading.Lock()  # the core, against the threads that take in acks and hand over the queue
-        self._transmit_lock = threading.RLock()  # the queue goes out in order
+        self._transmitter = Transmitter(core, transport, self._topic, host.epoch)
+        self.transmit, self.transmit_abandoned = self._transmitter.transmit, self._transmitter.transmit_abandoned
+        self._order_lock, self._state_lock = self._transmitter.order_lock, self._transmitter.state_lock
 
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
@@ -118,8 +62,8 @@ class Sender:
         The message is kept until every peer has acknowledged it; with ``reliability="repair"`` also for peers that
         have fallen silent and may return.  When the link keeps ``retention`` octets of this flow, the flow's
         ``overflow`` policy decides: ``block`` waits for room, at most the link's ``send_timeout``.  Peers that are
-        down hold nobody up: for them the oldest messages give up their place, and are reported as lost.  Without any
-        peer the message is counted as lost; `flush` names it.
+        down do not hold up `send`: for them the oldest messages give up their place, and are reported as lost.
+        Without any peer the message is counted as lost; `flush` names it.
 
         Raises:
             PayloadTooLarge: longer than the ``max_payload`` of the link, or of a peer that is up or may return.
@@ -160,7 +104,7 @@ class Sender:
                         elif not had_pending:
                             host.wake_transmit()
                         elif not sequence % BUNDLE_CHECK_MESSAGES and self._queue.bundle_is_ready(size, now):
-                            self._transmit_bundle()
+                            self._transmitter.transmit_bundle()
                         return sequence
             deadline = deadline or time.monotonic() + host.send_timeout - min(host.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
@@ -184,7 +128,8 @@ class Sender:
             if core.flow_control.on_ack_is_slow:
                 why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
             raise SendTimeout(
-                f"flow {self.flow!r} to {', '.join(host.peers()) or 'nobody'} has been full for {host.send_timeout:g} s"
+                f"flow {self.flow!r} to {', '.join(host.peers()) or 'no peer'} has been full for"
+                f" {host.send_timeout:g} s"
                 f" ({core.unacked.octets} octets not acknowledged, {core.flow_control.octets} not consumed): {why};"
                 " this message was not sent.  Send less, give send_timeout= more time, or choose another overflow="
                 " for the flow"
@@ -200,12 +145,12 @@ class Sender:
         Raises:
             AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so
                 before; ``missing`` holds their ranges.
-            TransportError: the transport failed, perhaps with an ack of ours: who waits is the one that receives.
+            TransportError: the transport failed, perhaps with an ack of this side: the thread that waits receives.
         """
         core, end = self._core, self._queue.next_sequence
         if self._queue.has_pending:
             with self._order_lock:
-                self._transmit_bundle()
+                self._transmitter.transmit_bundle()
         if core.unacked.entries or core.unconfirmed.open or self.on_ack_pending:
             self._host.wait(partial(self._is_flushed, end), timeout)
         if not core.unacked.entries and not core.unconfirmed.open and not core.losses.unflushed:
@@ -227,7 +172,7 @@ class Sender:
     def _is_flushed(self, end: int) -> bool:
         core = self._core
         if core.unacked.entries or core.unconfirmed.open:
-            if self._queue.next_sequence == end:  # nobody has sent meanwhile
+            if self._queue.next_sequence == end:  # no thread has sent meanwhile
                 return False
             with self._state_lock:
                 if not core.is_resolved_below(end):
@@ -241,14 +186,14 @@ class Sender:
         Of messages that shared a frame one in 16 counts, unless there is an ``on_ack``.
         """
         counters, acks = self.snapshot()
-        return {**counters, "peers": rtt.stats(acks)}  # to put them in order takes ms, for which nobody has to wait
+        return {**counters, "peers": rtt.stats(acks)}  # sorting takes ms, during which no other thread waits
 
     def snapshot(self) -> tuple[dict[str, Any], dict[int, list[Ack]]]:
         """The counters, and by peer the acks that `stats` sums up, in the order in which they came."""
         with self._state_lock:
             return self._core.stats(), self._core.rtt.acks()
 
-    # For whoever receives
+    # For the thread that receives
 
     def ack_received(
         self, epoch: int, consumed: int, records: Records, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -316,76 +261,6 @@ class Sender:
         flow_control.unreported_acks = self.on_ack_scheduled - self.on_ack_called
         if slow and not flow_control.on_ack_is_slow and self._queue.has_pending:
             self._host.wake_transmit()
-
-    # For the transmit thread
-
-    def transmit(self, stops: Callable[[], bool]) -> bool:
-        """Give the queue to the transport, as far as the limits allow, and until ``stops()``.
-
-        Returns True where messages come in bulk just now: the thread that sends them hands them over, a bundle at a
-        time; the transmit thread is to come again soon for what is left when no more come.
-        """
-        while self._queue.has_pending and not stops():
-            unpressured = not self.in_flight.budget.backpressured  # whoever sends hands over nothing then
-            if (
-                unpressured
-                and self._queue.next_sequence != self._next_at_transmit
-                and self._queue.in_bulk(_monotonic_ns())
-            ):
-                self._next_at_transmit = self._queue.next_sequence
-                return True
-            with self._transmit_lock:
-                if not self._transmit_next(may_block=True):
-                    break
-        return False
-
-    def _transmit_bundle(self) -> None:
-        """For who holds `_order_lock`; does nothing while the transmit thread is handing over: that will do."""
-        if self._core.receivers.all_take_bundles:
-            try:
-                if self._transmit_lock.acquire(False):
-                    self._transmit_next(may_block=False)
-            finally:  # Ctrl-C comes between any two calls, so there is none before release, which knows the owner
-                try:  # noqa: SIM105
-                    self._transmit_lock.release()
-                except RuntimeError:
-                    pass
-
-    def _transmit_next(self, may_block: bool) -> bool:
-        """Transmit what `SendQueue.next_frame` gives, once; whether it gave anything.  Needs `_transmit_lock`."""
-        with self._state_lock:
-            try:
-                content = self._queue.next_frame(may_block)
-            except BaseException:
-                self._core.recover_after_interrupt()
-                raise
-        if content is None:
-            return False
-        if may_block and content[0] is Kind.ABANDONED:
-            # It is to be behind all that was sent: who sends past the queue gets through first, and none begins.
-            with self._order_lock:
-                pass
-        frame = self._encode(*content)
-        # the others get it, and whoever fell silent asks for it, should it return
-        if self.in_flight.budget.backpressured:
-            self._transport.offer(self._topic, frame)
-        else:
-            self._transport.send(self._topic, frame)
-        return True
-
-    def _encode(self, kind: Kind, what: Any) -> bytes:
-        """What `SendQueue.next_frame` gave, as one frame."""
-        if kind is Kind.FRAGMENT:
-            fragment: bytes = what
-            return fragment
-        if kind is Kind.ABANDONED:
-            return make_frame(kind, self._host.epoch, self._queue.next_to_send, _time_ns(), abandoned_body(*what))
-        frames: list[bytes] = [mark_retransmitted(frame) for frame in what] if kind is Kind.RETRANSMIT else what
-        if len(frames) == 1:
-            return frames[0]
-        added = self._transport.added_octets
-        body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
-        return make_frame(Kind.BUNDLE, self._host.epoch, 0, _time_ns(), body)
 
     # For the heartbeat thread
 
@@ -467,19 +342,9 @@ class Sender:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is outstanding that could still be acknowledged without anybody returning."""
+        """Whether nothing is outstanding that a peer that is up could still acknowledge."""
         with self._state_lock:
             return not self._core.unacked.is_unacked_by(self._core.receivers.up)
-
-    def send_abandoned(self) -> None:
-        """Tell the peers what they will not get any more.  Never waits.  Raises TransportError."""
-        with self._state_lock:
-            announcements = self._core.final_abandoned()
-        transport = self._transport
-        # what may make us wait is not waited for
-        transmit = transport.offer if transport.gives_up_ns else transport.send
-        for announcement in announcements:
-            transmit(self._topic, self._encode(Kind.ABANDONED, announcement))
 
     def wait_for_send(self, patience_s: float) -> None:
         """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
@@ -487,33 +352,20 @@ class Sender:
             self._order_lock.release()
 
     def abandon(self) -> None:
-        """This is a forked process's copy: whoever held a lock stayed with the parent, and nothing may leave here."""
-        self._order_lock, self._state_lock, self._transmit_lock = threading.Lock(), threading.Lock(), threading.RLock()
+        """In a forked process: a thread that held a lock stayed with the parent, and nothing may leave here."""
+        self._transmitter.new_locks()
+        self._order_lock, self._state_lock = self._transmitter.order_lock, self._transmitter.state_lock
         self._core.close()
 
     def close(self) -> tuple[str, str, RangeSet]:
         """Keep no message any more; for the log: the flow, by whom, and what is outstanding, or lost and not named yet.
 
-        Nobody gets it any more, so its frames go now: a link refers to itself, and Python's garbage collection may
-        take long to find a closed one.
+        Its frames go now: a link refers to itself, and Python's garbage collection may take long to find a closed one.
         """
         with self._state_lock:
             unacked_by = self._core.unacked.unacked_by()
             self._core.close()
             missing = self._core.missing()
-        # By whom: what a session that died still owes, another peer may have acknowledged long ago.
+        # Name the peers: what a session that died still owes, another peer may have acknowledged long ago.
         by = f" by {self._host.peer_manager.names(unacked_by)}" if unacked_by else ""
         return self.flow, by, missing
-
-
-def payload_view(payload: Payload) -> memoryview:
-    """The payload's own memory, not a copy.  Raises TypeError, ConfigurationError."""
-    try:
-        view = memoryview(payload)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"the payload must be bytes-like, not {type(payload).__name__}: {error}") from None
-    if "O" in view.format and "O" in _FIELD_NAME.sub("", view.format):
-        raise TypeError("the payload is an array of Python objects; their octets mean nothing to a peer")
-    if not view.c_contiguous:
-        raise ConfigurationError("the payload is not C-contiguous; send numpy.ascontiguousarray(payload)")
-    return view.cast("B") if view.nbytes else memoryview(b"")

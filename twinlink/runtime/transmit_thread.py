@@ -19,7 +19,7 @@ class TransmitThread:
     def __init__(self, node: str, driver: SessionDriver) -> None:
         self._driver = driver
         self._budgets = driver.session.peer_manager.budgets
-        self._turn = 0  # of the flows of normal priority, who goes first
+        self._turn = 0  # of the flows of normal priority, which goes first
         self._stopping = False
         self._wakeup = Wakeup()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-transmit", daemon=True)

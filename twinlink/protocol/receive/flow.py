@@ -90,16 +90,16 @@ class UnreportedRanges:
 class ReceiveFlow:
     """Messages of one flow between the transport and the application.
 
-    A flow that nobody has asked for yet is *unclaimed*: its messages are held, so that no order of starting matters;
-    the link refuses them when it holds too much.
+    A flow without a subscription is *unclaimed*: its messages are held, so that no order of starting matters, and
+    rejected when the session holds too much.
 
     Attributes:
-        subscribed: whether the application has asked for the flow.
+        subscribed: whether the application has subscribed to the flow.
         handler: gets each message; without one they wait in ``queue``.
         streams: by epoch.
         watched: whether the age of what arrives matters: it has a limit, or ``sync``.
         stale: what was too old on arrival.
-        rejected: what nobody had asked for, and there was no room to hold.
+        rejected: messages of the flow while it was unclaimed, and there was no room to hold them.
     """
 
     def __init__(self, flow: str) -> None:
@@ -117,7 +117,7 @@ class ReceiveFlow:
         self._forgotten: Counter[str] = Counter()  # what forgotten sessions counted
 
     def evictable_stream(self, up: frozenset[int]) -> PeerStream | None:
-        """Who is to be forgotten before another session begins, if anybody; not one that is ``up``."""
+        """The session to forget before another one begins, if any; not one that is ``up``."""
         if len(self.streams) < MAX_STREAMS:
             return None
         return next((stream for epoch, stream in self.streams.items() if epoch not in up), None)
@@ -155,8 +155,8 @@ class ReceiveFlow:
     def consume_gaps(self, stream: PeerStream) -> None:
         """Take what will not come for consumed, once the application has taken all that came before it.
 
-        While nobody has asked for the flow at once, with all that is held: what was lost is not to fill the sender's
-        window for the others, and what is held has a bound of its own.
+        On a flow without a subscription they are consumed at once, with all that is held: what was lost is not to fill
+        the sender's window for the others, and what is held has a bound of its own.
         """
         if (not self.subscribed and stream.tracker.missing_count) or all(
             message.epoch != stream.epoch for message in tuple(self.queue)

@@ -79,7 +79,7 @@ class ReorderBuffer:
     def release(self) -> Iterator[Message | tuple[int, int, bool]]:
         """What is due: messages, and ranges ``(first, end, silently)`` that were given up, in order.
 
-        Whoever takes a message adds 1 to `next_due`, who takes a range says `skip`; else, as when Ctrl-C comes before,
+        The caller adds 1 to `next_due` for a message, and calls `skip` for a range; else, as when Ctrl-C comes before,
         it is due again.
         """
         while (due := self.next_due) < self.end:

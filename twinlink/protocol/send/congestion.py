@@ -26,15 +26,15 @@ class InFlightBudget:
     """Shared by the flows of one priority: what is in flight of all of them is ahead of every hello.
 
     So each takes part in two limits: a share of its own, which keeps room for the others, and what is left of all.  The
-    share is that of flows that were in use lately; who begins, alone or with many, finds what is left.
+    share is that of flows that were in use lately; a flow that begins, alone or with many, finds what is left.
 
     Attributes:
         limit: octets of all flows, framing included.
-        inline: of them, as many as the transport takes at once: beyond, it may make whoever hands over wait.
+        inline: of them, as many as the transport takes at once: beyond, it may make the transmitting thread wait.
         share, inline_share: of each flow that has something in flight already.
         unfragmented, fragment: what is longer than ``unfragmented`` goes in fragments of so many octets.
-        backpressured: the transport may still be full of what is for a peer that fell silent, and make everybody wait
-            for it: nothing goes directly, and no more than the transport takes at once is in flight to the others.
+        backpressured: the transport may still be full of what is for a peer that fell silent, and make every thread
+            wait for it: nothing goes directly, and no more than the transport takes at once is in flight to the others.
         in_flight: octets of all flows, framing included.
         on_room: called when there is room again and there was none.
 
@@ -67,7 +67,7 @@ class InFlightBudget:
             self.fragment = max(self.share // FRAGMENTS, MIN_FRAGMENT_OCTETS)
 
     def apply_backpressure(self, inline: int, until_mono_ns: int) -> None:
-        """Somebody fell silent: `backpressured` until then.  ``inline``: octets that the transport takes at once."""
+        """A peer fell silent: `backpressured` until then.  ``inline``: octets that the transport takes at once."""
         with self._lock:
             self.backpressured, self._backpressured_until_ns = True, until_mono_ns
             self.inline = self.inline_share = 0

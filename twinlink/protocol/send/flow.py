@@ -1,7 +1,7 @@
 """The sending side of one flow: what is unacknowledged, in flight, retransmitted, lost.  No I/O, no clock."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ...message import Ack
 from ..frames import HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REJECTED, AbandonReason, Record, sent_at
@@ -10,12 +10,12 @@ from ..rtt import SAMPLE_EVERY, RttSamples
 from .congestion import InFlightBudget
 from .flow_control import FlowControlWindow
 from .in_flight import InFlight
-from .loss import ANY_PEER, NO_PEER, NOT_ACKED, NOT_TAKEN, REASONS, LossLedger, ProbeTimer, UnconfirmedEvictions
+from .loss import ANY_PEER, NO_PEER, NOT_ACKED, NOT_TAKEN, REASONS, LossLedger, UnconfirmedEvictions
+from .overflow import Overflow, OverflowPolicy
 from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer, UnackedMessage
-
-Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
+from .tail_loss_probe import TailLossProbe
 
 MAX_SUSPENDED = 64  # peers that fell silent and for whom messages are kept
 
@@ -28,8 +28,8 @@ class SendFlow:
     A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that were up when it was
     sent, or came before it left, and those that had fallen silent and may return (*suspended*).  What is kept is
     bounded by ``retention`` octets.  It is *lost* when that can no longer happen, though it may be kept for others:
-    nobody was there, a peer went for good, rejected it, or it had to give up its place; had it been handed over by
-    then, it is in *doubt* until the peers say whether they have it.  A lost message that is acknowledged after all is
+    no peer was up, a peer went for good, rejected it, or it was evicted.  Had it been transmitted by then, the eviction
+    is *unconfirmed* until the peers say whether they have it.  A lost message that is acknowledged after all is
     lost no more.
     """
 
@@ -56,17 +56,11 @@ class SendFlow:
         self.flow_control = FlowControlWindow(window)
         self.receivers = ReceiverSet()
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
-        self._probe_timer = ProbeTimer()
-        self._presumed_lost: list[int] = []
         self.unconfirmed = UnconfirmedEvictions()
-
-    def fits(self, size: int) -> bool:
-        """Whether a payload of ``size`` octets may be sent now.
-
-        Peers that are down hold nobody up: what only they owe an ack for makes room.
-        """
-        excess = size - self.unacked.room
-        return excess <= 0 or self.overflow != "block" or self.unacked.can_evict(excess, self.receivers.up)
+        self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, self._abandon)
+        self.fits = self._overflow_policy.fits
+        parts = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control, self.unconfirmed
+        self.on_tick = TailLossProbe(*parts, repair=repair, lose=self._lose_unacked).on_tick
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -85,30 +79,17 @@ class SendFlow:
             queue.next_to_send = queue.next_sequence = sequence + 1
             self.losses.add(sequence, sequence + 1, NO_PEER, ANY_PEER)
             return True  # a plain subscriber may listen
-        while self.overflow == "latest" and (waiting := queue.find_unsent()) is not None:
-            self._abandon(waiting, AbandonReason.CONFLATED)  # it is old now
-        if full and not self._make_room(size):
+        if self.overflow == "latest":
+            self._overflow_policy.conflate()
+        if full and not self._overflow_policy.make_room(size):
             queue.next_sequence = sequence + 1
             self._abandon(sequence, AbandonReason.DROPPED)
             return False
         unacked.add(sequence, size, (now_mono_ns, receivers, frame))
-        if queue.has_pending:  # as take_in says; in bulk it mostly does
+        if queue.has_pending:  # as `enqueue` says; in bulk it mostly has
             queue.next_sequence = sequence + 1
             return False
         return queue.enqueue(size, now_mono_ns)
-
-    def _make_room(self, size: int) -> bool:
-        """Give up what must make room for the new message; False where that is the new message itself."""
-        while (oldest := self.unacked.oldest()) is not None and size > self.unacked.room:
-            if self.unacked.entries[oldest][1] & self.receivers.up:
-                if self.overflow == "drop-newest":
-                    return False
-                if self.overflow != "block":
-                    waiting = self.queue.find_unsent()
-                    self._abandon(oldest if waiting is None else waiting, AbandonReason.DROPPED)
-                    continue
-            self._abandon(oldest, AbandonReason.EVICTED)
-        return True
 
     def _abandon(self, sequence: int, reason: AbandonReason) -> None:
         """It will not be sent any more, though peers may owe an ack for it: count it, and have them told."""
@@ -118,7 +99,7 @@ class SendFlow:
         if reason is AbandonReason.EVICTED and sequence < self.queue.next_to_send:
             if not lost:
                 self.unconfirmed.add(unacked_by, sequence)
-            return  # it is announced as gone when somebody misses it
+            return  # it is announced as abandoned when a peer misses it
         if reason is AbandonReason.CONFLATED:
             self.conflated += not lost
         elif not lost:
@@ -214,7 +195,7 @@ class SendFlow:
         known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.conflated
         # of what has just come, and counted as lost before
         self.acknowledged -= max(0, known - self.queue.next_sequence)
-        # the last was sent to nobody, and is not counted
+        # the last was sent without any peer, and is not counted
         if known < self.queue.next_sequence and not self.receivers.all:
             self.losses.add(known, self.queue.next_sequence, NO_PEER, ANY_PEER)
 
@@ -241,7 +222,7 @@ class SendFlow:
             self.losses.add(sequence, sequence + 1, NOT_TAKEN)
 
     def _lost_for_some(self, sequence: int, reason: str) -> None:
-        """Somebody will not get it, and others owe an ack for it."""
+        """A peer will not get it, and others owe an ack for it."""
         if sequence not in self.unacked.lost:
             self.unacked.lost.add(sequence)
             self.losses.add(sequence, sequence + 1, reason)
@@ -384,7 +365,7 @@ class SendFlow:
         return RangeSet([*self.outstanding(), *self.losses.unflushed])
 
     def final_abandoned(self) -> list[tuple[AbandonReason, list[tuple[int, int]]]]:
-        """What is to be announced where the link ends, so that who is up knows what it will not get."""
+        """What is to be announced where the link ends, so that the peers that are up know what they will not get."""
         queue, oldest = self.queue, self.unacked.oldest()
         if not self.receivers.up:
             return []
@@ -397,61 +378,15 @@ class SendFlow:
         self.queue.close()
         self.unacked.release_frames()
 
-    def on_tick(self) -> None:
-        """To be called a few times a second: asks what the peers miss when something waits for the same as before.
-
-        That is an ack, room in the window, an answer of who returned or lacks something, or that all went past what was
-        announced as gone: the message, its ack, the nak, what was consumed or the announcement may have been lost.
-        """
-        queue, receivers = self.queue, self.receivers
-        fragmenting = queue.on_tick()
-        slowest = receivers.consumed_by_all if receivers.consumed else queue.abandoned_end
-        awaited = (
-            self.in_flight.oldest,
-            self.flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
-            0 if receivers.resuming or self.unconfirmed.awaits_answer(receivers.up) else None,
-            slowest if slowest < queue.abandoned_end else None,
-        )
-        still_waiting, presumes_loss = self._probe_timer.on_tick(awaited)
-        queue.forget_below(min([slowest, *receivers.suspended.values()]))
-        if presumes_loss:
-            self._presume_lost()
-        self._probe_stalled_peer(slowest)
-        if fragmenting:
-            self._probe_timer.forget()
-        elif receivers.repairing and still_waiting:
-            queue.probe()
-
-    def _probe_stalled_peer(self, slowest: int) -> None:
-        """Ask now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
-
-        Where nothing is sent again it waits for nothing, and a gap shows when something later arrives; so then only
-        while nothing leaves: at rest, or when what was lost has all the room in the window.
-        """
-        queue = self.queue
-        position = (0 if self.repair else queue.next_to_send, slowest)
-        due = slowest < queue.next_to_send
-        if self._probe_timer.is_stalled(position, due) and self.receivers.up and self.receivers.all_take_fragments:
-            self._probe_timer.restart()
-            queue.probe()
-
     def probe(self) -> None:
         """Have the peers say what they miss, if an ack is awaited."""
         if self.receivers.repairing and self.unacked.entries:
             self.queue.probe()
 
-    def _presume_lost(self) -> None:
-        """What only peers owe that cannot ask for it is taken not to have arrived: it leaves `in_flight` for others.
-
-        It stays kept until they are past it, or until others have to make way, two seconds later: then it is lost.
-        """
-        entries, repairing = self.unacked.entries, self.receivers.repairing
-        for sequence in self._presumed_lost:
-            unacked_by = entries[sequence][1] if sequence in entries else repairing
-            if unacked_by and repairing.isdisjoint(unacked_by) and not self._release(sequence):
-                self.losses.add(sequence, sequence + 1, NOT_ACKED, unacked_by)
-        self._presumed_lost = [one for one in self.in_flight.sequences() if repairing.isdisjoint(entries[one][1])]
-        self.in_flight.remove(self._presumed_lost)
+    def _lose_unacked(self, sequence: int, unacked_by: frozenset[int]) -> None:
+        """No ack has come, and no peer that owes one can request a retransmission."""
+        if not self._release(sequence):
+            self.losses.add(sequence, sequence + 1, NOT_ACKED, unacked_by)
 
     def stats(self) -> dict[str, Any]:
         """Counters."""

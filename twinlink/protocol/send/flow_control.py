@@ -54,7 +54,7 @@ class FlowControlWindow:
             unconsumed.popleft()
 
     def clear(self) -> None:
-        """Nobody is left who could consume."""
+        """No peer is left that could consume."""
         self._unconsumed.clear()
         self._messages = self.octets = 0
 

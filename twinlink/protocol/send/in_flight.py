@@ -13,7 +13,7 @@ class InFlight:
 
     Attributes:
         budget: of all flows with which it shares what may be in flight.
-        uncertain: the transport may still have what was in flight to somebody who fell silent, and is back.
+        uncertain: the transport may still have what was in flight to a peer that fell silent, and is back.
     """
 
     def __init__(self, budget: InFlightBudget, single: bool) -> None:
@@ -27,7 +27,7 @@ class InFlight:
 
     @property
     def room(self) -> int:
-        """Octets that may be handed over now by who can wait for the transport, framing included.
+        """Octets that a thread that can wait for the transport may transmit now, framing included.
 
         Where nothing of the flow is in flight that is all that others leave, so that it can begin however many share.
         """

@@ -1,4 +1,4 @@
-"""Loss detection: what is lost until it is reported, evictions not confirmed yet, and the timer that probes.
+"""Loss: what is lost until it is reported, and evictions that are not confirmed yet.
 
 No I/O, no clock.
 """
@@ -21,8 +21,6 @@ NO_PEER = "no peer was up"
 NOT_ACKED = "it was not acknowledged within two seconds, and the flow does not repair"
 NOT_TAKEN = "the peer's application takes nothing on this flow"
 
-LOSS_TICKS = 10  # two seconds: who is still up then has heard hellos that were behind what was in flight
-
 
 class LossLedger:
     """A message that turns out to have arrived after all, where it was missed, is taken out again.
@@ -37,12 +35,14 @@ class LossLedger:
         self.count = 0
         self.unflushed = RangeSet()
         self.unreported: dict[str, RangeSet] = {}
-        self._may_have: dict[frozenset[int] | None, RangeSet] = {}  # by those whose acks would show it, or anybody's
+        self._may_have: dict[
+            frozenset[int] | None, RangeSet
+        ] = {}  # by the peers whose acks would show it, or any peer's
 
     def add(self, first: int, end: int, reason: str, unacked_by: Collection[int] | None = ()) -> None:
         """Sequences from ``first`` to below ``end`` are lost.
 
-        If acks come yet of all that owed one, or of ``ANY_PEER`` where nobody did, they are not.
+        If acks come yet of all that owed one, or of ``ANY_PEER`` where none did, they are not.
         """
         if unacked_by is ANY_PEER or unacked_by:
             self._remember(ANY_PEER if unacked_by is ANY_PEER else frozenset(unacked_by), first, end)
@@ -107,7 +107,7 @@ class UnconfirmedEvictions:
         self._missing: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
 
     def awaits_answer(self, up: frozenset[int]) -> bool:
-        """Whether somebody who is ``up`` has said what it lacks, and is to be asked again."""
+        """Whether a peer that is ``up`` has said what it lacks, and is to be probed again."""
         return not up.isdisjoint(self._missing)
 
     def add(self, epochs: Collection[int], sequence: int) -> None:
@@ -142,7 +142,7 @@ class UnconfirmedEvictions:
         return lost, list(there)
 
     def on_abandoned(self, first: int, end: int) -> None:
-        """Everybody is told that these will not come: who has not acknowledged them by now gives up what it lacks."""
+        """All peers are told that these will not come: one that has not acknowledged them gives up what it lacks."""
         for epoch, ranges in self._unknown.items():
             if taken := ranges.take(first, end):
                 lacked = self._missing.setdefault(epoch, RangeSet())
@@ -172,39 +172,5 @@ class UnconfirmedEvictions:
         self.open = bool(self._unknown or self._missing)
 
     def all(self) -> RangeSet:
-        """Everything that somebody may or may not have."""
+        """Everything that some peer may or may not have."""
         return RangeSet(one for ranges in self._all() for one in ranges)
-
-
-class ProbeTimer:
-    """To be told a few times a second what the flow waits for, the oldest message that is in flight first."""
-
-    def __init__(self) -> None:
-        self._awaited: tuple[int | None, ...] = ()
-        self._ticks = 0  # since which the same has been the oldest in flight
-        self._stalled_at = (0, 0)
-        self._stalled_ticks = 0  # looks since which that has been so
-
-    def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
-        """Whether anything is waited for that was at the last look; whether the oldest in flight is to make way."""
-        before, self._awaited = self._awaited, awaited
-        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
-        same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
-        presumes_loss = self._ticks >= LOSS_TICKS
-        if presumes_loss:
-            self._ticks = 0  # the next have their two seconds, too
-        return same, presumes_loss
-
-    def forget(self) -> None:
-        """What is waited for is not to be compared with what will be."""
-        self._awaited = ()
-
-    def is_stalled(self, position: tuple[int, int], due: bool) -> bool:
-        """Whether a peer that is ``due`` to consume something has been at this place for long."""
-        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
-        self._stalled_at = position
-        return self._stalled_ticks >= LOSS_TICKS
-
-    def restart(self) -> None:
-        """The peer has been asked: give it as long again."""
-        self._stalled_ticks = 0

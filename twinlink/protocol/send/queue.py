@@ -43,10 +43,10 @@ class SendQueue:
         self._in_flight = in_flight
         self._flow_control = flow_control
         self._receivers = receivers
-        self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # asked for, in order -> by whom
+        self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # requested, in order -> by which peer
         self._retransmitted: set[int] = set()  # and not acknowledged yet
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
-        self._conflated = RangeSet()  # of what will not come, beyond what everybody has consumed
+        self._conflated = RangeSet()  # of what will not come, beyond what every peer has consumed
         self._fragmenter: Fragmenter | None = None  # what leaves in fragments, or was the last to
 
     # What comes in
@@ -64,7 +64,7 @@ class SendQueue:
     def enqueue(self, size: int, now_mono_ns: int) -> bool:
         """Take in message number ``next_sequence``, of ``size`` octets and kept already.
 
-        Returns True: whoever sends it is to hand it over now; False: it waits here.
+        Returns True: the sending thread is to transmit it now; False: it waits here.
         """
         sequence, octets = self.next_sequence, size + FRAMING_OCTETS
         self.next_sequence = end = sequence + 1
@@ -106,7 +106,7 @@ class SendQueue:
                 self._abandon_range(first, sequence)
             first = sequence + 1
             if fragmenter is not None and fragmenter.sequence == sequence:
-                continue  # it comes: whoever is up has had the first fragment, or will have it again
+                continue  # it comes: every peer that is up has had the first fragment, or will have it again
             if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
                 continue
             # also where it is kept for others: an ABANDONED frame would be heard by all
@@ -381,7 +381,7 @@ class SendQueue:
         self._conflated.take(0, consumed)
 
     def clear(self) -> None:
-        """Drop all that waits: nobody is left to hand it to."""
+        """Drop all that waits: no peer is left."""
         self._abandoned.clear()
         self._conflated.clear()
         self._to_retransmit.clear()

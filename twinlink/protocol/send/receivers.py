@@ -9,12 +9,13 @@ class ReceiverSet:
         up: likewise.
         all_take_bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
         all_take_fragments: whether all that are up take frames in fragments, and say how much is there.
-        repairing: of who is up, those that ask for what they miss.
+        repairing: of the peers that are up, those that request what they miss.
         first_owed: of all -> the first number that it owes an ack for.
-        consumed: of who is up -> every sequence below is done with there.
-        suspended: of who is suspended -> the same, as it was.
+        consumed: of the peers that are up -> every sequence below is done with there.
+        suspended: of the suspended peers -> the same, as it was.
         unread_by: the same of those that may return, and will ask for nothing.
-        resuming: of who is up, those that came back -> what was unsent then; until they have said what they miss.
+        resuming: of the peers that are up, those that came back -> the first unsent number then; until they have said
+            what they miss.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class ReceiverSet:
         self.suspended: dict[int, int] = {}
         self.unread_by: dict[int, int] = {}
         self.resuming: dict[int, int] = {}
-        self._unfragmented_only: set[int] = set()  # of who is up: those that take every frame whole
+        self._unfragmented_only: set[int] = set()  # of the peers that are up: those that take every frame whole
 
     def on_up(self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool) -> None:
         """It is up, and owes acks from ``first_owed`` on; or from where it did, and has consumed what it had, if it is

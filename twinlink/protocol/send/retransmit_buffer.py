@@ -11,8 +11,8 @@ class RetransmitBuffer:
     """The kept messages of a flow, by ascending sequence.
 
     Attributes:
-        entries: by sequence; here who owes an ack may be replaced, and whoever takes one out calls `on_removed`.
-        lost: what somebody will not get, and is kept for others.
+        entries: by sequence.  The peers that owe an ack may be replaced; a caller that removes one calls `on_removed`.
+        lost: what some peer will not get, and is kept for others.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
@@ -69,13 +69,13 @@ class RetransmitBuffer:
         self.room = self._all_room - sizes - ENTRY_OVERHEAD_OCTETS * len(self.entries)
 
     def forget_lost(self, sequences: Iterable[int]) -> int:
-        """These have been taken out of `entries`; returns how many of them were lost to somebody before."""
+        """These have been taken out of `entries`; returns how many of them were lost to some peer before."""
         lost = self.lost.intersection(sequences)
         self.lost -= lost
         return len(lost)
 
     def release_frames(self) -> None:
-        """Keep no frames any more, nor who owes an ack: only the sequences."""
+        """Keep no frames any more, nor the peers that owe an ack: only the sequences."""
         self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(self.framing_octets)))
         self.room = self._all_room - len(self.entries) * ENTRY_OVERHEAD_OCTETS
 
@@ -89,7 +89,7 @@ class RetransmitBuffer:
         return self._first
 
     def can_evict(self, excess: int, up: frozenset[int]) -> bool:
-        """Whether the oldest can make room for so many octets, and nobody who is ``up`` owes an ack for any of them."""
+        """Whether the oldest can make room for so many octets, and no peer that is ``up`` owes an ack for them."""
         oldest = self.oldest()
         for sequence in range(self._end if oldest is None else oldest, self._end):
             entry = self.entries.get(sequence)
@@ -112,7 +112,7 @@ class RetransmitBuffer:
         return [sequence for sequence in range(low, high) if sequence in self.entries]
 
     def add_receiver(self, epoch: int, queued: range, up: frozenset[int], max_octets: int) -> int:
-        """Peer ``epoch`` owes an ack, too, for the last of these, up to one that nobody who is ``up`` owes.
+        """Peer ``epoch`` owes an ack, too, for the last of these, up to one that no peer that is ``up`` owes.
 
         Or up to one that is longer than the ``max_octets`` octets that it takes.  Returns the first number that it
         owes; the end of the range where there is none.

@@ -4,7 +4,8 @@ from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, nu
 from twinlink.protocol.frames import MAX_RANGES, AbandonReason
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
-from twinlink.protocol.send.loss import LOSS_TICKS, NOT_ACKED
+from twinlink.protocol.send.loss import NOT_ACKED
+from twinlink.protocol.send.tail_loss_probe import LOSS_TICKS
 
 
 def look_for_two_seconds(core: SendFlow) -> None:

@@ -1,0 +1,129 @@
+"""Tail-loss probe: when nothing comes that would show a loss, ask the peers what they miss.  No I/O, no clock.
+
+As RFC 8985 (RACK-TLP) does for TCP; here the peer answers with a nak.
+"""
+
+from collections.abc import Callable
+
+from .flow_control import FlowControlWindow
+from .in_flight import InFlight
+from .loss import UnconfirmedEvictions
+from .queue import SendQueue
+from .receivers import ReceiverSet
+from .retransmit_buffer import RetransmitBuffer
+
+LOSS_TICKS = 10  # two seconds: a peer that is still up then has heard hellos that were behind what was in flight
+
+
+class TailLossProbe:
+    """Of one flow; ticks come five times a second."""
+
+    def __init__(
+        self,
+        queue: SendQueue,
+        receivers: ReceiverSet,
+        unacked: RetransmitBuffer,
+        in_flight: InFlight,
+        flow_control: FlowControlWindow,
+        unconfirmed: UnconfirmedEvictions,
+        *,
+        repair: bool,
+        lose: Callable[[int, frozenset[int]], None],
+    ) -> None:
+        """``lose(sequence, unacked_by)`` is called with what is taken for lost on a flow without retransmission."""
+        self._queue = queue
+        self._receivers = receivers
+        self._unacked = unacked
+        self._in_flight = in_flight
+        self._flow_control = flow_control
+        self._unconfirmed = unconfirmed
+        self._repair = repair
+        self._lose = lose
+        self._timer = ProbeTimer()
+        self._presumed_lost: list[int] = []
+
+    def on_tick(self) -> None:
+        """Probe when something has been awaited since the last tick.
+
+        That is an ack, room in the window, the answer of a peer that returned or lacks something, or that all went past
+        what was announced as abandoned.  The message, its ack, the nak, what was consumed or the announcement may have
+        been lost.
+        """
+        queue, receivers = self._queue, self._receivers
+        fragmenting = queue.on_tick()
+        slowest = receivers.consumed_by_all if receivers.consumed else queue.abandoned_end
+        awaited = (
+            self._in_flight.oldest,
+            self._flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
+            0 if receivers.resuming or self._unconfirmed.awaits_answer(receivers.up) else None,
+            slowest if slowest < queue.abandoned_end else None,
+        )
+        still_waiting, presumes_loss = self._timer.on_tick(awaited)
+        queue.forget_below(min([slowest, *receivers.suspended.values()]))
+        if presumes_loss:
+            self._presume_lost()
+        self._probe_stalled_peer(slowest)
+        if fragmenting:
+            self._timer.forget()
+        elif receivers.repairing and still_waiting:
+            queue.probe()
+
+    def _probe_stalled_peer(self, slowest: int) -> None:
+        """Probe now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
+
+        Without retransmission it waits for nothing, and a gap shows when something later arrives; so then only while
+        nothing leaves: at rest, or when what was lost has all the room in the window.
+        """
+        queue, receivers = self._queue, self._receivers
+        position = (0 if self._repair else queue.next_to_send, slowest)
+        due = slowest < queue.next_to_send
+        if self._timer.is_stalled(position, due) and receivers.up and receivers.all_take_fragments:
+            self._timer.restart()
+            queue.probe()
+
+    def _presume_lost(self) -> None:
+        """A message that only peers without retransmission owe an ack for is presumed lost, and in flight no more.
+
+        It stays kept until they are past it, or until the next time, two seconds later: then it is lost.
+        """
+        entries, repairing = self._unacked.entries, self._receivers.repairing
+        for sequence in self._presumed_lost:
+            unacked_by = entries[sequence][1] if sequence in entries else frozenset(repairing)
+            if unacked_by and repairing.isdisjoint(unacked_by):
+                self._lose(sequence, unacked_by)
+        self._presumed_lost = [one for one in self._in_flight.sequences() if repairing.isdisjoint(entries[one][1])]
+        self._in_flight.remove(self._presumed_lost)
+
+
+class ProbeTimer:
+    """Told at each tick what the flow waits for, the oldest message that is in flight first."""
+
+    def __init__(self) -> None:
+        self._awaited: tuple[int | None, ...] = ()
+        self._ticks = 0  # since which the same has been the oldest in flight
+        self._stalled_at = (0, 0)
+        self._stalled_ticks = 0  # looks since which that has been so
+
+    def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
+        """Whether anything is waited for that was at the last look; whether the oldest in flight is to make way."""
+        before, self._awaited = self._awaited, awaited
+        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
+        same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
+        presumes_loss = self._ticks >= LOSS_TICKS
+        if presumes_loss:
+            self._ticks = 0  # the next have their two seconds, too
+        return same, presumes_loss
+
+    def forget(self) -> None:
+        """What is waited for is not to be compared with what will be."""
+        self._awaited = ()
+
+    def is_stalled(self, position: tuple[int, int], due: bool) -> bool:
+        """Whether a peer that is ``due`` to consume something has been at this place for long."""
+        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
+        self._stalled_at = position
+        return self._stalled_ticks >= LOSS_TICKS
+
+    def restart(self) -> None:
+        """The peer has been asked: give it as long again."""
+        self._stalled_ticks = 0

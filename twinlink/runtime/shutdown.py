@@ -1,0 +1,86 @@
+"""The end of a link: calls that are due are made, the peers are told, and everything is given back."""
+
+import contextlib
+import logging
+import time
+
+from ..errors import TransportError
+from ..process.malloc import trim
+from ..process.signals import defer_signals
+from ..protocol.rangeset import RangeSet
+from ..transports import Transport
+from .driver import SessionDriver
+from .heartbeat_thread import HeartbeatThread
+from .port_probe import PortProbe
+from .transmit_thread import TransmitThread
+
+STOP_S = 0.1  # for what is being sent: a transport may hold it while a peer is stalled
+LOSS_ROUNDS = 16  # of reporting losses, 10 ms of handlers and 1000 ranges each
+
+logger = logging.getLogger("twinlink")
+
+
+class Shutdown:
+    """Of one link."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        driver: SessionDriver,
+        heartbeat_thread: HeartbeatThread,
+        transmit_thread: TransmitThread,
+        port_probe: PortProbe | None,
+    ) -> None:
+        self._transport = transport
+        self._driver = driver
+        self._heartbeat_thread = heartbeat_thread
+        self._transmit_thread = transmit_thread
+        self._port_probe = port_probe
+        self._name = ",".join(map(str, transport.endpoints))
+
+    def run(self) -> None:
+        """Make the calls that are due, then leave.  Called once, by the thread that leads."""
+        callbacks, deadline = self._driver.callbacks, 0.0
+        try:
+            self._driver.report_undelivered()
+            # Rounds are counted: a time limit would pass while the machine stands still.
+            for _ in range(LOSS_ROUNDS):
+                if not self._driver.session.peer_manager.report_losses():
+                    break
+                callbacks.run()
+            deadline = time.monotonic() + STOP_S
+            callbacks.run(STOP_S / 2)  # of what has been acknowledged
+            if callbacks.pending:
+                logger.warning("link to %s closed; %d calls of handlers were not made", self._name, callbacks.count)
+        finally:
+            self._log(self._give_back(deadline))
+
+    def close_flows(self) -> None:
+        """Name what is not acknowledged, and keep no message any more."""
+        self._log([sender.close() for sender in list(self._driver.senders.values())])
+
+    def _log(self, ended: list[tuple[str, str, RangeSet]]) -> None:
+        """Log what `Sender.close` has said."""
+        for flow, by, missing in ended:
+            if missing:
+                logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self._name, flow, by, missing)
+
+    @defer_signals
+    def _give_back(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
+        """Say goodbye, and give back threads and transport; returns what every `Sender.close` says."""
+        senders = list(self._driver.senders.values())
+        self._heartbeat_thread.stop(deadline - time.monotonic())
+        self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last frame
+        with contextlib.suppress(TransportError):
+            for sender in senders:
+                sender.transmit_abandoned()
+        with contextlib.suppress(TransportError):
+            self._driver.send_bye()
+        for sender in senders:
+            sender.wait_for_send(deadline - time.monotonic())
+        if self._port_probe is not None:
+            self._port_probe.cancel()
+        self._transport.close()
+        ended = [sender.close() for sender in senders]
+        trim()
+        return ended
