@@ -22,14 +22,11 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
         nodes = ", ".join(heard[:NAMED])
         hint = f"{nodes} is heard but does not confirm hearing us: check the way back, {ports}"
     else:
-        hint = (
-            _unresolved(transport, name)
-            or transport.why_alone()
-            or (
-                f"check that the other side {other} and has the transport {name!r}, that the address is right and that no "
-                f"firewall closes {ports}"
-            )
+        check = (
+            f"check that the other side {other} and has the transport {name!r}, that the address is right and that "
+            f"no firewall closes {ports}"
         )
+        hint = _unresolved(transport, name) or transport.why_alone() or check
     return PeerTimeout(f"no peer within {within_s:g} s, {role} {endpoint} over {name}: {hint}")
 
 

@@ -25,12 +25,10 @@ _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as
 class SendFlow:
     """Feed it what is sent, acks, naks and peers that come and go; ask its queue what to hand to the transport.
 
-    A message is *kept* until every peer that owes an ack for it has acknowledged it: the peers that were up when it was
-    sent, or came before it left, and those that had fallen silent and may return (*suspended*).  What is kept is
-    bounded by ``retention`` octets.  It is *lost* when that can no longer happen, though it may be kept for others:
-    no peer was up, a peer went for good, rejected it, or it was evicted.  Had it been transmitted by then, the eviction
-    is *unconfirmed* until the peers say whether they have it.  A lost message that is acknowledged after all is
-    lost no more.
+    A message is *kept* until every peer that owes an ack has sent it: the peers that were up when the message was sent,
+    or came before it left, and the suspended ones.  All that is kept is at most ``retention`` octets.  A message is
+    *lost* when no ack can come any more, though it may be kept for other peers.  An eviction of a message that has been
+    transmitted is *unconfirmed* until the peers say whether they have it.
     """
 
     def __init__(
@@ -121,9 +119,8 @@ class SendFlow:
 
         ``timed``: T2 is when they arrived, so they count for the delays.
         """
-        flow, entries = self.flow, self.unacked.entries
+        flow, entries, unacked_by, is_unacked, alone = self.flow, self.unacked.entries, None, False, False
         acks, fully_acked, count, octets = [], [], 0, 0
-        unacked_by, is_unacked, alone = None, False, False
         try:
             for sequence, t1_ns, t2_ns in records:
                 entry = entries.get(sequence)
