@@ -105,7 +105,7 @@ def open(
         node: name of this node as its peers see it; made of host name, process id and the session when not given.
         window: octets of each flow that may be with the peer and not yet consumed by its application.  Bounds the
             memory of the receiving side; the default holds a burst of 1000 x 100 KB that is not consumed yet.
-        retention: octets of each flow that are kept here until they are acknowledged, to be sent again if need be.
+        retention: octets of each flow that are kept here until they are acknowledged, to be retransmitted if need be.
             Bounds the memory of the sending side, also while a peer is stalled or gone.
         send_timeout: seconds that ``send`` waits for room when so much is kept.
         max_payload: octets, at most 16 MiB; a peer that takes less makes it less while it is up or may return.

@@ -136,14 +136,14 @@ class Link:
             flow: 1 to 63 letters, digits, dots, dashes or underscores.
             on_ack: called with each `Ack` on the thread that receives; it must not block.  What it raises is reported
                 as HandlerError.
-            reliability: ``"repair"`` (default): what a peer misses is sent again, and its application gets everything
-                in order and once; ``"detect"``, for flows where late is useless: a gap is only reported.
+            reliability: ``"repair"`` (default): what a peer misses is retransmitted, and its application gets
+                everything in order and once; ``"detect"``, for flows where late is useless: a gap is only reported.
             overflow: what happens when the link already keeps ``retention`` octets of this flow: ``"block"``
                 (default) waits up to the link's ``send_timeout``, then raises SendTimeout; ``"drop-oldest"`` and
                 ``"drop-newest"`` drop and report; ``"latest"`` keeps only the newest of what waits to be handed to
                 the transport, for states of which only the last one counts.
             priority: ``"high"`` for small messages that bulk data on other flows must not delay: beside such a flow
-                the others have no more under way than the path needs and 192 KiB.  The default is ``"normal"``, except
+                the others have no more in flight than the path needs and 192 KiB.  The default is ``"normal"``, except
                 for the flow called ``control``.
 
         Raises:

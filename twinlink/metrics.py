@@ -53,7 +53,7 @@ _SENT = (
     ("sent_octets", "twinlink_flow_sent_bytes", "Octets of payload sent."),
     ("acknowledged", "twinlink_flow_acknowledged", "Messages that every peer has acknowledged."),
     ("lost", "twinlink_flow_lost", "Messages that a peer will not get."),
-    ("repaired", "twinlink_flow_repaired", "Messages acknowledged after they had been sent again."),
+    ("repaired", "twinlink_flow_repaired", "Messages acknowledged after they had been retransmitted."),
     ("conflated", "twinlink_flow_conflated", "Messages that gave way to newer ones (overflow latest)."),
 )
 _SENT_NOW = (
@@ -65,7 +65,7 @@ _SENT_NOW = (
 _RECEIVED = (
     ("received", "twinlink_flow_received", "Messages received."),
     ("missing", "twinlink_flow_missing", "Messages of a peer that did not arrive."),
-    ("repaired", "twinlink_flow_recovered", "Messages received after they had been asked for again."),
+    ("repaired", "twinlink_flow_recovered", "Messages received after they had been requested again."),
     ("duplicates", "twinlink_flow_duplicates", "Messages received twice; the second is dropped."),
     ("reordered", "twinlink_flow_reordered", "Messages received after later ones."),
     ("stale", "twinlink_flow_stale", "Messages received too late, and not delivered."),
@@ -247,7 +247,7 @@ class _LinkCollector(Collector):
         yield from self._families(_RECEIVED, _RECEIVED_NOW, {flow: values for flow, (_, values) in ours.items()})
         refused = sum(values["unclaimed"] for _, values in flows.values())
         yield CounterMetricFamily(
-            "twinlink_unclaimed", "Messages refused: the application asked for no such flow.", refused
+            "twinlink_unclaimed", "Messages rejected: the application has not subscribed to the flow.", refused
         )
         age = GaugeMetricFamily(
             "twinlink_age_of_information_seconds",

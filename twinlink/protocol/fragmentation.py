@@ -1,7 +1,7 @@
 """Fragmentation: a frame that is too long to be sent whole leaves in fragments, to be reassembled.  No I/O.
 
 A long frame keeps everything behind it waiting: hellos, acks, what is urgent.  In fragments, only a little of it is
-under way at any time, and the receiver says how much it has.
+in flight at any time, and the receiver says how much it has.
 
 A fragment is a frame itself: its sequence says how many octets of the whole came before, its time is the whole's.  The
 whole begins with its own header, so that the first fragment says how long it is.
@@ -20,14 +20,14 @@ class Fragmenter:
 
     Attributes:
         sequence: of its message.
-        offset: octets of the frame that were handed over; the next fragment begins there.
+        offset: octets of the frame that were transmitted; the next fragment begins there.
         octets: of the whole frame.
         ticks_without_progress: how often the backlog looked, and no peer had said that it had more.
         stalled: that was so for too long, and still is.
     """
 
     def __init__(self, sequence: int, frame: bytes, retransmitted: bool) -> None:
-        """What a transport added behind the frame is left out; ``retransmitted``: it is marked as sent again."""
+        """What a transport added behind the frame is left out; ``retransmitted``: it is marked as a retransmission."""
         _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
         self.sequence = sequence
         self.octets = HEADER_OCTETS + length
@@ -38,7 +38,7 @@ class Fragmenter:
         self._received: dict[int, int] = {}  # peer epoch -> octets
 
     def rewind(self, epochs: frozenset[int]) -> None:
-        """Go back to the first octet that not all of these peers have: fragments leave again from there."""
+        """Go back to the first octet that not all of these peers have: fragments are transmitted again from there."""
         self.offset = self._received_by_all(epochs)
         self.ticks_without_progress = 0
 
@@ -67,7 +67,7 @@ class Fragmenter:
         self._received.pop(epoch, None)
 
     def in_flight(self, epochs: frozenset[int]) -> int:
-        """Octets that were handed over and that not all of these peers have yet.
+        """Octets that were transmitted and that not all of these peers have yet.
 
         Moves ``offset`` on where all of them have more than that, from before it went back: so much need not leave
         again.
@@ -129,7 +129,7 @@ class FragmentReassembler:
             raise MalformedFrame("part")
         self._partial[key] = PartialFrame(known, sent_ns, octets, bytearray(first))
         self._octets += octets + PARTIAL_FRAME_OCTETS
-        while self._octets > MAX_PARTIAL_OCTETS:  # strangers make room first; what is well under way goes on
+        while self._octets > MAX_PARTIAL_OCTETS:  # strangers make room first; what is well advanced goes on
             self._discard(next((one for one, of in self._partial.items() if not of.known), key))
         return self._partial.get(key)
 

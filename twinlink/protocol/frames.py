@@ -82,7 +82,7 @@ class Kind(IntEnum):
     ACK = 2
     HELLO = 3
     BYE = 4
-    RETRANSMIT = 5  # data that was asked for
+    RETRANSMIT = 5  # data that a nak requested
     NAK = 6
     ABANDONED = 7  # without ranges it only asks what is missing
     BUNDLE = 8  # several data or again of one flow
@@ -118,7 +118,7 @@ def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> b
 
 
 def mark_retransmitted(frame: bytes) -> bytes:
-    """A data frame marked as sent again, without what a transport added behind it."""
+    """A data frame marked as a retransmission, without what a transport added behind it."""
     return RETRANSMIT_OCTETS + frame[len(RETRANSMIT_OCTETS) : HEADER_OCTETS + int.from_bytes(frame[4:8])]
 
 
@@ -291,7 +291,7 @@ class Hello:
         heard: epochs of the sessions this node hears, with the number of the last hello heard: the way to here worked
             when that one was said.
         flows: the next sequence number to leave on each flow that this node has sent on.
-        repairs: whether this node asks for what it misses, and sends again what it is asked for.
+        repairs: whether this node requests what it misses, and retransmits on request.
         detect: flows on which it does not.
         behind: it has not read all that has arrived, so that ``heard`` is older than this hello.
         max_payload: the longest payload it takes, in octets.

@@ -10,7 +10,7 @@ from random import sample
 RUN = 6  # waits in a row of one kind; the first is not counted, as it also shows how the one before it ended
 RUNS = (False, True) * 3  # of a trial, slept and looked, in an order that chance decides: the other side tries, too
 MIN_WAIT_NS = 15_000  # a message that comes sooner was there already, and this process was busy
-MAX_POLL_NS = 300_000  # a look; longer waits have less to gain and more to cost
+MAX_POLL_NS = 300_000  # of polling; longer waits have less to gain and more to cost
 REST_NS = 2_000_000  # a wait of so long is in no loop, or in one that paused; it says nothing of either kind
 GAIN = 0.85  # of what waits take that are slept
 FIRST_PAUSE = (
@@ -24,10 +24,10 @@ class BusyPoll:
     """Says how to wait, and is told how long it took.
 
     Args:
-        allowed: whether to look at all; else nothing is tried either.
+        allowed: whether to poll at all; else nothing is tried either.
 
     Attributes:
-        polls: whether to look before sleeping, the next time.
+        polls: whether to poll before sleeping, the next time.
     """
 
     def __init__(self, allowed: bool = True) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import LinkClosed
 from ..events import Event, HandlerError
 
-RUN_S = 0.01  # then a thread that waits for something gets to look whether it is there
+RUN_S = 0.01  # then a thread that waits for something gets to check whether it is there
 LOG_INTERVAL_S = 1.0  # between two reports of a flow's handlers in the log
 
 _monotonic = time.monotonic

@@ -21,7 +21,7 @@ from ..errors import ConfigurationError
 from ..process.wakeup import WaiterList
 
 STEP_BACK_S = 0.002
-# how often the link's own thread looks whether a waiting thread still leads; each look costs a wake-up
+# how often the link's own thread checks whether a waiting thread still leads; each check costs a wake-up
 CHECK_INTERVAL_S = 0.01
 IDLE_S = (
     0.1  # the longest that a thread stays in the transport, so the longest that close or another thread waits for it
@@ -38,7 +38,7 @@ class LeaderFollower:
 
     Attributes:
         closed: whether `close` was called; no thread begins to wait any more.
-        followers: how many threads wait while another one leads; they look whenever something may have arrived.
+        followers: how many threads wait while another one leads; they check whenever something may have arrived.
     """
 
     def __init__(self, name: str, receive: Callable[[float], None], shut_down: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class LeaderFollower:
                 self._release_after_interrupt()
 
     def notify(self) -> None:
-        """Something has arrived: let the followers look whether it is what they wait for."""
+        """Something has arrived: let the followers check whether it is what they wait for."""
         self._waiters.wake_all()
 
     def close(self, patience_s: float) -> bool:

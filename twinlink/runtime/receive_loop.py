@@ -33,7 +33,7 @@ class ReceiveLoop:
         self._callbacks = driver.callbacks
         self._last_frame_ns = 0
         self._next_tick_ns = 0
-        self._busy_poll = BusyPoll(not cgroups.cpu_is_limited())  # there a look is paid for by standing still later
+        self._busy_poll = BusyPoll(not cgroups.cpu_is_limited())  # there polling is paid for by being stopped later
         self._drained_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def run_once(self, timeout_s: float) -> None:
@@ -75,7 +75,7 @@ class ReceiveLoop:
         return received
 
     def _poll(self, began: int) -> tuple[bytes, Frame] | None:
-        """What comes while we look again and again, and let others have the processor in between."""
+        """What comes while this thread polls, and yields the processor in between."""
         receive, until = self._transport.receive, began + MAX_POLL_NS
         while (received := receive(0)) is None and _monotonic_ns() < until:
             sched_yield()

@@ -19,7 +19,7 @@ from .sender_host import SenderHost
 from .transmitter import Transmitter
 
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
-BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends looks every so many whether they make up a bundle
+BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends checks every so many whether they make up a bundle
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
@@ -140,7 +140,7 @@ class Sender:
             return self._core.fits(size)
 
     def flush(self, timeout: float = 1.0) -> None:
-        """Return when every message sent so far, by whatever thread, has been acknowledged by every peer.
+        """Return when every message sent so far, by any thread, has been acknowledged by every peer.
 
         Raises:
             AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so
@@ -271,7 +271,7 @@ class Sender:
 
     @property
     def has_pending(self) -> bool:
-        """Whether messages or announcements of this flow wait to be handed over."""
+        """Whether messages or announcements of this flow wait to be transmitted."""
         return self._queue.has_pending
 
     def path_rtt_ns(self, idle: bool) -> int:
@@ -299,7 +299,7 @@ class Sender:
 
     @property
     def next_to_send(self) -> int:
-        """The first number that has not been handed to the transport."""
+        """The first number that has not been transmitted."""
         return self._queue.next_to_send
 
     def first_owed_by(self, epoch: int) -> int | None:
@@ -317,7 +317,7 @@ class Sender:
         return self._core.overflow
 
     def on_peer_up(self, epoch: int, repairs: bool, max_payload: int = MAX_PAYLOAD) -> None:
-        """A peer came, or came back; ``repairs``: it asks for what it misses; ``max_payload``: what it takes."""
+        """A peer came, or came back; ``repairs``: it requests what it misses; ``max_payload``: what it takes."""
         with self._state_lock:
             self._core.on_peer_up(epoch, repairs, max_payload)
         if self._queue.has_pending:

@@ -8,7 +8,7 @@ from ..process.wakeup import Wakeup
 from .driver import SessionDriver
 
 PAUSE_S = 0.05  # before the next try when a transport has failed
-BULK_S = 0.0005  # what is left of messages that came in bulk is handed over when none has come for so long
+BULK_S = 0.0005  # what is left of messages that came in bulk is transmitted when none has come for so long
 
 logger = logging.getLogger("twinlink")
 
@@ -27,11 +27,11 @@ class TransmitThread:
             budget.on_room = self.wake
 
     def start(self) -> None:
-        """Begin to hand over."""
+        """Begin to transmit."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Something is queued, or room for it: hand over what may go.  From any thread; never waits."""
+        """Something is queued, or room for it: transmit what may go.  From any thread; never waits."""
         self._wakeup.wake()
 
     def stop(self, patience_s: float) -> None:

@@ -70,7 +70,7 @@ class AckQueue:
             self.due.append((topic, stream, records, 0))
 
     def frames(self, now_ns: int) -> Iterator[tuple[bytes, bytes]]:
-        """Topic and frame of each ack that is due; what a frame says is announced when the next one is asked for."""
+        """Topic and frame of each ack that is due; what a frame says is announced when the next one is taken."""
         due = self.due
         while due:
             topic, stream, records, t2_ns = due.popleft()

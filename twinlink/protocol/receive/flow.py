@@ -25,7 +25,7 @@ class PeerStream:
             missing.
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
-        repairs: whether this sender sends again what it is asked for.
+        repairs: whether this sender retransmits on request.
         reorder_buffer: what is held until what is missing has come; None while nothing is.
         first_arrived: the number that came first, until the sender has said from where on it owes us something.
         rejected: what this side does not take, and the sender has not said since that it will not come.
@@ -65,7 +65,7 @@ class PeerStream:
         self.unreported_octets = 0
         self.rejected_count = 0
         self.rejected = RangeSet()
-        self.repaired = 0  # came when asked for
+        self.repaired = 0  # came on request
         self.repeated = 0  # came again, and was here already
         self.conflated = 0
         self.stale = 0

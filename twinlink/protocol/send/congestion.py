@@ -10,12 +10,12 @@ FRAGMENTS = 4  # as many of a long frame may be in flight: enough to go on while
 MIN_FRAGMENT_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 
 GIGABIT = 0.125  # octets a nanosecond: faster ones need no more than this in flight
-MIN_IN_FLIGHT_OCTETS = 192 * 1024  # in flight whatever the path: 1.6 ms of a gigabit, and a few parts or bundles
+MIN_IN_FLIGHT_OCTETS = 192 * 1024  # in flight whatever the path: 1.6 ms of a gigabit, and a few fragments or bundles
 MAX_QUEUEING_NS = 100_000_000  # so long may a hello wait behind what is in flight
 MAX_BDP_OCTETS = 4 * 1024 * 1024  # what TCP keeps by default
 MAX_RTT_NS = 300_000_000  # round trip; what seems longer is the time that a long message takes by itself
 INITIAL_RATE = MIN_IN_FLIGHT_OCTETS / MAX_QUEUEING_NS  # what a path is taken for of which nothing is known
-MIN_SAMPLE_NS = 100_000_000  # of two looks, at least
+MIN_SAMPLE_NS = 100_000_000  # between two ticks, at least
 STALL_NS = 1_000_000_000  # a path that takes nothing for so long is cut
 
 
@@ -76,7 +76,7 @@ class InFlightBudget:
 
     @property
     def room(self) -> int:
-        """Octets that may be handed over now, by whatever flow; a longer message may go if there is any room."""
+        """Octets that may be transmitted now, by any flow; a longer message may go if there is any room."""
         return self.limit - self.in_flight
 
     def on_freed(self, octets: int, left: int) -> None:
@@ -88,7 +88,7 @@ class InFlightBudget:
 class DeliveryRateEstimator:
     """Feed it what got through; ask it how much may be in flight.
 
-    As long as something waits, the path takes what it can: how fast that is shows from one look to the next.  When it
+    As long as something waits, the path takes what it can: how fast that is shows from one tick to the next.  When it
     takes all and nothing waits, it may be faster than that: twice as much may be in flight as it took since the last
     look, since a few small messages say nothing of how it takes many.
     """
@@ -96,7 +96,7 @@ class DeliveryRateEstimator:
     def __init__(self) -> None:
         self._rate = INITIAL_RATE  # octets a nanosecond
         self._delivered = 0
-        self._was_full = False  # something has been waiting for the path since the last look that counted
+        self._was_full = False  # something has been waiting for the path since the last tick that counted
         self._last_ns = 0
 
     def on_tick(self, now_mono_ns: int, delivered: int, waiting: bool, in_flight: bool) -> None:
@@ -115,12 +115,12 @@ class DeliveryRateEstimator:
             self._rate = min(rate, GIGABIT)
         elif (waiting or in_flight) and elapsed_ns < STALL_NS:
             self._was_full = True
-            return  # a long message comes through all at once, after several looks
+            return  # a long message comes through all at once, after several ticks
         self._last_ns, self._delivered = now_mono_ns, delivered
         self._was_full = waiting and got > 0  # the first that comes after a cut says nothing
 
     def on_receiver_limited(self, now_mono_ns: int, delivered: int) -> None:
-        """In place of a look when it is not the path that takes its time: the peer does not get to read.
+        """In place of a tick when it is not the path that takes its time: the peer does not get to read.
 
         The path takes what got through, or more.
         """

@@ -23,7 +23,7 @@ _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as
 
 
 class SendFlow:
-    """Feed it what is sent, acks, naks and peers that come and go; ask its queue what to hand to the transport.
+    """Feed it what is sent, acks, naks and peers that come and go; ask its queue what to transmit.
 
     A message is *kept* until every peer that owes an ack has sent it: the peers that were up when the message was sent,
     or came before it left, and the suspended ones.  All that is kept is at most ``retention`` octets.  A message is
@@ -63,7 +63,7 @@ class SendFlow:
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
 
-        Returns True: hand it to the transport now; False: it waits in the queue, or had to be dropped; None: there is
+        Returns True: transmit it now; False: it waits in the queue, or had to be dropped; None: there is
         no room for it, and it was not taken in.
         """
         queue, unacked = self.queue, self.unacked
@@ -205,13 +205,13 @@ class SendFlow:
             self.in_flight.remove((sequence,))
 
     def _fully_acked(self, fully_acked: Sequence[int]) -> None:
-        """These are kept no longer, and counted as acknowledged: every peer has them.  None is sent again."""
+        """These are kept no longer, and counted as acknowledged: every peer has them.  None is retransmitted."""
         if self.unacked.lost:
             self.acknowledged -= self.unacked.forget_lost(fully_acked)
         self.repaired += self.queue.forget(fully_acked)
 
     def _rejected_by(self, epoch: int, sequence: int, entry: UnackedMessage) -> None:
-        """Peer ``epoch`` rejected it, so it is lost; it is kept as long as others may ask for it."""
+        """Peer ``epoch`` rejected it, so it is lost; it is kept as long as others may request it."""
         if len(entry[1]) > 1:
             self._lost_for_some(sequence, NOT_TAKEN)
             self._acked_by(epoch, sequence, entry)
@@ -254,7 +254,7 @@ class SendFlow:
     def on_consumed(self, epoch: int, consumed: int) -> None:
         """Peer ``epoch`` is done with every sequence below ``consumed``.
 
-        What it went past without an ack is lost, where it cannot ask for it.
+        What it went past without an ack is lost, where it cannot request it.
         """
         receivers, all_consumed = self.receivers, self.receivers.consumed
         known = all_consumed.get(epoch)
@@ -267,7 +267,7 @@ class SendFlow:
             self._declare_skipped_lost()
 
     def _declare_skipped_lost(self) -> None:
-        """Lose, from the oldest on, what every peer that owes an ack went past, and none of them will ask for."""
+        """Lose, from the oldest on, what every peer that owes an ack went past, and none of them will request."""
         entries, consumed, repairing = self.unacked.entries, self.receivers.consumed, self.receivers.repairing
         while (sequence := self.unacked.oldest()) is not None:
             unacked_by = entries[sequence][1]
@@ -281,7 +281,7 @@ class SendFlow:
     def on_peer_up(self, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
         """A peer joined: it owes nothing for what has left before.  Or it is back: it still owes what it owed.
 
-        ``repairs``: it asks for what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
+        ``repairs``: it requests what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
         """
         queue, receivers = self.queue, self.receivers
         first_owed = queue.next_sequence
@@ -371,7 +371,7 @@ class SendFlow:
         return queue.final_abandoned(oldest if self.repair and oldest is not None else queue.next_sequence)
 
     def close(self) -> None:
-        """Nothing will be handed over any more: no frame is kept, only what is outstanding."""
+        """Nothing will be transmitted any more: no frame is kept, only what is outstanding."""
         self.queue.close()
         self.unacked.release_frames()
 

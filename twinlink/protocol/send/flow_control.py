@@ -8,7 +8,7 @@ SLACK_OCTETS = 256 * 1024  # a receiver announces consumption at least this ofte
 
 
 class FlowControlWindow:
-    """A message is unconsumed from when it is handed over until every peer that is up has consumed or skipped it.
+    """A message is unconsumed from when it is transmitted until every peer that is up has consumed or skipped it.
 
     That is longer than it is in flight (in_flight.py), which ends with the ack.  What is transmitted together counts
     until all of it has been consumed: at most a bundle, which the slack has room for.

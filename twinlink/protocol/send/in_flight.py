@@ -23,7 +23,7 @@ class InFlight:
         self._single = single
         self._transmitted = 0  # octets so far, framing included
         self._octets = 0  # framing included
-        self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of handing over
+        self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of transmission
 
     @property
     def room(self) -> int:
@@ -38,7 +38,7 @@ class InFlight:
 
     @property
     def inline_room(self) -> int:
-        """Octets that may be handed over now without having to wait for the transport, framing included."""
+        """Octets that may be transmitted now without having to wait for the transport, framing included."""
         budget, of = self.budget, self._of
         if self.uncertain or (of and self._single):
             return 0
@@ -51,16 +51,16 @@ class InFlight:
         return self._transmitted - self._octets
 
     def has_room_for_fragment(self, sequence: int) -> bool:
-        """Whether one more part of this message may be handed over.
+        """Whether one more fragment of this message may be transmitted.
 
-        While a part is in flight there must be room for all of the next one; else any room will do.  Asked without a
-        lock, too: the message may be in flight no more.
+        While a fragment is in flight there must be room for all of the next one; else any room will do.  May be called
+        without a lock, when the message may be in flight no more.
         """
         begun = self._of.get(sequence, 0) > FRAMING_OCTETS
         return self.room >= self.budget.fragment if begun else self.budget.room > 0
 
     def add(self, sequence: int, octets: int) -> None:
-        """This message was handed over, or begins to be, in fragments; framing included."""
+        """This message was transmitted, or begins to be, in fragments; framing included."""
         budget = self.budget
         self._octets += octets  # in a row, without a call: see `InFlightBudget`
         self._transmitted += octets
@@ -68,7 +68,7 @@ class InFlight:
         self._of[sequence] = octets
 
     def add_all(self, messages: Mapping[int, int], octets: int) -> None:
-        """These were handed over: sequence -> octets; and ``octets`` of all of them, framing included."""
+        """These were transmitted: sequence -> octets; and ``octets`` of all of them, framing included."""
         budget = self.budget
         self._octets += octets
         self._transmitted += octets
@@ -115,7 +115,7 @@ class InFlight:
         return sequence in self._of
 
     def sequences(self) -> list[int]:
-        """What is in flight, in the order of handing over."""
+        """What is in flight, in the order of transmission."""
         return list(self._of)
 
     def __bool__(self) -> bool:

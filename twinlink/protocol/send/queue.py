@@ -16,7 +16,7 @@ from .retransmit_buffer import RetransmitBuffer, UnackedMessage
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
-STALL_TICKS = 4  # when no more of a frame has got through in so many looks, what is not there leaves again
+STALL_TICKS = 4  # when no more of a frame has got through in so many ticks, what is not there is transmitted again
 
 
 class SendQueue:
@@ -27,9 +27,9 @@ class SendQueue:
 
     Attributes:
         next_sequence: the number of the next message.
-        next_to_send: the first number that has not been handed to the transport.
-        has_pending: whether something waits to be handed over, or is being handed over after it has waited.
-        abandoned_end: no message from this number on has been announced as gone.
+        next_to_send: the first number that has not been transmitted.
+        has_pending: whether something waits to be transmitted, or is being transmitted after it has waited.
+        abandoned_end: no message from this number on has been announced as abandoned.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SendQueue:
         self.has_pending = True
 
     def retransmit(self, first: int, end: int, epoch: int, first_owed: int) -> None:
-        """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that leaves again, the rest will not come.
+        """Peer ``epoch`` misses ``first`` to ``end - 1``: what is kept of that is retransmitted.
 
         What is lost to some, and it owes no ack for though it did, from ``first_owed`` on, it has rejected: not that.
         """
@@ -133,9 +133,9 @@ class SendQueue:
         return first is not None and now_mono_ns - first[0] >= BULK_NS
 
     def find_unsent(self) -> int | None:
-        """The first that waits to be handed over.
+        """The first that waits to be transmitted.
 
-        Passes what was given up, and, when others are up, what only suspended peers owe: they ask for it when they
+        Passes what was given up, and, when others are up, what only suspended peers owe: they request it when they
         return.
         """
         while self.next_to_send < self.next_sequence:
@@ -159,18 +159,18 @@ class SendQueue:
         return self._in_flight.room >= (min(BUNDLE_OCTETS, self._in_flight.budget.share // 2) if self._in_flight else 1)
 
     def next_frame(self, may_block: bool = True) -> tuple[Kind, Any] | None:
-        """What to hand to the transport next; None: nothing waits, or nothing of it may go now.
+        """What to transmit next; None: nothing waits, or nothing of it may go now.
 
         It is one of
 
         - ``(ABANDONED, (reason, ranges))``: ranges to announce; without any it probes: the peers say what they miss;
         - ``(DATA, frames)``: one message, or several for one bundle;
-        - ``(RETRANSMIT, frames)``: the same, of messages that were sent before and asked for;
+        - ``(RETRANSMIT, frames)``: the same, of messages that were sent before and requested;
         - ``(FRAGMENT, fragment)``: the next fragment of a long frame.  Nothing else goes before its last fragment, so
           that what is announced is known to be behind all that was sent.  Only when fragments do not get through
-          announcements pass them: what was lost may have all the room that they need, until it is asked for.
+          announcements pass them: what was lost may have all the room that they need, until it is requested.
 
-        Call it again when that has been handed over: until then something ``has_pending``.  ``may_block``: the caller
+        Call it again when that has been transmitted: until then something ``has_pending``.  ``may_block``: the caller
         can wait for the transport, so it may get more than the transport takes at once; only such a caller gets
         fragments.
         """
@@ -316,7 +316,7 @@ class SendQueue:
             self._count_fragments(fragmenter)
 
     def on_peer_resumed(self, epoch: int) -> None:
-        """Peer ``epoch`` is back, and may have lost the fragments that left before: they leave again."""
+        """Peer ``epoch`` is back, and may have lost the fragments that left before: they are transmitted again."""
         if (fragmenter := self._fragmenting) is not None:
             fragmenter.forget(epoch)
             self._rewind(fragmenter)
@@ -326,7 +326,7 @@ class SendQueue:
         self._count_fragments(fragmenter)
 
     def on_tick(self) -> bool:
-        """To be called a few times a second: what has left in fragments, and does not get through, leaves again.
+        """To be called a few times a second: fragments that do not get through are transmitted again.
 
         Returns whether something is leaving in fragments, and moves: then peers say how much they have without being
         asked.
@@ -351,12 +351,12 @@ class SendQueue:
         return announcements
 
     def close(self) -> None:
-        """Nothing will be handed over any more."""
+        """Nothing will be transmitted any more."""
         self.has_pending = False
         self._fragmenter = None
 
     def recover_after_interrupt(self) -> None:
-        """An interruption came between two steps: what is not kept is not sent again."""
+        """An interruption came between two steps: what is not kept is not retransmitted."""
         unacked = self._unacked.entries
         for sequence in [one for one in self._to_retransmit if one not in unacked]:
             del self._to_retransmit[sequence]
@@ -366,7 +366,7 @@ class SendQueue:
     # What is done with
 
     def forget(self, sequences: Sequence[int]) -> int:
-        """No peer's ack for these counts any more, so none is sent again; returns how many had been."""
+        """No peer's ack for these counts any more, so none is retransmitted; returns how many had been."""
         self._in_flight.remove(sequences)
         if not self._retransmitted and not self._to_retransmit:
             return 0
@@ -377,7 +377,7 @@ class SendQueue:
         return len(repaired)
 
     def forget_below(self, consumed: int) -> None:
-        """Every peer has consumed what is below ``consumed``, and will not ask for it."""
+        """Every peer has consumed what is below ``consumed``, and will not request it."""
         self._conflated.take(0, consumed)
 
     def clear(self) -> None:

@@ -2,7 +2,7 @@
 
 
 class ReceiverSet:
-    """Peers by epoch: *up*, or *suspended*, which fell silent and will ask for what they missed when they return.
+    """Peers by epoch: *up*, or *suspended*, which fell silent and will request what they missed when they return.
 
     Attributes:
         all: those that get what is sent now, or have it kept for them: up and suspended.  Replaced, never changed.
@@ -13,7 +13,7 @@ class ReceiverSet:
         first_owed: of all -> the first number that it owes an ack for.
         consumed: of the peers that are up -> every sequence below is done with there.
         suspended: of the suspended peers -> the same, as it was.
-        unread_by: the same of those that may return, and will ask for nothing.
+        unread_by: the same of those that may return, and will request nothing.
         resuming: of the peers that are up, those that came back -> the first unsent number then; until they have said
             what they miss.
     """
@@ -35,7 +35,7 @@ class ReceiverSet:
         """It is up, and owes acks from ``first_owed`` on; or from where it did, and has consumed what it had, if it is
         back.
 
-        ``repairs``: it reads bundles and fragments.  ``sends_naks``: it asks for what it misses.
+        ``repairs``: it reads bundles and fragments.  ``sends_naks``: it requests what it misses.
         """
         self.first_owed.setdefault(epoch, first_owed)
         if epoch in self.suspended:

@@ -102,10 +102,10 @@ class ProbeTimer:
         self._awaited: tuple[int | None, ...] = ()
         self._ticks = 0  # since which the same has been the oldest in flight
         self._stalled_at = (0, 0)
-        self._stalled_ticks = 0  # looks since which that has been so
+        self._stalled_ticks = 0  # ticks since which that has been so
 
     def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
-        """Whether anything is waited for that was at the last look; whether the oldest in flight is to make way."""
+        """Whether anything is waited for that was at the last tick; whether the oldest in flight is to make way."""
         before, self._awaited = self._awaited, awaited
         self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
         same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
