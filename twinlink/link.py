@@ -68,6 +68,7 @@ class Link:
         retention: int,
         send_timeout: float,
         max_payload: int,
+        busy_poll: bool,
     ) -> None:
         self.transport_name = name
         self.endpoint = ",".join(map(str, transport.endpoints))
@@ -94,7 +95,7 @@ class Link:
         self._session = self._driver.session
         self.peer_manager = self._session.peer_manager
         self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
-        receive_loop = ReceiveLoop(transport, self._driver, self._port_probe)
+        receive_loop = ReceiveLoop(transport, self._driver, self._port_probe, busy_poll)
         self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
         self.wait = self._leader_follower.wait
         self._event_stream.attach(self._leader_follower, self._driver.callbacks)

@@ -17,6 +17,8 @@ RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where the
     "retention": (MIN_WINDOW, 2**40),
     "send_timeout": (0, 1e9),
 }
+BUSY_POLL = True
+OWN = (*RANGES, "busy_poll")  # of the link, not of its transport
 
 
 def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Options]:
@@ -29,9 +31,11 @@ def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Op
     for name, (low, high) in RANGES.items():
         if name in given:
             _check_number(name, given[name], low, high)
+    if type(given.get("busy_poll", BUSY_POLL)) is not bool:
+        raise ConfigurationError(f"busy_poll must be true or false, not {given['busy_poll']!r}")
     backend = transport_class(transport)
-    rest = {name: value for name, value in given.items() if name not in RANGES}
-    return backend, make_options(transport, backend.options_class, rest, RANGES)
+    rest = {name: value for name, value in given.items() if name not in OWN}
+    return backend, make_options(transport, backend.options_class, rest, OWN)
 
 
 def make_transport(

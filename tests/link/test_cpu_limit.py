@@ -1,4 +1,4 @@
-"""Under a CPU limit, as a container has it, nobody looks for what comes: the kernel would stop the process for it."""
+"""Busy polling: on request never, nor under a CPU limit, as a container has it: the kernel would stop the process."""
 
 import os
 import subprocess
@@ -13,8 +13,8 @@ from twinlink.testing import free_endpoint, patience
 
 _CLOSED_LOOP = """
 import os, sys
-if sys.argv[2:]:
-    open(sys.argv[2] + "/cgroup.procs", "w").write("0")
+if sys.argv[3:]:
+    open(sys.argv[3] + "/cgroup.procs", "w").write("0")
 import twinlink
 from twinlink.runtime import receive_loop
 
@@ -25,7 +25,11 @@ def sched_yield():
     os.sched_yield()
 receive_loop.sched_yield = sched_yield
 
-with twinlink.open("zeromq", listen=sys.argv[1]) as there, twinlink.open("zeromq", connect=sys.argv[1]) as here:
+poll = {"busy_poll": sys.argv[2] == "True"}
+with (
+    twinlink.open("zeromq", listen=sys.argv[1], **poll) as there,
+    twinlink.open("zeromq", connect=sys.argv[1], **poll) as here,
+):
     there.receiver("d", handler=lambda message: None)
     here.wait_ready(60)
     sender = here.sender("d")
@@ -57,16 +61,20 @@ def limited() -> Iterator[Path]:
     group.rmdir()
 
 
-def looks(*group: str) -> int:
-    command = [sys.executable, "-c", _CLOSED_LOOP, free_endpoint(), *group]
+def looks(*group: str, busy_poll: bool = True) -> int:
+    command = [sys.executable, "-c", _CLOSED_LOOP, free_endpoint(), str(busy_poll), *group]
     return int(subprocess.run(command, stdout=subprocess.PIPE, timeout=2 * patience(), check=True).stdout)
 
 
-def test_under_a_quota_nobody_looks(limited: Path) -> None:
+def test_no_thread_polls_under_a_quota(limited: Path) -> None:
     assert looks(str(limited)) == 0
 
 
-def test_without_one_they_do() -> None:
+def test_threads_poll_without_a_quota() -> None:
     if cpu_is_limited():
         pytest.skip("this test itself runs under a CPU limit")
     assert looks() > 0
+
+
+def test_no_thread_polls_where_the_option_says_so() -> None:
+    assert looks(busy_poll=False) == 0

@@ -49,3 +49,8 @@ def test_beyond_it(given: dict[str, object], says: str) -> None:
 def test_real_transports(transport: str, option: str, value: int) -> None:
     with pytest.raises(twinlink.ConfigurationError, match=f"{option} must be above 0"):
         twinlink.open(transport, connect="tcp/127.0.0.1:7447", **{option: value})  # type: ignore[arg-type]
+
+
+def test_busy_poll_takes_true_or_false() -> None:
+    with pytest.raises(twinlink.ConfigurationError, match="busy_poll must be true or false, not 1"):
+        twinlink.open("memory", listen="tcp/here:1", busy_poll=1)  # type: ignore[arg-type]

@@ -23,7 +23,9 @@ _monotonic_ns = time.monotonic_ns
 class ReceiveLoop:
     """Between the transport and the session driver of one link; for the thread that leads."""
 
-    def __init__(self, transport: Transport, driver: SessionDriver, port_probe: PortProbe | None) -> None:
+    def __init__(
+        self, transport: Transport, driver: SessionDriver, port_probe: PortProbe | None, busy_poll: bool = True
+    ) -> None:
         """``port_probe``: of a connector whose transport has one."""
         self._transport = transport
         self._port_probe = port_probe
@@ -33,7 +35,8 @@ class ReceiveLoop:
         self._callbacks = driver.callbacks
         self._last_frame_ns = 0
         self._next_tick_ns = 0
-        self._busy_poll = BusyPoll(not cgroups.cpu_is_limited())  # there polling is paid for by being stopped later
+        # Under a CPU limit, polling is paid for by being stopped later.
+        self._busy_poll = BusyPoll(busy_poll and not cgroups.cpu_is_limited())
         self._drained_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def run_once(self, timeout_s: float) -> None:
