@@ -1,7 +1,7 @@
 """The memory of a series, as an autoregression AR(p): x(i) = phi(1) x(i-1) + ... + phi(p) x(i-p) + noise(i).
 
-Series are centred on their mean and at most `SERIES` long (`grouped`), so that whatever is made of them costs the same
-for a hundred messages and a million.
+Series are centred on their mean and have at most `SERIES` values (`grouped`), so that the cost is the same for a
+hundred messages and for a million.
 """
 
 import numpy as np
@@ -10,14 +10,14 @@ from scipy import signal, special
 
 Floats = NDArray[np.float64]
 
-SERIES = 512  # a longer series is first averaged in groups: the mean stays, and short memory goes
+SERIES = 512  # a longer series is first averaged in groups, which keeps the mean and removes short memory
 _MOST = 12  # coefficients
 _BURN_IN = 300
 _DRAWS = 8  # points of the distribution of the persistence
 
 
 def grouped(x: Floats) -> Floats:
-    """At most `SERIES` means of groups of equal size, centred; what fills no group at the end is left out."""
+    """At most `SERIES` means of groups of equal size, centred; values at the end that fill no group are left out."""
     size = -(-len(x) // SERIES)
     count = len(x) // size
     means = x[: count * size].reshape(count, size).mean(axis=1)
@@ -38,7 +38,7 @@ def fit(centred: Floats) -> Floats:
             phi = np.append(phi - reflection * phi[::-1], reflection)
             power *= 1 - reflection**2
             forward, backward = (forward - reflection * backward)[1:], (backward - reflection * forward)[:-1]
-        if power <= 1e-12 * first:  # a series that follows from its beginning
+        if power <= 1e-12 * first:  # a deterministic series
             break
         criterion = n * np.log(power) + order * np.log(n)
         if criterion < least:
@@ -47,7 +47,7 @@ def fit(centred: Floats) -> Floats:
 
 
 def standard_error(centred: Floats, phi: Floats) -> float:
-    """That of the mean: sqrt(spectral density of the autoregression, freed from its bias, at frequency 0 / n)."""
+    """Standard error of the mean: sqrt(spectral density of the unbiased autoregression at frequency 0 / n)."""
     n = len(centred)
     if len(phi):
         phi = _with_persistence(phi, _unbiased(phi, n))
@@ -77,30 +77,30 @@ def _residuals(centred: Floats, phi: Floats) -> Floats:
 
 
 def _unbiased(phi: Floats, n: int) -> float:
-    """The persistence (sum of the coefficients), which a fit to n values finds too small by this (Kendall 1954)."""
+    """The persistence (sum of the coefficients) without the bias of a fit to n values (Kendall 1954)."""
     persistence = float(phi.sum())
     return persistence + max(1 + 3 * persistence, 0) / n
 
 
 def _scattered(phi: Floats, n: int) -> list[Floats]:
-    """``phi`` with a persistence free of bias, and scattered as that of other series of n values would be."""
+    """``phi`` with an unbiased persistence, scattered as that of other series of n values would be."""
     deviation = np.sqrt(max(1 - phi.sum() ** 2, 0) / n)
     normal = special.ndtri((np.arange(_DRAWS) + 0.5) / _DRAWS)
     return [_with_persistence(phi, _unbiased(phi, n) + deviation * float(point)) for point in normal]
 
 
 def _with_persistence(phi: Floats, persistence: float) -> Floats:
-    """``phi`` with another sum, or as it is when that would not be stationary."""
+    """``phi`` with another sum; unchanged if that would not be stationary."""
     other = phi.copy()
     other[0] += min(persistence, 0.995) - phi.sum()
     return other if _radius(other) < 0.998 else phi
 
 
 def _burn_in(phi: Floats) -> int:
-    """After how many values a series that began at 0 has forgotten it, to 1 %."""
+    """Number of values after which the influence of the start has decayed to 1 %."""
     return int(min(_BURN_IN, np.ceil(np.log(0.01) / np.log(max(_radius(phi), 0.1)))))
 
 
 def _radius(phi: Floats) -> float:
-    """That of the largest pole: by how much a disturbance shrinks from value to value in the end."""
+    """Radius of the largest pole: the factor by which a disturbance decays per value in the long run."""
     return float(np.abs(np.roots(np.append(1, -phi))).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""One cell in one round: the sender sends, the reflector answers, both tell what they saw."""
+"""One cell in one round: the sender sends, the reflector answers, and both return their records."""
 
 import time
 from dataclasses import dataclass, replace
@@ -15,21 +15,21 @@ from .run import received_table, sent_table
 from .setting import Pair
 from .worker_handle import Interrupted, Stopped, WorkerFailed, WorkerLost, watching
 
-FRAME_OCTETS = 66  # Ethernet, IPv4 and TCP with timestamps: what a segment has that a 64 KiB packet has once
-# Over a link that is new, long messages leave in parts until it is known how fast the path is: a quarter of a second.
+FRAME_OCTETS = 66  # headers of Ethernet, IPv4 and TCP with timestamps, per segment; a 64 KiB packet is counted with one
+# A new link sends long messages in fragments until it knows the delivery rate, after a quarter of a second.
 LONG_OCTETS = 192 * 1024
-LONG_WARM_UP_S = 0.5  # with messages longer than that, whatever the subject
-TRIAL_S = 0.5  # of the schedule of a trial
+LONG_WARM_UP_S = 0.5  # for longer messages, for every subject
+TRIAL_S = 0.5  # duration of a trial
 MAX_TRIAL = 100_000  # messages
 FLOOD = 2000  # messages, and
 FLOOD_OCTETS = 64 * 1024 * 1024
-FLOODS = 3  # of which the quickest counts, as a hiccup is most of a short one; one that takes `TRIAL_S` is enough
-SEND_S = 600.0  # on top of what the answers may take
+FLOODS = 3  # the quickest counts, as a stall dominates a short one; one of `TRIAL_S` or more is enough
+SEND_S = 600.0  # in addition to the time-outs of the answers
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a cell brought in one round: its tables, its entry in run.json, and what went wrong."""
+    """Result of a cell in one round: its tables, its entry in run.json, and what went wrong."""
 
     sent: Table
     received: Table
@@ -39,7 +39,7 @@ class RoundResult:
 
 
 class CellRun:
-    """One cell, one round, on a pair of workers whose subject is open."""
+    """One cell, one round, on a pair of workers with the subject open."""
 
     def __init__(self, plan: Plan, pair: Pair, cell: dict[str, Any], number: int, counts_wire: bool) -> None:
         self._plan = plan
@@ -55,7 +55,7 @@ class CellRun:
         """Measure it.
 
         Raises:
-            WorkerLost, WorkerFailed, Interrupted: before there was anything to keep.
+            WorkerLost, WorkerFailed, Interrupted: before there was a result.
         """
         self.warm_up(stopped, self.warm_up_s)
         if self._mode == "saturation":
@@ -64,11 +64,11 @@ class CellRun:
 
     @property
     def warm_up_s(self) -> float:
-        """How long the warm-up lasts at least."""
+        """Least duration of the warm-up."""
         return LONG_WARM_UP_S if self._cell["octets"] > LONG_OCTETS else 0.0
 
     def warm_up(self, stopped: Stopped, least_s: float) -> None:
-        """Exchange messages that nobody counts, again and again for ``least_s`` at least; raises as `run` does."""
+        """Exchange messages that are not recorded, for at least ``least_s``; raises as `run` does."""
         plan, octets = self._plan, self._cell["octets"]
         until = time.monotonic() + least_s
         while True:
@@ -82,7 +82,7 @@ class CellRun:
                 return
 
     def trial(self, count: int, rate_hz: float | None, stopped: Stopped) -> RoundResult:
-        """``count`` messages, outside a closed loop at ``rate_hz`` or as fast as they go; raises as `run` does."""
+        """Send ``count`` messages, in an open loop at ``rate_hz``, or unpaced if None; raises as `run` does."""
         plan, octets = self._plan, self._cell["octets"]
         sender, reflector = self._sender, self._reflector
         reflector.ask("reflect", octets=octets, count=count, bulk=self._mode == "saturation")
@@ -117,9 +117,9 @@ class CellRun:
         return RoundResult(sent, received, entry)
 
     def _search(self, stopped: Stopped) -> RoundResult:
-        """The highest rate without loss; what is kept of it are the rows of the trial that carried it."""
+        """The highest rate without loss, with the rows of the trial that carried it."""
         best: list[RoundResult] = []
-        least_ns: list[int] = []  # delay of the quickest message of each trial, the clocks' offset included
+        least_ns: list[int] = []  # least delay of each trial, the clock offset included
 
         def offer(rate_hz: float) -> search.Trial:
             count = max(self._plan.count, min(int(rate_hz * TRIAL_S), MAX_TRIAL))
@@ -167,7 +167,7 @@ class CellRun:
 def cell_entry(
     number: int, said: dict[str, Any], heard: dict[str, Any], counts_wire: bool, warm_up: int
 ) -> dict[str, Any]:
-    """What stands in run.json for one round of a cell."""
+    """The entry of run.json for one round of a cell."""
     own, other = said["usage"], heard["usage"] or {}
     entry = {
         "round": number,
@@ -194,7 +194,7 @@ def cell_entry(
 
 
 class _Ended(Exception):
-    """A trial did not come to its end."""
+    """A trial did not complete."""
 
     def __init__(self, taken: RoundResult) -> None:
         super().__init__(taken.reason)
@@ -202,10 +202,10 @@ class _Ended(Exception):
 
 
 def _judged(taken: RoundResult, rate_hz: float, count: int, least_ns: int) -> search.Trial:
-    """By the schedule, not by the first arrival: that may be late as well.
+    """Judge a trial by its schedule, not by the first arrival, which may be late as well.
 
-    ``least_ns`` is what a message takes at least, as the two clocks have it: their offset cancels, and within a search
-    it hardly changes.
+    ``least_ns`` is the least delay of the search as the two clocks show it, so that their offset, which hardly changes
+    within a search, cancels.
     """
     arrived = len(set(taken.received["sequence"].tolist()))
     times = taken.received["received_ns"]
@@ -214,14 +214,14 @@ def _judged(taken: RoundResult, rate_hz: float, count: int, least_ns: int) -> se
 
 
 def _least_ns(taken: RoundResult) -> int:
-    """From when a message should have been sent to its arrival, of the quickest one; without any beyond all others."""
+    """Least time from a scheduled send to its arrival; the greatest integer without arrivals."""
     received = taken.received
     delays = received["received_ns"] - taken.sent["scheduled_ns"][received["sequence"]]
     return int(delays.min(initial=np.iinfo(np.int64).max))
 
 
 def _rate(flood: RoundResult) -> float:
-    """What the receiver got per second."""
+    """Messages that the receiver got per second."""
     times = flood.received["received_ns"]
     if len(times) < 2 or times[-1] <= times[0]:
         return 1000.0
@@ -234,13 +234,13 @@ def _either(one: dict[str, Any], other: dict[str, Any], name: str) -> int | None
 
 
 def _wire(usage: dict[str, Any]) -> tuple[int, int]:
-    """Octets and packets as a wire would have seen them, every segment with its own headers."""
+    """Octets and packets on the wire, each segment with its own headers."""
     extra = max(0, usage["sent_segments"] - usage["sent_packets"])
     return usage["sent_octets"] + extra * FRAME_OCTETS, usage["sent_packets"] + extra
 
 
 def _counters(sender: dict[str, int] | None, receiver: dict[str, int] | None) -> dict[str, int | None] | None:
-    """What the receiver counted is not known where it died."""
+    """Counters of the link; those of a receiver that died are None."""
     if sender is None:
         return None
     heard = ("received", "missing", "gaps", "duplicates", "reordered")
@@ -252,7 +252,7 @@ def _counters(sender: dict[str, int] | None, receiver: dict[str, int] | None) ->
 
 
 def failure(error: Exception) -> tuple[str, str]:
-    """Status and reason of a cell that this ended."""
+    """Status and reason of a cell that ended with this error."""
     if isinstance(error, Interrupted):
         return "interrupted", "the end was asked for"
     if isinstance(error, WorkerLost | PeerTimeout):

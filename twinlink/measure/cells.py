@@ -10,21 +10,21 @@ DIRECTIONS = tuple(formatting.DIRECTIONS)
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what is measured; the same plan and seed give the same order.
+    """What is measured; the same plan and seed give the same order.
 
     Attributes:
         subjects: names from `twinlink.measure.channels.SUBJECTS`.
         payloads: octets.
         directions: of the data: ``rw-dt`` from Real World to Digital Twin, ``dt-rw`` back.
         modes: of ``closed``, ``open`` and ``saturation``.
-        count: messages of each cell, over all rounds; in saturation the least of each trial.
-        rounds: times that everything is started anew.
+        count: messages of each cell, over all rounds; in saturation the least number per trial.
+        rounds: number of turns of each cell, in new processes.
         warm_up: messages before each cell in each round that are not counted.
         rate_hz: of an open loop.
         timeout_s: how long to wait for an answer, and for a peer.
         seed: of the order of subjects and cells.
         source: ``twinlink`` sends messages itself; ``mgen``: MGEN does, and a bridge carries them.
-        options: of a subject's channel, on top of its own.
+        options: of a subject's channel, in addition to its own.
     """
 
     subjects: tuple[str, ...]
@@ -41,13 +41,13 @@ class Plan:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def share(self, mode: str, number: int) -> int:
-        """Messages of a cell in round ``number``; in saturation every round has the whole count."""
+        """Messages of a cell in round ``number``; in saturation each round has the whole count."""
         if mode == "saturation":
             return self.count
         return self.count // self.rounds + (number < self.count % self.rounds)
 
     def cells(self) -> list[dict[str, Any]]:
-        """A dictionary for each cell, as it stands in run.json, not measured yet."""
+        """A dictionary for each cell, as in run.json, not measured yet."""
         return [
             {
                 "id": f"{subject}-{octets}-{direction}-{mode}",

@@ -1,28 +1,26 @@
-"""The peer's clock against ours: offset, skew, and how far both can be from the truth.
+"""The peer's clock against ours: offset, skew, and their bounds.
 
-An exchange has four timestamps (RFC 5905 section 8): T1 when the message left, T2 when it arrived, T3 when the answer
-left, T4 when it arrived; T1 and T4 are on our clock, T2 and T3 on the peer's.  With ``offset`` the peer's clock minus
-ours::
+An exchange has four timestamps (RFC 5905 section 8): T1, the message leaves; T2, it arrives; T3, the answer leaves; T4,
+the answer arrives.  T1 and T4 are on our clock, T2 and T3 on the peer's.  With ``offset`` the peer's clock minus ours::
 
     T2 - T1 = offset + delay there          T3 - T4 = offset - delay back
 
-No delay is negative, whatever the path: T3 - T4 <= offset <= T2 - T1.  Every exchange so encloses the offset in an
-interval as wide as its network round trip; together, once drift is taken out, in the narrowest.  Where in it the truth
-lies nobody can tell from timestamps: an asymmetric path looks like an offset.  The estimate supposes that the quickest
-exchanges are as quick there as back; the bound reaches to the farther end of the interval, whatever the path, and to
-half of the least network round trip at least.  It supposes that clocks keep their rates between steps, where a line
-fits: what is set, or slewed, within the intervals nobody can see.
+No delay is negative, so T3 - T4 <= offset <= T2 - T1.  Every exchange bounds the offset by an interval as wide as its
+network round trip; all of them, with drift removed, by the intersection.  Timestamps cannot tell where in it the true
+offset is: an asymmetric path looks like an offset.  The estimate assumes that the quickest exchanges take equally long
+both ways; the bound reaches to the farther end of the interval, for any path, and is at least half of the least network
+round trip.  It assumes that clocks keep their rates between steps: a change within the intervals cannot be detected.
 
-How it is done:
+Method:
 
-1. *Steps.*  Two exchanges whose intervals do not meet although `MAX_DRIFT` is granted between them mean that a clock
-   was set.  What lies between steps is estimated on its own.
-2. *Skew.*  Up to 64 windows, of each the quickest exchanges (the minimum-delay filter of RFC 5905 section 10, for each
-   leg apart), and a line through them by the weighted Theil-Sen method, which a third of wrong points does not move.
-   A slope that scatter or a changing asymmetry explain as well, or that no clock has, is not adopted.
-3. *Offset.*  With the slope taken out, of each twenty exchanges half the difference of both legs' least delays; of
-   these the mean, weighted so that the quickest decide: what takes a tenth longer counts for a third.  Not the least
-   delay of all: that one is luck, and luck strikes one leg.
+1. *Steps.*  Two exchanges with disjoint intervals, although `MAX_DRIFT` is granted between them, mean that a clock
+   was set.  Each segment between steps is estimated separately.
+2. *Skew.*  A weighted Theil-Sen line, which tolerates a third of outliers, through the least delays of each leg in up
+   to 64 windows (minimum-delay filter, RFC 5905 section 10).  The slope is adopted only if scatter and a changing
+   asymmetry do not explain it, and a clock can have it.
+3. *Offset.*  With the slope removed, half the difference of both legs' least delays, of each twenty exchanges; then the
+   mean of these, weighted so that the quickest decide: a group that takes a tenth longer has a third of the weight.
+   The least delay of all would be an outlier of one leg.
 
 The line's slope and the clocks' drift are those of C. Sen (1968), H. Theil (1950) and S. Moon et al., "Estimation and
 removal of clock skew from network delay measurements" (INFOCOM 1999); intervals as in K. Marzullo (1984).
@@ -41,11 +39,11 @@ MAX_DRIFT = 500e-6  # s/s between two clocks: two crystals of 100 ppm, or one th
 WINDOWS = 64
 WINDOW = 50  # exchanges; fewer where there are few
 GROUP = 20  # exchanges of which the least delay of each leg is taken
-QUICKEST = 0.05  # of the groups count alike: a single one may have been lucky
+QUICKEST = 0.05  # of the groups have equal weight: a single one may be an outlier
 STEEPNESS = 12  # the others' weight falls with this power of how much longer they took
 _SIGNIFICANT = 3.0  # standard errors that make a slope ...
-_VISIBLE = 0.5  # ... if over the run it amounts to this share of the bound: less may be asymmetry that changed
-LATEST_NS = 2**62  # in the year 2116; differences of what is from 0 to below it are 64-bit integers
+_VISIBLE = 0.5  # ... if over the run it amounts to this share of the bound: less may be a changing asymmetry
+LATEST_NS = 2**62  # in the year 2116; differences of values in [0, LATEST_NS) fit into 64-bit integers
 _CHUNK = 8192
 
 Floats = NDArray[np.float64]
@@ -58,11 +56,11 @@ class Segment:
 
     Attributes:
         first_ns, last_ns: from the first exchange to the last, Unix time on our clock.
-        peer_first_ns, peer_last_ns: the same on the peer's: what the peer began, began before it came to us.
+        peer_first_ns, peer_last_ns: the same on the peer's clock; an exchange that the peer began starts earlier there.
         origin_ns, offset_ns: the offset (peer minus ours) at one instant.
-        skew: by how much the peer's clock is quicker, s/s; 0 where ``skew_known`` is false.
-        skew_known: whether the exchanges last long enough to tell drift from scatter.
-        linear: whether a line fits into all intervals; else a clock is being slewed, or wanders.
+        skew: rate of the peer's clock against ours minus 1, s/s; 0 where ``skew_known`` is false.
+        skew_known: whether drift is significant against scatter.
+        linear: whether a line fits into all intervals; if not, a clock is being slewed, or wanders.
         n: exchanges.
     """
 
@@ -84,7 +82,7 @@ class Segment:
         return np.asarray(self.offset_ns + self.skew * (t_ns - self.origin_ns), np.float64)
 
     def bound_at(self, t_ns: NDArray[Any]) -> Floats:
-        """How far off `offset_at` can be, in ns; beyond the exchanges it grows with `MAX_DRIFT`."""
+        """Bound of `offset_at`, in ns; it grows with `MAX_DRIFT` beyond the exchanges."""
         t, times = (t_ns - self.origin_ns).astype(np.float64), self._bound_times
         beyond = np.maximum(times[0] - t, 0) + np.maximum(t - times[-1], 0)
         return np.asarray(np.interp(t, times, self._bounds) + (MAX_DRIFT + abs(self.skew)) * beyond, np.float64)
@@ -114,8 +112,8 @@ class Estimate:
     Attributes:
         segments: in the order of the exchanges; more than one when a clock was set.
         n: exchanges used.
-        negative: exchanges left out because their network round trip is negative, which no network makes: a clock
-            was set between their timestamps.
+        negative: exchanges left out because their network round trip is negative: a clock was set between their
+            timestamps.
     """
 
     segments: tuple[Segment, ...]
@@ -134,7 +132,7 @@ class Estimate:
 
     @property
     def steps(self) -> list[tuple[int, float]]:
-        """When (our clock, ns) the peer's clock was set against ours, and by how much, ns."""
+        """Time (our clock, ns) and size (ns) of each step of the peer's clock against ours."""
         found = []
         for before, after in pairwise(self.segments):
             at = np.array(after.first_ns)
@@ -148,7 +146,7 @@ class Estimate:
 
     @property
     def skew_ppm(self) -> float | None:
-        """By how much the peer's clock is quicker; None where the run is too short to tell."""
+        """Skew of the peer's clock; None if it is not significant."""
         return self.main.skew * 1e6 if self.main.skew_known else None
 
     @property
@@ -161,7 +159,7 @@ class Estimate:
         return self._of_segment(t_ns, Segment.offset_at)
 
     def bound_at(self, t_ns: ArrayLike) -> Floats:
-        """How far off `offset_at` can be, in ns."""
+        """Bound of `offset_at`, in ns."""
         return self._of_segment(t_ns, Segment.bound_at)
 
     def _of_segment(self, t_ns: ArrayLike, figure: Any) -> Floats:
@@ -192,7 +190,7 @@ class Estimate:
 def estimate(t1_ns: ArrayLike, t2_ns: ArrayLike, t3_ns: ArrayLike, t4_ns: ArrayLike) -> Estimate:
     """The peer's clock from exchanges in the order in which they were made; T1 to T4 in ns, one value each.
 
-    The shorter the messages the better: what takes longer one way than the other shows as an offset.
+    Short messages are best: an asymmetry of the path shows as an offset.
 
     Raises:
         ValueError: the arrays differ in length or are empty, a time is below 0 or not below `LATEST_NS`, or every
@@ -231,10 +229,10 @@ def pooled(parts: Iterable[tuple[NDArray[Any], bool]]) -> Estimate:
     Args:
         parts: each an array of shape (4, n), T1 to T4, and whether the peer began them.
 
-    Pooling does away with one asymmetry: a message and its answer are not handled alike, but here each path carries
-    both.  Raises ValueError as `estimate` does.
+    Pooling removes the asymmetry between a message and its answer, because each path carries both.  Raises ValueError
+    as `estimate` does.
     """
-    # What the peer began is an exchange of ours too: its answer's way there, its message's way back.
+    # An exchange that the peer began is one of ours, too, with its answer as the forward leg.
     ours = [array[[2, 3, 0, 1]] if reverse else array for array, reverse in parts]
     together = np.concatenate(ours, axis=1) if ours else np.zeros((4, 0), np.int64)
     return estimate(*together[:, np.argsort(together[0] + (together[3] - together[0]) // 2, kind="stable")])
@@ -284,7 +282,7 @@ def _segment(ends_ns: tuple[int, int, int, int], at: Ints, upper: Ints, lower: I
     tops, bottoms = _best(-high, starts), _best(low, starts)
     above = _reach(nodes, t[tops], high[tops] - offset, t[bottoms], offset - low[bottoms], slope, linear)
     below = _reach(nodes, t[bottoms], offset - low[bottoms], t[tops], high[tops] - offset, slope, linear)
-    # A clock that is slewed or set by less than this, and back, is on no line, and the intervals cannot show it.
+    # A clock that is slewed or set by less than this, and back, is not linear, but the intervals cannot show it.
     bounds = np.maximum(np.maximum(above, below), (high - low).min() / 2)
     return Segment(*ends_ns, origin, float(base + offset), float(slope), bool(known), linear, n, nodes, bounds)
 
@@ -301,7 +299,7 @@ def _slope(t: Floats, high: Floats, low: Floats, starts: NDArray[np.int_]) -> tu
     slope = _theil_sen(t[best], (high[best] + low[best]) / 2, (high[best] - low[best]))
     times = np.add.reduceat(t, starts) / np.diff(bounds)
     centre = float(times.mean())
-    for _ in range(2):  # each leg's quickest can be compared only when drift within the window is taken out
+    for _ in range(2):  # least delays can be compared only with the drift within the window removed
         drift = slope * (t - centre)
         top, bottom = np.minimum.reduceat(high - drift, starts), np.maximum.reduceat(low + -drift, starts)
         middles = (top + bottom) / 2 + slope * (times - centre)
@@ -314,7 +312,7 @@ def _slope(t: Floats, high: Floats, low: Floats, starts: NDArray[np.int_]) -> tu
 
 
 def _theil_sen(times: Floats, values: Floats, widths: Floats) -> float:
-    """The weighted median of the slopes of all pairs; far apart and narrow counts more."""
+    """The weighted median of the slopes of all pairs; distant pairs with narrow intervals have more weight."""
     first, second = np.triu_indices(len(times), 1)
     apart = times[second] - times[first]
     usable = apart > 0
@@ -347,12 +345,12 @@ def _best(values: Floats, starts: NDArray[np.int_]) -> NDArray[np.int_]:
 def _reach(
     at: Floats, times: Floats, room: Floats, other_times: Floats, other_room: Floats, slope: float, line: bool
 ) -> Floats:
-    """How far the truth can be from the estimate, to one side, at some instants.
+    """Greatest distance of the true offset from the estimate, to one side, at some instants.
 
-    Exchanges leave it ``room`` to this side at ``times`` and ``other_room`` to the other side at ``other_times``.  The
-    distance changes by no more than the drift of either; and where truth and estimate are both lines it is one too:
-    between two instants on this side it lies below the line through their room, and beyond an instant below the line
-    that comes from as far on the other side as it can.
+    Exchanges limit it to ``room`` on this side at ``times`` and to ``other_room`` on the other side at ``other_times``.
+    It changes by no more than the drift.  Where truth and estimate are both linear, it is linear, too: between two
+    instants it is below the line through their room, and beyond an instant below the line that starts from the limit on
+    the other side.
     """
     apart = at[:, None] - times
     least = (room + (MAX_DRIFT + abs(slope)) * np.abs(apart)).min(axis=1)

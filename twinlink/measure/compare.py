@@ -1,13 +1,13 @@
 """Two runs of one setting: which differences are real.
 
-The unit is the round: processes are new in each, and messages within one are alike.  For each cell the medians of the
-rounds of A stand against those of B: the ratio of their geometric means, with Welch's test of their logarithms, which
-holds for few rounds and for unequal scatter (a bootstrap over five rounds gives intervals that are a quarter too
-narrow).  A run has many cells, and of sixty tests three come out by chance: p is adjusted after Holm (1979), so that a
-difference is called real in error in no more than one comparison of twenty, however many cells it has.
+The unit is the round: each has new processes, and messages within a round are correlated.  For each cell the medians of
+the rounds of A are compared with those of B: the ratio of their geometric means, with Welch's test of their logarithms,
+which holds for few rounds and for unequal variances (a bootstrap over five rounds gives intervals that are a quarter
+too narrow).  p is adjusted after Holm (1979) for the number of cells, so that at most one comparison in twenty calls a
+difference real in error.
 
-Two runs differ in more than what was changed: the hour, the load, the temperature.  So twinlink is compared a second
-time against its bare library, round by round in each run: what befell the machine befell both.
+Two runs also differ in the load and the temperature of the machine.  So twinlink is compared a second time relative to
+its bare library, round by round in each run, which removes such changes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ Rounds = dict[int, float]  # of each round, the logarithm of its figure
 
 
 def compare(folder_a: Path, folder_b: Path) -> dict[str, Any]:
-    """What differs in B, with A as 1; the fields are described in docs/results-format.md.
+    """Compare B with A; the fields are described in docs/results-format.md.
 
     Raises ConfigurationError where a folder is no run or the settings differ, DamagedRun, OSError.
     """
@@ -96,13 +96,13 @@ def _rounds(sent: Any, figure: Any) -> Rounds:
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What was not the same in both runs, as far as they say."""
+    """Differences between the two runs' settings, hosts and versions, as far as they are recorded."""
     sides = [dict(_conditions(run)) for run in (one, other)]
     known = [(run["configuration"].get("used") or {}).get("subject_options", {}) for run in (one, other)]
     alone = tuple(f"configuration.subject_options.{subject}." for subject in known[0].keys() ^ known[1].keys())
     for key in dict.fromkeys([*sides[0], *sides[1]]):
         values = [side.get(key) for side in sides]
-        if values[0] != values[1] and not key.startswith(alone):  # which cells are in one run only is told elsewhere
+        if values[0] != values[1] and not key.startswith(alone):  # cells in one run only are reported elsewhere
             yield {"what": key, "a": values[0], "b": values[1]}
 
 
@@ -128,7 +128,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _test(about: dict[str, Any], one: Rounds, other: Rounds) -> dict[str, Any]:
-    """B / A with its interval and p; without those where a run has a single round."""
+    """B / A with its interval and p, which are None if a run has a single round."""
     a, b = (np.array(list(side.values()), np.float64) for side in (one, other))
     row = {
         **about,
@@ -151,7 +151,7 @@ def _welch(a: NDArray[np.float64], b: NDArray[np.float64]) -> dict[str, Any]:
     parts = [values.var(ddof=1) / len(values) for values in (a, b)]
     error = float(np.sqrt(sum(parts)))
     difference = float(b.mean() - a.mean())
-    if error == 0.0:  # rounds without any scatter: made, not measured
+    if error == 0.0:  # rounds without any scatter are synthetic
         return {"ci95": [float(np.exp(difference))] * 2, "p": 1.0 if difference == 0 else 0.0}
     freedom = sum(parts) ** 2 / sum(part**2 / (len(values) - 1) for part, values in zip(parts, (a, b), strict=True))
     half = float(stats.t.ppf(1 - ALPHA / 2, freedom)) * error
@@ -170,7 +170,7 @@ def _subjects(quantity: str, cells: list[dict[str, Any]], *sides: dict[str, Roun
 
 
 def _relative(quantity: str, cells: list[dict[str, Any]], *sides: dict[str, Rounds]) -> Iterator[dict[str, Any]]:
-    """Each subject against its bare library in the same rounds; a and b are those ratios."""
+    """Each subject relative to its bare library in the same rounds; a and b are those ratios."""
     places = {(cell["subject"], cell["octets"], cell["direction"], cell["mode"]): cell["id"] for cell in cells}
     for subject, mode, names in _groups(cells):
         base = formatting.BASELINES.get(subject)
@@ -197,13 +197,13 @@ def _groups(cells: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]
 
 
 def _mean(every: list[Rounds]) -> Rounds:
-    """The mean of each round that all of them have."""
+    """The mean over these, of each round that all of them have."""
     numbers = [number for number in every[0] if all(number in each for each in every)] if every else []
     return {number: float(np.mean([each[number] for each in every])) for number in numbers}
 
 
 def _loss(cells: list[tuple[dict[str, Any], Records, Records]]) -> list[dict[str, Any]]:
-    """Fisher's exact test of the messages that did not arrive, where there are any."""
+    """Fisher's exact test of the lost messages, for cells that have any."""
     from scipy import stats
 
     rows = []
@@ -217,7 +217,7 @@ def _loss(cells: list[tuple[dict[str, Any], Records, Records]]) -> list[dict[str
 
 
 def _rates(cells: list[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """What the searches found: one figure a run, so without a verdict."""
+    """Results of the searches: one figure per run, so without a verdict."""
     for a, b in cells:
         one, other = ((cell.get("search") or {}).get("highest_loss_free_hz") for cell in (a, b))
         if one and other:
@@ -318,7 +318,7 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
 
 
 def _machine(found: dict[str, Any]) -> list[str]:
-    """A baseline that differs was not changed by twinlink."""
+    """Note that baselines differ, which twinlink cannot have caused."""
     rows = [row for row in found["subjects"] if row["real"] and row["quantity"] == "rtt_p50"]
     each = formatting.listed(
         f"{_name(row)} ({row['ratio']:.3f})" for row in rows if formatting.subject(row["subject"]).raw
@@ -330,7 +330,7 @@ def _machine(found: dict[str, Any]) -> list[str]:
 
 
 def _means(found: dict[str, Any]) -> list[str]:
-    """Where means tell another story than medians: outliers."""
+    """Note where means differ and medians do not: outliers."""
     rows = [row for row in found["cells"] if row["quantity"] == "rtt_mean" and row["real"]]
     medians = {row["id"] for row in found["cells"] if row["quantity"] == "rtt_p50" and row["real"]}
     rows = [row for row in rows if row["id"] not in medians]

@@ -1,7 +1,7 @@
-"""The figures of a run.  matplotlib's Agg, after the run: nothing is drawn while something is measured.
+"""The figures of a run, drawn with matplotlib's Agg after the measurement.
 
-A figure is narrow, so that its text can be read on a phone as it is; panels stand below each other.  Every figure says
-where and how it was measured, for it will be shown without its page.
+A figure is narrow enough for a phone, with panels below each other.  Every figure states where and how it was measured,
+because it will be shown without its page.
 """
 
 from pathlib import Path
@@ -18,11 +18,11 @@ from .table import at_rate
 
 CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4
 NAMES = ("latency", "rtt", "cdf-rw-dt", "cdf-dt-rw", "jitter", "delay-over-time", "rate")
-_SPREAD = 0.13  # by how much the subjects stand beside each other, as a logarithm
+_SPREAD = 0.13  # horizontal distance between subjects, as a logarithm
 
 
 def draw(folder: Path, results: dict[str, Any], found: Records) -> list[Drawn]:
-    """Draw what the run allows into ``folder``; figures of an earlier time give way.  Raises OSError."""
+    """Draw the figures that the run has data for into ``folder``, replacing earlier ones.  Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         (folder / f"{name}.png").unlink(missing_ok=True)
@@ -89,7 +89,7 @@ def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None
                 color=shown.colour,
                 alpha=0.4,
                 lw=3,
-                ls="-" if subject == "zenoh" else (0, (1.2, 0.6)),  # the two lie on each other
+                ls="-" if subject == "zenoh" else (0, (1.2, 0.6)),  # the two overlap
                 zorder=1,
                 label=f"{shown.short}, the paper",
             )
@@ -113,7 +113,7 @@ def _context(axis: Axes) -> None:
 
 
 def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) -> Drawn | None:
-    """The paper's Figs. 3 and 4: how the delay is distributed, at three payloads."""
+    """The paper's Figs. 3 and 4: distribution of the delay, at three payloads."""
     cells = [cell for cell in _measured(results, "closed", "rtt_ns") if cell["direction"] == direction]
     payloads = [octets for octets in CDF_PAYLOADS if any(cell["octets"] == octets for cell in cells)]
     payloads = payloads or sorted({cell["octets"] for cell in cells})[-3:]
@@ -150,7 +150,7 @@ def _step(axis: Axes, subject: str, values: Any) -> None:
 
 
 def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
-    """The paper's Fig. 5: p95 of the change of the RTT from one message to the next."""
+    """The paper's Fig. 5: p95 of the absolute change of the RTT between consecutive messages."""
     cells = _measured(results, "closed", "paper_rtt_jitter_ns")
     directions = _directions(cells)
     if not directions:
@@ -176,7 +176,7 @@ def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
 
 
 def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn | None:
-    """One-way delay of each message over the run, with what the clocks leave open."""
+    """One-way delay of each message over the run, with the bound of the clocks."""
     for mode in formatting.MODES:
         cells = _measured(results, mode, "one_way_delay_ns")
         if cells:
@@ -208,7 +208,7 @@ def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
     shown, bound_ns = formatting.subject(cell["subject"]), cell["statistics"]["one_way_delay_ns"]["bound_ns"]
     delays, arrived = rows.one_way_ns / 1e6, rows.arrived
     seconds = (arrived["sent_ns"] - start_ns) / 1e9
-    seen = delays > 0  # the others cannot stand on a log axis; they are flagged in the page
+    seen = delays > 0  # a log axis has no place for the others; the page flags them
     axis.plot(seconds[seen], delays[seen], ".", color=shown.colour, ms=2.5, alpha=0.6, label=shown.short,
               markerfacecolor="none" if shown.raw else shown.colour, mew=0.6)  # fmt: skip
     for number in np.unique(arrived["round"]):
@@ -220,7 +220,7 @@ def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
 
 
 def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
-    """Delay against the rate, of what was sent on a schedule, and how far each search came."""
+    """Delay against rate of messages sent on a schedule, and the steps of each search."""
     every = [cell for mode in ("open", "saturation") for cell in _measured(results, mode, "open_loop_delay_ns")]
     cells = [cell for cell in every if _sustained(cell)["one_way_delay_ns"]["usable"]]
     searched = [cell for cell in results["cells"] if (cell.get("search") or {}).get("steps")]
@@ -259,7 +259,7 @@ def _rate(folder: Path, results: dict[str, Any]) -> Drawn | None:
 
 
 def _sustained(cell: Cell) -> dict[str, Any]:
-    """Of what a search kept up, else of all."""
+    """Statistics of the trial at the highest rate of a search, else of the whole cell."""
     return at_rate(cell) or {}
 
 
@@ -275,7 +275,7 @@ def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
 
 
 def rate_hz(cell: Cell) -> float:
-    """The rate of a cell's messages: as it was asked for, or found, else as it was."""
+    """The rate of a cell's messages: as requested, as found by a search, or as measured."""
     if "at_highest_rate" in (cell.get("statistics") or {}):
         return float(cell["search"]["highest_loss_free_hz"])
     elapsed_ns = sum(each["elapsed_ns"] for each in cell["rounds"])
@@ -283,7 +283,7 @@ def rate_hz(cell: Cell) -> float:
 
 
 def _search(axis: Axes, cells: list[Cell]) -> None:
-    """Each step: what was asked for, and what arrived a second."""
+    """Each step of a search: offered rate and received rate."""
     known = [step["rate_hz"] for cell in cells for step in cell["search"]["steps"] if step["rate_hz"]]
     axis.plot([min(known), max(known)], [min(known), max(known)], color=plot_style.GREY, lw=1, zorder=1)
     for cell in cells:
@@ -306,7 +306,7 @@ def _search(axis: Axes, cells: list[Cell]) -> None:
 def _line(
     axis: Axes, subject: str, shift: float, octets: list[int], spreads: list[dict[str, Any]], key: str, interval: str
 ) -> None:
-    """Means or percentiles over the payloads; subjects stand a little beside each other, so that bars can be seen."""
+    """Means or percentiles over the payloads; subjects are shifted sideways, so that their bars do not overlap."""
     shown = formatting.subject(subject)
     values = np.array([spread[key] for spread in spreads], float)
     known = np.array([spread[interval] or (spread[key], spread[key]) for spread in spreads], float)
@@ -319,7 +319,7 @@ def _line(
 
 
 def _places(cells: list[Cell]) -> list[tuple[str, float]]:
-    """Each subject and the factor by which it is moved sideways."""
+    """Each subject with the factor by which it is shifted sideways."""
     names = formatting.ordered(cell["subject"] for cell in cells)
     shifts = np.exp(np.linspace(-_SPREAD, _SPREAD, len(names)) if len(names) > 1 else np.zeros(1))
     return list(zip(names, shifts.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""How a sweep's subjects, directions, payloads and times are written and coloured, alike in table, figures and page."""
+"""Names, colours and number formats of subjects, directions, payloads and times, for table, figures and page."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """How a subject is shown.
+    """Name and style of a subject.
 
     Attributes:
         name: for people.
-        short: where there is little room.
+        short: for narrow columns.
         colour, marker: matplotlib's.
         raw: a baseline without twinlink: drawn dashed and open.
     """
@@ -38,8 +38,8 @@ class Subject:
     raw: bool = False
 
 
-# Okabe and Ito's colours, which people with any colour vision tell apart: one hue for each library, the lighter of two
-# for the bare library, and a marker for each.  In the order in which they are listed everywhere; the paper's two first.
+# Okabe and Ito's colours, which are distinct for any colour vision: one hue for each library, the lighter of two for
+# the bare library, and a marker for each.  They are listed in this order everywhere; the paper's two first.
 SUBJECTS = {
     "zenoh": Subject("twinlink over Zenoh", "Zenoh", "#d55e00", "s"),
     "zeromq": Subject("twinlink over ZeroMQ", "ZeroMQ", "#0072b2", "o"),
@@ -65,7 +65,7 @@ _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
 
 
 def subject(name: str) -> Subject:
-    """How it is shown; transports that other packages bring have a colour too."""
+    """Its name and style; transports of other packages have a colour, too."""
     known = SUBJECTS.get(name)
     if known is None:
         raw = name.startswith("raw-")
@@ -74,24 +74,24 @@ def subject(name: str) -> Subject:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """The subjects, each once, in the order in which they are listed."""
+    """The distinct subjects, in the order of `SUBJECTS`."""
     places = {name: place for place, name in enumerate(SUBJECTS)}
     return sorted(set(names), key=lambda name: (places.get(name, len(places)), name))
 
 
 def setting(name: str, rate_limit: str | None = None) -> str:
-    """Where it was measured, such as "two hosts"."""
+    """Name of a setting, such as "two hosts"."""
     text = SETTINGS.get(name, name)
     return f"{text}, limited to {rate_limit}" if rate_limit else text
 
 
 def place(flow: str, octets: int) -> str:
-    """What was sent: a payload, or an application's flow with its greatest one."""
+    """A payload, or an application's flow with its greatest payload."""
     return f"{flow}, up to {payload(octets)}" if flow else payload(octets)
 
 
 def payload(octets: int) -> str:
-    """In the paper's words, K = 1024: "100 B", "10 KB", "1 MB"."""
+    """As in the paper, K = 1024: "100 B", "10 KB", "1 MB"."""
     for unit, size in (("MB", 1 << 20), ("KB", 1 << 10)):
         if octets >= size:
             return f"{octets / size:g} {unit}" if octets % size == 0 else f"{octets / size:.1f} {unit}"
@@ -120,7 +120,7 @@ def time(value_ns: float) -> str:
 
 
 def within(value_ns: int, bound_ns: float) -> str:
-    """A time and how far it may be off, both to the bound's third digit, such as "-4.999 812 3 s ± 24.7 µs"."""
+    """A time and its bound, both to the bound's third digit, such as "-4.999 812 3 s ± 24.7 µs"."""
     unit, one = _unit(max(abs(value_ns), bound_ns))
     decimals = len(str(one)) - 1 - max(0, len(str(int(bound_ns))) - 3)
     whole, dot, fraction = f"{Decimal(value_ns) / one:+.{max(0, decimals)}f}".partition(".")
@@ -128,29 +128,29 @@ def within(value_ns: int, bound_ns: float) -> str:
 
 
 def _unit(value_ns: float) -> tuple[str, int]:
-    """The one that suits a time, and how many ns it has."""
+    """The unit that suits a time, and its number of ns."""
     return next((each for each in _UNITS if abs(value_ns) >= each[1]), ("ns", 1))
 
 
 def of_fewer(spread: Mapping[str, Any], received: int) -> str:
-    """How many messages a figure is of, where that is not all that were received."""
+    """The number of messages behind a figure, if not all received ones."""
     return f" (n = {spread['n']:,})" if spread["n"] < received else ""
 
 
 def p(value: float | None) -> str:
-    """A p of a test."""
+    """The p-value of a test."""
     return "-" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def between(values_ns: Iterable[float | None]) -> str:
-    """The least and the greatest of some times, such as "1 µs to 2 ms"; those that are None are passed over."""
+    """The least and the greatest of some times, such as "1 µs to 2 ms"; None is skipped."""
     known = sorted(value for value in values_ns if value is not None)
     texts = list(dict.fromkeys(time(value) for value in (known[:1] + known[-1:])))
     return " to ".join(texts) or "not known"
 
 
 def highest_rate(search: Mapping[str, Any], spread: bool = True) -> str:
-    """What was found in messages/s, and how far apart, such as "800 (700 to 900 in 3 searches)"."""
+    """Result of a search in messages/s, and the range of the rounds, such as "800 (700 to 900 in 3 searches)"."""
     text, each = f"{search['highest_loss_free_hz']:,.0f}", search.get("rounds_hz", [])
     if not spread or not each:
         return text

@@ -13,17 +13,17 @@ from .remote import PORT_OFFSET, TOLD, Remote, RemoteWorker
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
 from .worker_handle import LOOK_S, START_S, Interrupted, LocalWorker, Stopped, WorkerLost
 
-PATIENCE = 3  # times the timeout, between two rounds: a pong that is restarted needs a while
+PATIENCE = 3  # times the timeout, between two rounds: time for a pong to restart
 
 
 class Hosts(Setting):
-    """A link to the pong, over which the workers there are told what to do.
+    """A link to the pong, which carries the commands for the workers there.
 
     Args:
         peer: where the pong listens; cells use the ports from `PORT_OFFSET` above.
         transport: the pong's.
         timeout_s: to wait for it.
-        stopped: asked now and then while waiting.
+        stopped: polled while waiting; true ends it.
     """
 
     name = "hosts"
@@ -34,7 +34,7 @@ class Hosts(Setting):
         self._transport = transport
         self._timeout_s = timeout_s
         self._stopped = stopped
-        self._served = False  # whether a worker has ever started there
+        self._served = False  # whether a worker has ever started at the peer
 
     def __enter__(self) -> Self:
         self._link = twinlink.open(self._transport, connect=str(self._endpoint))
@@ -61,7 +61,7 @@ class Hosts(Setting):
             logger.removeFilter(_is_not_of_ours)
 
     def _meets(self) -> bool:
-        """Whether the pong is there, at once or in time.  Raises Interrupted."""
+        """Whether the pong is up within the time-out.  Raises Interrupted."""
         end = time.monotonic() + self._timeout_s
         while not self._link.peers() and time.monotonic() < end:
             if self._stopped():
@@ -70,7 +70,7 @@ class Hosts(Setting):
         return bool(self._link.peers())
 
     def wait(self, stopped: Stopped) -> None:
-        """Return when the pong is there; one that went may come back."""
+        """Return when the pong is up; it may have restarted."""
         end = time.monotonic() + PATIENCE * self._timeout_s
         while not self._remote.up:
             if stopped():
@@ -84,13 +84,13 @@ class Hosts(Setting):
         return HostLost(f"no pong at {at} any more, for {within_s:g} s (does `twinlink pong` still run there?)")
 
     def start(self) -> Pair:
-        """A fresh worker here, and one at the peer."""
-        if not self._meets():  # it may have been away
+        """A new worker here, and one at the peer."""
+        if not self._meets():  # it may be restarting
             raise self._gone(self._timeout_s)
         at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
         far = RemoteWorker(DIGITAL_TWIN, self._remote)
         try:
-            far.answer(0, max(START_S, self._timeout_s), self._stopped)  # as long as the pong itself is there
+            far.answer(0, max(START_S, self._timeout_s), self._stopped)  # ends early if the pong is lost
         except Interrupted:
             far.end()
             raise
@@ -109,10 +109,10 @@ class Hosts(Setting):
         return Pair(LocalWorker(REAL_WORLD), far, at, at)
 
     def describe(self) -> dict[str, object]:
-        """Where the peer is."""
+        """Endpoint and name of the peer."""
         return {"peer": str(self._endpoint), "peer_node": ", ".join(self._link.peers())}
 
 
 def _is_not_of_ours(record: logging.LogRecord) -> bool:
-    """What a pong that died did not acknowledge were lines to its workers; nobody waits for them any more."""
+    """False for losses of commands to the workers of a pong that died: they are of no interest."""
     return TOLD not in (record.args or ())

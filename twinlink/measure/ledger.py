@@ -1,6 +1,6 @@
-"""What an application's end of a link saw of every message, written down in the format of `records`.
+"""Records every message of an application at its end of a link, in the format of `records`.
 
-For programs that are measured while they do their work; the workers of a sweep keep rows of their own.
+It is for programs that are measured in operation; the workers of a sweep have row buffers.
 """
 
 import time
@@ -15,9 +15,9 @@ from . import records
 
 
 class Ledger:
-    """Notes the messages of some flows; may be called from any thread.
+    """Records the messages of some flows; may be called from any thread.
 
-    It is held in memory until it is written: about half a kilobyte for a message.
+    Records are held in memory until they are written, about half a kilobyte per message.
 
     Args:
         sends, receives: the flows, by name.
@@ -30,25 +30,25 @@ class Ledger:
         self._sessions: dict[int, int] = {}
 
     def send(self, sender: twinlink.Sender, payload: bytes) -> int:
-        """``sender.send(payload)``, noted; raises what that raises."""
+        """Call ``sender.send(payload)`` and record it; raises what that raises."""
         before_ns = time.time_ns()
         sequence = sender.send(payload)
         self._sent[sender.flow].append((sequence, len(payload), before_ns))
         return sequence
 
     def acknowledged(self, ack: twinlink.Ack) -> None:
-        """For ``on_ack``.  Of several peers the first one's counts."""
+        """Record an acknowledgement, as ``on_ack``; with several peers, the first one's counts."""
         self._acks.setdefault((ack.flow, ack.sequence), ack)
 
     def received(self, message: twinlink.Message) -> None:
-        """A message came; the sender's sessions are numbered as rounds, in the order in which they appear."""
+        """Record a received message; the sender's sessions are numbered as rounds, in order of appearance."""
         number = self._sessions.setdefault(message.epoch, len(self._sessions))
         self._received[message.flow].append(
             (number, message.sequence, len(message.payload), message.sent_ns, message.received_ns)
         )
 
     def write(self, folder: Path) -> None:
-        """Leave FLOW.sent.csv.gz, FLOW.received.csv.gz for each flow, also one without messages.  Raises OSError."""
+        """Write FLOW.sent.csv.gz and FLOW.received.csv.gz for each flow, also without messages.  Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         for flow, sent in self._sent.items():
             rows = [self._sent_row(flow, *each) for each in sorted(sent)]
@@ -57,7 +57,7 @@ class Ledger:
             records.write(records.file(folder, flow, "received"), np.array(received, records.RECEIVED))
 
     def _sent_row(self, flow: str, sequence: int, octets: int, before_ns: int) -> tuple[int | bool, ...]:
-        """T1 as the header has it is known from the ack; of other messages, when `send` was called."""
+        """A row with T1 from the acknowledgement; without one, with the time of the call of `send`."""
         ack = self._acks.get((flow, sequence))
         if ack is None:
             return (0, sequence, octets, before_ns, before_ns, False, 0, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""A known loss: a transport that withholds every so many-th data message from the wire.
+"""A known loss, for tests of the instrument: a transport that withholds every nth data message from the wire.
 
-For tests of the instrument.  The link counts such a message as sent; the peer finds a gap.  What is sent again, and
-what goes in a bundle, as in a flood, is not withheld.
+The link counts such a message as sent; the peer finds a gap.  Retransmissions, and messages in bundles, as in a flood,
+are not withheld.
 """
 
 from ..protocol.frames import DATA_WORD, HEADER
@@ -9,7 +9,7 @@ from ..transports import TRANSPORTS, transport_class
 
 
 def lossy_transport(transport: str, every: int) -> str:
-    """The name of a transport like ``transport`` that does so; known in this process from now on."""
+    """Register a lossy transport derived from ``transport`` in this process; returns its name."""
     base = transport_class(transport)
 
     class LossyTransport(base):  # type: ignore[valid-type, misc]
@@ -25,10 +25,10 @@ def lossy_transport(transport: str, every: int) -> str:
 
 
 def count(first: int, end: int, every: int) -> int:
-    """How many of messages ``first`` to ``end - 1`` are."""
+    """The number of withheld messages among ``first`` to ``end - 1``."""
     return end // every - first // every if every > 0 else 0
 
 
 def is_dropped(sequence: int, every: int) -> bool:
-    """Whether message ``sequence`` is one of those; with ``every`` 0 none is."""
+    """Whether message ``sequence`` is withheld; none is if ``every`` is 0."""
     return every > 0 and sequence % every == every - 1

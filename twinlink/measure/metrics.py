@@ -1,7 +1,7 @@
-"""What the records of a cell mean: every metric with its definition, and None where it is not valid.
+"""The metrics of a cell, computed from its records; None where a metric is not valid.
 
-The definitions, with their RFCs, stand in docs/metrics.md.  Nothing here is corrected for being odd: a negative
-delay stays negative, and is flagged.
+docs/metrics.md has the definitions with their RFCs.  Implausible values are not corrected: a negative delay stays
+negative, and is flagged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from . import statistics
 from .cells import DIRECTIONS
 from .records import RECEIVED, Table
 
-USABLE = 0.2  # a one-way delay whose clock bound is more than this share of its median is none
+USABLE = 0.2  # greatest clock bound of a usable one-way delay, as a share of its median
 ONE_HOST = frozenset({"loopback", "netns"})  # settings in which both sides read one clock
 ONE_CLOCK = "one host, one clock; the bound is what the exchanges say against it"
 
@@ -23,12 +23,10 @@ Floats = NDArray[np.float64]
 
 
 def run_clocks(cells: Iterable[tuple[Mapping[str, Any], Table]]) -> dict[str, clocks.Estimate]:
-    """By direction the receiver's clock minus the sender's, from all exchanges of a run; empty without any.
+    """The receiver's clock minus the sender's by direction, from all exchanges of a run; empty without any.
 
-    ``cells`` are those of the run, each with what was sent in it.
-
-    A cell of large messages says little about the clocks, since half of its RTT is the bound; the small messages of
-    the other cells, and of other subjects, passed between the same two clocks.
+    ``cells`` are those of the run, each with its sent records.  Large messages bound the clocks poorly, since half of
+    their RTT is the bound; so small messages of other cells and subjects are used for them as well.
     """
     forward, back = DIRECTIONS
     try:
@@ -139,7 +137,7 @@ def _shifted(found: dict[str, Any], by: float) -> dict[str, Any]:
 
 
 def one_way_delays(received: Table, clock: clocks.Estimate | None, setting: str = "hosts") -> Floats:
-    """The one-way delay (ns) of each row of a received record, or of `arrivals`, by the same clock as `cell` takes."""
+    """The one-way delay (ns) of each row of a received record, or of `arrivals`, with the clock that `cell` uses."""
     offset_ns, _ = _offsets(received["sent_ns"], clock, setting)
     return np.asarray(received["received_ns"] - received["sent_ns"] - offset_ns, np.float64)
 
@@ -148,7 +146,7 @@ def one_way_delays(received: Table, clock: clocks.Estimate | None, setting: str 
 
 
 def _exchanges(sent: Table) -> NDArray[np.int64]:
-    """T1 to T4 of what was answered, in the order of sending."""
+    """T1 to T4 of acknowledged messages, in the order of sending."""
     rows = sent[sent["acknowledged"]]
     rows = rows[np.argsort(_keys(rows), kind="stable")]
     return np.stack([rows[name] for name in ("sent_ns", "peer_received_ns", "peer_sent_ns", "received_ns")])
@@ -162,7 +160,7 @@ def _estimate(sent: Table) -> clocks.Estimate | None:
 
 
 def _is_one_clock(clock: clocks.Estimate | None, setting: str) -> bool:
-    """Whether both sides read one clock: they do on one host, unless the exchanges prove otherwise."""
+    """Whether both sides read one clock, as they do on one host unless the exchanges prove otherwise."""
     if setting not in ONE_HOST:
         return False
     if clock is None:
@@ -172,10 +170,10 @@ def _is_one_clock(clock: clocks.Estimate | None, setting: str) -> bool:
 
 
 def _offsets(at_ns: NDArray[Any], clock: clocks.Estimate | None, setting: str) -> tuple[Floats, Floats | None]:
-    """Receiver minus sender, and the bound of that; 0 and None where nothing is known."""
+    """Receiver's clock minus sender's, and its bound; 0 and None if unknown."""
     nothing = np.zeros(len(at_ns))
     if _is_one_clock(clock, setting):
-        # The exchanges cannot prove it: a shift within their bound stays unseen.  Their estimate is what it would be.
+        # A shift within the bound of the exchanges cannot be detected, so their estimate is the bound.
         return nothing, np.abs(clock.offset_at(at_ns)) if clock and len(at_ns) else nothing if len(at_ns) else None
     if clock is None or not len(at_ns):
         return nothing, None
@@ -201,7 +199,7 @@ def _clock_figures(sent: Table, clock: clocks.Estimate | None, setting: str) -> 
         "bound_ns": round(float(bound_ns[0])) if bound_ns is not None else None,
         "method": ONE_CLOCK if one_clock else clocks.METHOD,
         "n": clock.n,
-        "estimate": clock.figures(),  # in-band, also where one clock is taken for granted
+        "estimate": clock.figures(),  # from the exchanges, also where both sides read one clock
         "rounds": each_round,
     }
 
@@ -233,7 +231,8 @@ def _keys(table: Table) -> NDArray[np.int64]:
 def arrivals(sent: Table, received: Table) -> Table:
     """The first arrival of each message that was sent, by round and sequence.
 
-    Of what was acknowledged but is not in the receiver's record (it may have died with it) the ack says when it came.
+    The arrival time of an acknowledged message that is not in the receiver's record (it may have died) is that of the
+    ack.
     """
     acknowledged = sent[sent["acknowledged"]]
     told = np.zeros(len(acknowledged), RECEIVED)
@@ -247,7 +246,7 @@ def arrivals(sent: Table, received: Table) -> Table:
 
 
 def _known(sent: Table, received: Table) -> Table:
-    """What arrived of what was sent."""
+    """The arrivals of messages that were sent."""
     known: Table = received[np.isin(_keys(received), _keys(sent))]
     return known
 
@@ -269,13 +268,13 @@ def _reordered(sent: Table, received: Table) -> int:
 
 
 def _differences(rows: Table, values: Floats) -> Floats:
-    """Value minus that of the message before, where both are there; rows by round and sequence."""
+    """Value minus that of the preceding message, where both exist; rows by round and sequence."""
     adjacent = np.diff(_keys(rows)) == 1
     return np.asarray(np.diff(values)[adjacent], np.float64)
 
 
 def _open_loop(sent: Table, arrivals: Table, one_way_ns: Floats) -> Floats:
-    """From when a message should have been sent until it arrived; empty unless there was a schedule."""
+    """Time from the scheduled send to the arrival; empty without a schedule."""
     if not len(arrivals) or (sent["scheduled_ns"] == sent["sent_ns"]).all():
         return np.zeros(0)
     sent = sent[np.argsort(_keys(sent), kind="stable")]
@@ -291,7 +290,7 @@ def _each_round(arrivals: Table) -> Iterable[NDArray[np.intp]]:
 
 
 def _goodput_bit_s(arrivals: Table) -> float | None:
-    """Payload that arrived after the first message, by the time since that, on the receiver's clock alone."""
+    """Payload received after the first message, divided by the time since then, on the receiver's clock."""
     octets = duration_ns = 0
     for rows in _each_round(arrivals):
         octets += int(arrivals["octets"][rows[1:]].sum())
@@ -300,7 +299,7 @@ def _goodput_bit_s(arrivals: Table) -> float | None:
 
 
 def _age(arrivals: Table, one_way_ns: Floats) -> dict[str, float] | None:
-    """Age of the freshest message that has arrived, from each round's first arrival to its last."""
+    """Age of the freshest message received, from each round's first arrival to its last."""
     area, duration, peaks = 0.0, 0.0, []
     for rows in _each_round(arrivals):
         sent_ns = arrivals["sent_ns"][rows]
@@ -318,7 +317,7 @@ def _age(arrivals: Table, one_way_ns: Floats) -> dict[str, float] | None:
 
 
 def _per_message(rounds: Sequence[Mapping[str, Any]], name: str, way: str | None = None) -> float | None:
-    """An amount of all rounds that know it, by their messages."""
+    """An amount per message, over the rounds that have it."""
     total = messages = 0
     for each in rounds:
         amount = each.get(name)

@@ -1,4 +1,4 @@
-"""One cell in one round where MGEN sends and receives: what came of it, as tables and logs."""
+"""One cell in one round in which MGEN sends and receives: its tables and logs."""
 
 import datetime
 from dataclasses import dataclass, field, replace
@@ -15,13 +15,13 @@ from .worker_handle import Stopped, watching
 
 @dataclass(frozen=True)
 class MgenTaken(RoundResult):
-    """Besides the link's own records, MGEN's logs and the bridge's records, by the end of a file's name."""
+    """The link's records, with MGEN's logs and the bridge's records by file name suffix."""
 
     files: dict[str, bytes] = field(default_factory=dict)
 
 
 class MgenCell(CellRun):
-    """One cell, one round, on a pair of workers whose link is open; its messages are MGEN's."""
+    """One cell, one round, on a pair of workers with an open link; its messages are MGEN's."""
 
     def run(self, stopped: Stopped) -> MgenTaken:
         """Measure it.  Raises WorkerLost, WorkerFailed, Interrupted."""
@@ -57,7 +57,7 @@ class MgenCell(CellRun):
 
 
 def sent_rows(number: int, taken_in: list[Row], sender_log: bytes, began: datetime.date) -> Table:
-    """A row for each message that MGEN sent: also for one that the bridge never got, which is not acknowledged.
+    """A row for each message that MGEN sent; one that never reached the bridge is not acknowledged.
 
     ``began`` is the day (UTC) of the log's first line: MGEN logs the time of day.
     """

@@ -1,4 +1,4 @@
-"""What MGEN's own logs say of a cell, and how much of MGEN's delay was the link's."""
+"""MGEN's delay of a cell, from MGEN's logs, and the link's part of it."""
 
 import datetime
 from collections.abc import Mapping
@@ -26,12 +26,11 @@ def figures(
 ) -> dict[str, Any]:
     """Counts and delays of a cell, ready for JSON.
 
-    The delays take both hosts' clocks for equal, as MGEN does; ``offset_ns`` +- ``offset_bound_ns`` is by how much the
-    receiver's was ahead.
+    The delays assume equal clocks, as MGEN does; ``offset_ns`` +- ``offset_bound_ns`` is the offset of the receiver's.
 
     Args:
         folder: of the run.
-        cell: whose logs.
+        cell: its entry in run.json.
         started_ns: when the run began: MGEN 5.02b logs the time of day only.
         sent, received: the records of the cell.
 

@@ -1,4 +1,4 @@
-"""A worker's part where MGEN is the source: its end of the bridge, and the mgen process behind it."""
+"""One side of a cell with MGEN as the source: an end of the bridge, and its mgen process."""
 
 import shutil
 import socket
@@ -17,7 +17,7 @@ from ..mgen.script import Flow, protocol_for
 
 FLOW = "mgen"
 HOST = "127.0.0.1"
-NUMBER = 1  # of MGEN's flow
+NUMBER = 1  # MGEN's flow number
 
 
 class MgenSide:
@@ -37,7 +37,7 @@ class MgenSide:
         self._thread: threading.Thread | None = None
 
     def listen(self, octets: int) -> None:
-        """Start an mgen that listens, and the bridge's end that gives to it.  Raises TwinlinkError."""
+        """Start a listening mgen, and the bridge's end that delivers to it.  Raises TwinlinkError."""
         protocol = protocol_for(octets)
         at = Address(HOST, _free_port(protocol))
         self._listener = session.Listener(at, protocol, self._path / "rx.drc", _mortal())
@@ -50,9 +50,9 @@ class MgenSide:
         self._thread.start()
 
     def heard(self, expected: int, quiet_s: float) -> dict[str, Any]:
-        """End what `listen` started, when mgen has ``expected`` messages or none came for a while.
+        """End what `listen` started, when mgen has ``expected`` messages or none came for ``quiet_s``.
 
-        Returns its counters, and as octets its log (``log``) and the bridge's records (``notes``).
+        Returns its counters, its log (``log``) and the bridge's records (``notes``), the latter two as octets.
         """
         assert self._listener is not None
         assert self._egress is not None
@@ -86,7 +86,7 @@ class MgenSide:
         return path.read_bytes() if path.exists() else b""
 
     def close(self) -> None:
-        """End what listens, and leave nothing behind; a thread that still sends may write into the void."""
+        """End the listening mgen and remove its files."""
         self._end()
         shutil.rmtree(self._path, ignore_errors=True)
 
@@ -107,7 +107,7 @@ class MgenSide:
 
 
 def _mortal() -> list[str]:
-    """What makes a command end with this process, however that ends."""
+    """A command prefix that ends the command with this process, also if that is killed."""
     return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
 
 

@@ -1,8 +1,8 @@
-"""Two network namespaces with a cable between them: the honest stand-in for two hosts on one machine.
+"""Two network namespaces connected by a veth pair, in place of two hosts.
 
-They have no names and are held by two processes that end with this one, however it ends; the kernel then takes the
-namespaces and the cable away.  What crosses the cable goes through both network stacks, unlike on loopback, and its
-octets are counted.  Needs root, and unshare, nsenter, ip and tc (util-linux, iproute2).
+They have no names and are held by two processes that end with this one; the kernel then removes the namespaces and the
+cable.  Traffic passes through both network stacks, unlike on loopback, and its octets are counted.  This needs root,
+and unshare, nsenter, ip and tc (util-linux, iproute2).
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from typing import Self
 from .channels import PORTS
 from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError
 
-# 198.18.0.0/15 is for measurements of this kind (RFC 2544, RFC 6890); nothing else is there.
+# 198.18.0.0/15 is reserved for such measurements (RFC 2544, RFC 6890).
 ADDRESSES = ("198.18.0.1", "198.18.0.2")  # Real World, Digital Twin
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 CABLE = ("tl-rw", "tl-dt")
 FIRST_PORT, LAST_PORT = 7450, 7700
-BURST_S = 0.004  # of the rate limit: what goes out at line speed after a pause
-LEAST_BURST = 64 * 1024  # octets: one packet as the stack hands it over
-QUEUE_S = 0.1  # what may wait for its turn
+BURST_S = 0.004  # size of the token bucket, as a time at the rate limit
+LEAST_BURST = 64 * 1024  # octets: the longest packet before segmentation
+QUEUE_S = 0.1  # length of the queue, as a time at the rate limit
 WAIT_S = 5.0
 
 
 class Namespaces(Setting):
-    """Makes them when entered, takes them away at the end.
+    """Creates the namespaces on entry and removes them on exit.
 
     Args:
-        rate_limit: of each direction, in tc's words (``100mbit``); None for none.
+        rate_limit: of each direction, in tc's notation (``100mbit``), or None.
     """
 
     name = "netns"
@@ -86,7 +86,7 @@ class Namespaces(Setting):
         self._holders = []
 
     def _wait_for(self, holder: "subprocess.Popen[bytes]") -> None:
-        """Return when a holder is in a namespace of its own."""
+        """Return when a holder process is in its own namespace."""
         ours = Path("/proc/self/ns/net").readlink()
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
@@ -102,12 +102,12 @@ class Namespaces(Setting):
 
     def _lay_cable(self) -> None:
         first, second = (str(holder.pid) for holder in self._holders)
-        # Made inside the first namespace: nothing of it is ever seen outside.
+        # Created inside the first namespace, so that it is never visible outside.
         _call(*_inside(first), "ip", "link", "add", CABLE[0], "type", "veth", "peer", "name", CABLE[1], "netns", second)
         for number, pid in enumerate((first, second)):
             own, other = CABLE[number], 1 - number
             enter = _inside(pid)
-            # No address of IPv6, no ARP: what the counters see is the sweep's own.
+            # No IPv6 address and no ARP, so that the counters see the sweep alone.
             _call(*enter, "ip", "link", "set", own, "addrgenmode", "none", "address", MACS[number], "up")
             _call(*enter, "ip", "link", "set", "lo", "up")
             _call(*enter, "ip", "address", "add", f"{ADDRESSES[number]}/30", "dev", own)
@@ -124,9 +124,9 @@ class Namespaces(Setting):
                 )  # fmt: skip
 
     def start(self) -> Pair:
-        """Fresh workers, one in each namespace."""
+        """New workers, one in each namespace."""
         for name, holder in zip((REAL_WORLD, DIGITAL_TWIN), self._holders, strict=True):
-            if (code := holder.poll()) is not None:  # what fails without it names another cause
+            if (code := holder.poll()) is not None:  # otherwise the failure would name another cause
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
                 raise SettingError(f"the {name}'s network namespace is gone: the process that held it {how}")
         port = self._port
@@ -134,7 +134,7 @@ class Namespaces(Setting):
         return self._local((ADDRESSES[1], port), self.prefix(0), self.prefix(1))
 
     def prefix(self, side: int) -> list[str]:
-        """What puts a command into the Real World's (0) or the Digital Twin's (1) namespace."""
+        """The prefix that runs a command in the Real World's (0) or the Digital Twin's (1) namespace."""
         return _inside(str(self._holders[side].pid))
 
     def describe(self) -> dict[str, object]:
@@ -156,7 +156,7 @@ _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
 def octets_per_s(rate: str) -> float:
-    """What a rate in tc's words is, such as ``100mbit``.  Raises ValueError."""
+    """Octets per second of a rate in tc's notation, such as ``100mbit``.  Raises ValueError."""
     number = rate.lower().rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = rate.lower()[len(number) :]
     try:

@@ -1,4 +1,4 @@
-"""What an NTP server says of this host's clock, beside what the link's own exchanges say of the peer's (RFC 5905)."""
+"""This host's clock offset according to an NTP server (RFC 5905)."""
 
 import math
 import socket
@@ -29,12 +29,11 @@ def parse(server: str) -> tuple[str, int]:
 
 
 def view(server: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """One answer of a server: its clock minus ours, and how far that can be from true time; all in ns.
+    """One answer of a server: its clock minus ours, and the bound of the error; all in ns.
 
-    ``bound_ns`` is the root distance of RFC 5905 section 11.2 (appendix A.5.5.2) without what a daemon would add for
-    its own jitter: half the delay to the server and from there to the primary one (``root_delay_ns``), and what the
-    clocks on the way may have drifted (``root_dispersion_ns``), both as this host has them.  What goes wrong is told
-    under ``error``, with the server's name, and nothing else is there then.
+    ``bound_ns`` is the root distance of RFC 5905 section 11.2 (appendix A.5.5.2) without a daemon's own jitter: half
+    the delay to the primary server (``root_delay_ns``) plus the dispersion on the way (``root_dispersion_ns``), both as
+    seen from this host.  A failure gives ``error`` and the server's name alone.
 
     Raises:
         ValueError: ``server`` is not HOST or HOST:PORT.

@@ -1,4 +1,4 @@
-"""report.html: one file with everything in it, for a desk or a phone."""
+"""report.html: one self-contained file, for wide and narrow screens."""
 
 import base64
 from html import escape
@@ -83,7 +83,7 @@ def _verdict(results: dict[str, Any]) -> str:
 
 
 def _told(results: dict[str, Any]) -> list[str]:
-    """The sentences; the one about round trips gives way to a table, which has room for every payload."""
+    """The sentences of the summary; a table replaces the one about round trips."""
     glance = _round_trips(results)
     told = [each for each in summary.statements(results) if not (glance and each[0] == summary.ROUND_TRIP)]
     items = "".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in told)
@@ -91,7 +91,7 @@ def _told(results: dict[str, Any]) -> list[str]:
 
 
 def _round_trips(results: dict[str, Any]) -> str:
-    """Median RTTs at a glance: a row for each subject, a column for each payload, of the first direction."""
+    """Median RTTs of the first direction: a row for each subject, a column for each payload."""
     block = next((each for each in table.blocks(results) if each.mode == "closed"), None)
     if block is None:
         return ""
@@ -139,7 +139,7 @@ def _block(block: table.Block) -> str:
 
 
 def _subject_table(block: table.Block, name: str) -> str:
-    """Narrow enough for a phone; two beside each other at a desk are the paper's table."""
+    """The table of one subject, narrow enough for a phone; two side by side are the paper's table."""
     shown = formatting.subject(name)
     rates = block.mode != "closed"
     head = ["payload", "latency ms", "RTT ms", "throughput MB/s"]

@@ -1,4 +1,4 @@
-"""What all figures share: style, panels, axes, legend, and the file with its caption."""
+"""Style, panels, axes, legend and captions that all figures share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ STYLE: Any = {
     "legend.fontsize": 8.5,
     "lines.markersize": 5,
 }
-WIDTH = 4.8  # inches: at 344 of a phone's pixels the text is as large as the page's small print
+WIDTH = 4.8  # inches: on a phone (344 pixels) the text has the size of the page's small print
 GREY = "#777777"
 
 Cell = dict[str, Any]
@@ -56,13 +56,13 @@ class Drawn:
 
 
 def panels(number: int, height: float, share_x: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels below each other, each so many inches high."""
+    """A figure of ``number`` panels below each other, each ``height`` inches high."""
     figure, grid = plt.subplots(number, 1, squeeze=False, figsize=(WIDTH, 1.1 + height * number), sharex=share_x)
     return figure, list(grid[:, 0])
 
 
 def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
-    """One for all panels, below them."""
+    """One legend for all panels, below them."""
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -75,7 +75,7 @@ def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
 
 
 def payload_axis(axis: Axes, cells: list[Cell]) -> None:
-    """The payloads of these cells, and no others, on a log axis; one of 0 octets at its left."""
+    """Ticks at the payloads of these cells, on a log axis; 0 octets at its left."""
     octets = sorted({cell["octets"] for cell in cells})
     least = next((each for each in octets if each), 1)
     if octets[0]:
@@ -89,7 +89,7 @@ def payload_axis(axis: Axes, cells: list[Cell]) -> None:
 
 
 def rate_axis(axis: Axes, rates: list[float]) -> None:
-    """Logarithmic only where the rates lie far apart."""
+    """An axis of rates, logarithmic if they are far apart."""
     if max(rates) < 5 * min(rates):
         axis.set_xlim(0, 1.15 * max(rates))
         axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -100,7 +100,7 @@ def rate_axis(axis: Axes, rates: list[float]) -> None:
 
 
 def log_ms(axis: Axes, label: str) -> None:
-    """Make the y axis one of times in ms, logarithmic; a panel without a time above 0 says that instead."""
+    """Make the y axis logarithmic, in ms; a panel without a positive time says so instead."""
     axis.set_ylabel(label)
     if _is_positive(axis, axis.dataLim.minposy):
         axis.set_yscale("log")
@@ -108,21 +108,21 @@ def log_ms(axis: Axes, label: str) -> None:
 
 
 def log_ms_x(axis: Axes) -> None:
-    """Make the x axis one of times in ms, logarithmic; as `log_ms`."""
+    """Make the x axis logarithmic, in ms; as `log_ms`."""
     if _is_positive(axis, axis.dataLim.minposx):
         axis.set_xscale("log")
         plain(axis.xaxis, axis.get_xlim())
 
 
 def _is_positive(axis: Axes, least: float) -> bool:
-    """Whether there is anything to draw on a log axis, where ``least`` is the least value above 0."""
+    """Whether a log axis has data; ``least`` is the least positive value."""
     if not (there := bool(np.isfinite(least))):
         axis.text(0.5, 0.5, "nothing above 0", transform=axis.transAxes, ha="center", va="center", color=GREY)
     return there
 
 
 def plain(axis: Any, limits: tuple[float, float]) -> None:
-    """Ticks that are written out, as many as the range allows."""
+    """Decimal tick labels, as many as the range allows."""
     decades = np.log10(limits[1] / limits[0])
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.2 else (1,)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -130,7 +130,7 @@ def plain(axis: Any, limits: tuple[float, float]) -> None:
 
 
 def n(cells: list[Cell]) -> str:
-    """How many messages a point stands for."""
+    """The number of messages behind each point, in words."""
     numbers = sorted({cell["statistics"]["n_acknowledged"] for cell in cells if cell["statistics"]})
     if not numbers:
         return "no message"
@@ -140,14 +140,14 @@ def n(cells: list[Cell]) -> str:
 def save(
     figure: Figure, folder: Path, name: str, results: dict[str, Any], cells: list[Cell], title: str, caption: str
 ) -> Drawn:
-    """Write it, with where and how it was measured; the caption begins with that too."""
+    """Write the figure; title and caption begin with where and how it was measured."""
     mode = formatting.listed(dict.fromkeys(formatting.MODES[cell["mode"]] for cell in cells))
     where = formatting.setting(results["setting"], results.get("rate_limit"))
     told = fill(f"{where}, {mode}; {n(cells)}", 70)
     figure.suptitle(told, fontsize=8.5, color=GREY, x=0.01, ha="left")
     path = folder / f"{name}.png"
     try:
-        figure.savefig(path, metadata={"Software": None})  # no version of matplotlib: the same figure again and again
+        figure.savefig(path, metadata={"Software": None})  # no version of matplotlib: reproducible files
     except OSError:  # such as a full disk
         path.unlink(missing_ok=True)
         raise

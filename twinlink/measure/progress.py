@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""Progress of a sweep on stderr: a bar with the time left on a terminal, occasional lines elsewhere."""
 
 import contextlib
 import importlib.util
@@ -7,13 +7,13 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-LINE_S = 5.0  # between two lines where there is no terminal
-WIDE = 90  # columns that a long bar leaves room in for the words beside it
-DRAW_S = 0.2  # between two pictures: they take processor time from what is measured
+LINE_S = 5.0  # between two lines without a terminal
+WIDE = 90  # columns from which on a long bar leaves room for text
+DRAW_S = 0.2  # between two updates, which take processor time from the measurement
 
 
 class Progress:
-    """On stderr; told between cells only.
+    """Progress on stderr, updated between cells only.
 
     Args:
         name: of the command.
@@ -47,7 +47,7 @@ class Progress:
                 self._bar.stop()
 
     def step(self, what: str, share: float, left_s: float | None) -> None:
-        """``what`` is being measured; ``share`` (0 to 1) is done, ``left_s`` seconds are left."""
+        """Show that ``what`` is being measured, ``share`` (0 to 1) is done and ``left_s`` seconds are left."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -61,7 +61,7 @@ class Progress:
         self._next = now + (LINE_S if self._bar is None else DRAW_S)
 
     def say(self, text: str) -> None:
-        """A line that stays: something that a person should know before the end."""
+        """Print a line that stays."""
         with contextlib.suppress(OSError, AttributeError):
             if self._bar is not None:
                 self._bar.console.print(f"{self._name}: {text}", markup=False)
@@ -71,6 +71,6 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """For people: ``42 s``, ``3 min 20 s``."""
+    """A duration in words: ``42 s``, ``3 min 20 s``."""
     whole = round(seconds)
     return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"

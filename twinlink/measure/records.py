@@ -1,12 +1,12 @@
-"""What happened to every message of a sweep: the raw facts, from which everything else is computed.
+"""The raw records of a sweep: one row per message and side, from which everything else is computed.
 
 A cell is one subject (a transport of twinlink, or a raw baseline) at one payload size, direction and mode.  It is
-measured in rounds, between which other cells have their turn.  Each side writes down what it saw:
+measured in rounds, between which other cells have their turn.  Each side records what it saw:
 
 * the sender a row for each message it sent (`SENT`),
-* the receiver a row for each message that arrived, in the order of arrival, duplicates too (`RECEIVED`).
+* the receiver a row for each message that arrived, in order of arrival, duplicates included (`RECEIVED`).
 
-They are kept as gzip-compressed CSV, an empty field where there is nothing to say (a message without its ack).
+The files are gzip-compressed CSV with empty fields for absent values (a message without an ack).
 """
 
 import csv
@@ -27,7 +27,7 @@ SENT = np.dtype(
         ("round", "i4"),
         ("sequence", "i8"),  # from 0 in each round, warm-up not included
         ("octets", "i8"),  # of payload
-        ("scheduled_ns", "i8"),  # when it should have been sent; in a closed loop when it was
+        ("scheduled_ns", "i8"),  # scheduled send time; in a closed loop the actual one
         ("sent_ns", "i8"),  # T1
         ("acknowledged", "?"),  # whether the ack came; the next four are 0 when not
         ("peer_received_ns", "i8"),  # T2
@@ -39,18 +39,18 @@ SENT = np.dtype(
 RECEIVED = np.dtype(
     [("round", "i4"), ("sequence", "i8"), ("octets", "i8"), ("sent_ns", "i8"), ("received_ns", "i8")],
 )
-TABLES = {"sent": SENT, "received": RECEIVED}  # by the side that wrote it down
+TABLES = {"sent": SENT, "received": RECEIVED}  # by the side that recorded it
 _OF_THE_ACK = ("peer_received_ns", "peer_sent_ns", "received_ns", "rtt_ns")
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What figures are drawn from: the same rows as the statistics of a cell are computed from.
+    """The rows from which the figures and the statistics of a cell are made.
 
     Attributes:
         sent: as in the file, empty where there is none.
         arrived: the first arrival of each message (`twinlink.measure.metrics.arrivals`).
-        one_way_ns: the delay of each row of ``arrived``, the offset of the receiver's clock taken out.
+        one_way_ns: the delay of each row of ``arrived``, without the clock offset.
     """
 
     sent: Table
@@ -62,7 +62,7 @@ Records = dict[str, Rows]  # by the cell's id
 
 
 def file(folder: Path, name: str, side: str) -> Path:
-    """Where the table of a cell, or of an application's flow, is: ``side`` is a key of `TABLES`."""
+    """Path of the table of a cell, or of an application's flow; ``side`` is a key of `TABLES`."""
     return folder / f"{name}.{side}.csv.gz"
 
 

@@ -1,7 +1,7 @@
-"""What others have published: the figures that ours stand beside.
+"""Published results that are shown beside ours.
 
-They were measured elsewhere, on other hosts, over other networks and with other programs.  They show where a figure
-belongs, not who is faster: that takes one run in which everything is measured in turn (the baselines of a sweep).
+They were measured on other hosts, over other networks and with other programs.  They give an order of magnitude, not a
+comparison: that takes one run in which everything is measured in turn (the baselines of a sweep).
 """
 
 from dataclasses import dataclass
@@ -49,14 +49,14 @@ TABLE_I: dict[tuple[str, str, int], Row] = (
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What somebody measured of MQTT.
+    """A published measurement of MQTT.
 
     Attributes:
         label: for a legend.
         quantity: what was measured, in the source's sense.
         points: (payload octets, ms); the payload None where the source gives one figure for all.
         setting: where and how.
-        source: whom to cite.
+        source: the reference to cite.
     """
 
     label: str
@@ -66,8 +66,7 @@ class Context:
     source: str
 
 
-# Collected from the literature for orientation; the figures were not checked against the sources' own tables, so look
-# there before citing one.
+# Collected from the literature for orientation and not checked against the sources' own tables: check before citing.
 MQTT = (
     Context(
         "MQTT QoS 0, loopback (Silva 2021)",

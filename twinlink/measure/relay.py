@@ -1,8 +1,8 @@
-"""A known delay: passes TCP connections on, each octet after a fixed time, which may differ by direction.
+"""A known delay, for tests of the instrument: relays TCP connections, each octet after a fixed time per direction.
 
-For tests of the instrument: `python -m twinlink.measure.relay LISTEN_PORT HOST PORT COUNT FORWARD_NS BACK_NS`
-listens on 127.0.0.1 at ``COUNT`` ports and passes on to as many; *forward* is from who connects to it.  Its own work
-adds some 0.1 ms, alike in both directions.  Ends when stdin does.
+`python -m twinlink.measure.relay LISTEN_PORT HOST PORT COUNT FORWARD_NS BACK_NS` listens on 127.0.0.1 at ``COUNT``
+ports and relays to as many; *forward* is from the side that connects.  The relay itself adds some 0.1 ms, equally in
+both directions.  It ends when stdin does.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""A worker on another host: its lines travel as messages of a twinlink link, to and from a `twinlink pong` there.
+"""A worker on another host: its lines are messages of a twinlink link to `twinlink pong` there.
 
-Flow `sweep` carries what workers are told, flow `sweep-answers` what they say; both with the number of the worker in
-front, so that nobody takes what an earlier one said.  The pong's side starts them, one at a time and for one
-peer at a time, and ends them when that peer goes.
+Flow `sweep` carries commands, flow `sweep-answers` the answers; each message begins with the number of the worker,
+which keeps answers of an earlier worker apart.  The pong's side starts workers, one at a time and for one peer at a
+time, and ends them when that peer goes.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from .worker_handle import END_S, Stopped, WorkerFailed, WorkerHandle
 TOLD, SAID = "sweep", "sweep-answers"
 PORT_OFFSET = 10  # from the pong's own port: cells use the ports from there
 LOOK_S = 0.2
-_NUMBER = 16  # octets in front of a line: the worker's number in hexadecimal
+_NUMBER = 16  # octets before a line: the worker's number in hexadecimal
 
 
 class RemoteWorker(WorkerHandle):
@@ -29,7 +29,7 @@ class RemoteWorker(WorkerHandle):
 
     Args:
         name: of its side.
-        remote: the way there.
+        remote: the connection to the peer's workers.
     """
 
     def __init__(self, name: str, remote: "Remote") -> None:
@@ -40,7 +40,7 @@ class RemoteWorker(WorkerHandle):
         self._write(json.dumps({"start": name}).encode())
 
     def heard(self, line: bytes) -> None:
-        """A line came from it."""
+        """Handle a line from the worker."""
         with contextlib.suppress(ValueError):
             told = json.loads(line)
             if isinstance(told, dict) and "ended" in told:
@@ -56,27 +56,27 @@ class RemoteWorker(WorkerHandle):
 
     @property
     def lost(self) -> str | None:
-        """Why it is lost; None while it is there."""
+        """Why the worker is lost; None while it runs."""
         if self._end is None and not self._remote.up:
             self._ended(f"the peer at {self._remote.endpoint} is gone")
         return self._end
 
     def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:
-        """As of any worker; what fails there says so, or its ports would be looked for on this host."""
+        """As `WorkerHandle.answer`; an error names the other host, as its ports are not those of this one."""
         try:
             return super().answer(number, within_s, stopped)
         except WorkerFailed as error:
             raise WorkerFailed(f"on the other host ({self._remote.endpoint}): {error}", error.kind) from error
 
     def end(self) -> None:
-        """Have it ended there."""
+        """End the worker at the peer."""
         with contextlib.suppress(OSError):
             self._write(json.dumps({"end": self.name}).encode())
         self._remote.workers.pop(self._own, None)
 
 
 class Remote:
-    """The way to the workers of a peer."""
+    """The connection to the workers of a peer."""
 
     def __init__(self, link: Link) -> None:
         self.workers: dict[bytes, RemoteWorker] = {}
@@ -86,12 +86,12 @@ class Remote:
         link.receiver(SAID, handler=self._heard)
 
     def send(self, line: bytes) -> None:
-        """Tell a worker something."""
+        """Send a line to a worker."""
         self._sender.send(line)
 
     @property
     def up(self) -> bool:
-        """Whether the peer is there."""
+        """Whether the peer is up."""
         return bool(self._link.peers())
 
     def _heard(self, message: Message) -> None:
@@ -102,13 +102,13 @@ class Remote:
 
 
 class WorkerHost:
-    """The peer's side: starts workers for whoever asks, as long as he is there.
+    """The pong's side: starts workers for a peer while that peer is up.
 
     Args:
         link: one that listens; workers may listen at its host, at `PORTS` ports from `PORT_OFFSET` above its own.
 
     Attributes:
-        started: how many there have been.
+        started: number of workers so far.
     """
 
     def __init__(self, link: Link) -> None:
@@ -121,13 +121,13 @@ class WorkerHost:
         self._lines: SimpleQueue[Message | None] = SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._number = b""
-        self._owner: str | None = None  # the node whose worker it is
+        self._owner: str | None = None  # the node that the worker belongs to
         link.receiver(TOLD, handler=self._lines.put)
         self._thread = threading.Thread(target=self._serve, name="twinlink-workers", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End what runs."""
+        """End the running worker."""
         self._lines.put(None)
         self._thread.join()
         self._end()
@@ -197,7 +197,7 @@ class WorkerHost:
             try:
                 self._sender.send(octets)
                 return
-            except SendTimeout:  # a slow way: rows are many octets
+            except SendTimeout:  # a slow path: rows are many octets
                 if not self._link.peers():
                     return
             except TwinlinkError:  # the link is being closed

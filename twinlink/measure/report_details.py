@@ -50,7 +50,7 @@ def comparisons(results: dict[str, Any]) -> str:
         note = "" if mode == "closed" else formatting.MODES[mode]
         shown.append(_folded(f"{names}: {span}", note, _table(("", "ratio", "CI95", "p"), rows)))
     return (
-        "<h2>Who is faster, side by side</h2>\n<p>Ratio of the RTTs of two subjects. Rounds are interleaved and start "
+        "<h2>Comparisons between subjects</h2>\n<p>Ratio of the RTTs of two subjects. Rounds are interleaved and start "
         "fresh processes, so that both meet the same machine. Below 1 the first is faster; where the interval holds 1, "
         f"no difference was seen.</p>\n{''.join(shown)}\n{_anova(results)}"
     )
@@ -71,7 +71,7 @@ def _anova(results: dict[str, Any]) -> str:
 
 
 def clocks(results: dict[str, Any]) -> str:
-    """The peer's clock as the link sees it, NTP's view, and what is strange."""
+    """The peer's clock by the link's estimate and by NTP, with flags."""
     rows = []
     for direction, name in formatting.DIRECTIONS.items():
         found = [
@@ -108,7 +108,7 @@ def _ntp(ntp: dict[str, Any] | None) -> str:
 
 
 def mgen(results: dict[str, Any]) -> str:
-    """MGEN's delay and the link's, apart."""
+    """MGEN's delay and the link's part of it."""
     rows = table.mgen(results)
     if not rows:
         return ""
@@ -120,7 +120,7 @@ def mgen(results: dict[str, Any]) -> str:
 
 
 def context() -> str:
-    """What others have measured of MQTT."""
+    """Published measurements of MQTT."""
     rows = []
     for each in reference_results.MQTT:
         points = ", ".join(f"{ms:g} ms" + (f" at {octets:,} B" if octets else "") for octets, ms in each.points)
@@ -130,7 +130,7 @@ def context() -> str:
 
 
 def cells(results: dict[str, Any]) -> str:
-    """Every cell, folded."""
+    """Every cell, collapsed."""
     return f"<h2>Every cell</h2>\n{''.join(map(_cell, results['cells']))}"
 
 
@@ -156,7 +156,7 @@ def _spread(figures: dict[str, Any]) -> list[str]:
 
 
 def _counted(cell: dict[str, Any], figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """What else is known of a cell."""
+    """Further counters of a cell."""
     words = {
         "n_sent": "sent",
         "n_received": "received",
@@ -198,7 +198,7 @@ def _amount(key: str, value: float) -> str:
 
 
 def method(results: dict[str, Any]) -> str:
-    """How it was measured, and what the figures do not say."""
+    """The method and its limits."""
     items = list(_METHOD)
     hosts = [facts for facts in results["system"].values() if facts]
     if any((facts.get("cpus") or 3) <= 2 for facts in hosts):
@@ -247,7 +247,7 @@ def _interval(ci95: Sequence[float] | None) -> str:
 
 
 def _folded(title: str, note: str, content: str) -> str:
-    """What opens on a touch; ``title`` and ``note`` are text, ``content`` is HTML."""
+    """A collapsed section; ``title`` and ``note`` are text, ``content`` is HTML."""
     soft = f" <span class='soft'>{escape(note)}</span>" if note else ""
     return f"<details><summary>{escape(title)}{soft}</summary>{content}</details>\n"
 

@@ -1,8 +1,8 @@
-"""What a run means: everything that is derived from run.json and the raw records, and written beside them.
+"""Results of a run: everything that is derived from run.json and the raw records, and written beside them.
 
 ``rebuild`` computes results.json and makes table, figures and page from it.  It reads nothing but run.json and
-``records/`` and adds nothing of its own (no time, no host), so that doing it again gives the same files.  The fields
-are described in docs/results-format.md; `schema` is what results.json is held to.
+``records/`` and adds no time or host of its own, so that a repetition gives the same files.  docs/results-format.md
+describes the fields, and `schema` validates results.json.
 """
 
 import json
@@ -26,15 +26,15 @@ FORMAT, VERSION = "twinlink-results", 1
 RESULTS, TABLE_MD, TABLE_CSV, REPORT = "results.json", "table.md", "table.csv", "report.html"
 FIGURES = "figures"
 
-# What stands beside a highest rate
+# Metrics of the trial at the highest rate
 _AT_HIGHEST_RATE = ("n_sent", "loss_ratio", "goodput_bit_s", "goodput_mb_s", "one_way_delay_ns", "open_loop_delay_ns")
-# The rows of a record, as a round counts them; runs made before "arrivals" was there do not hold it.
+# Fields of a round that count the rows of a record; runs of earlier versions have no "arrivals".
 _COUNTED = {"sent": "sent", "received": "arrivals"}
-_DERIVED = frozenset({"run_version", "comparisons", "statistics", "mgen"})  # what results.json has and run.json has not
+_DERIVED = frozenset({"run_version", "comparisons", "statistics", "mgen"})  # fields of results.json only
 
 
 class DamagedRun(TwinlinkError):
-    """A file of a run cannot be read, or says something else than another; the message names file and line."""
+    """A file of a run cannot be read, or contradicts another; the message names file and line."""
 
 
 def schema() -> dict[str, Any]:
@@ -44,7 +44,7 @@ def schema() -> dict[str, Any]:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """What run.json says.
+    """The content of run.json.
 
     Raises:
         ConfigurationError: this is not the folder of a run, or of one that this version cannot read.
@@ -58,7 +58,7 @@ def load(folder: Path) -> dict[str, Any]:
         )
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(run, allow_nan=False)  # infinite numbers are no JSON, whatever Python reads
+        json.dumps(run, allow_nan=False)  # infinite numbers are no JSON, although Python reads them
     except (OSError, ValueError) as error:
         raise DamagedRun(f"{path} cannot be read: {error}") from error
     if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
@@ -78,7 +78,7 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def _run_schema() -> dict[str, Any]:
-    """Of run.json: that of results.json without what is derived."""
+    """The schema of run.json: that of results.json without the derived fields."""
     found = schema()
     for part in (found, found["$defs"]["cell"]):
         part["required"] = [name for name in part["required"] if name not in _DERIVED]
@@ -109,13 +109,13 @@ def read(folder: Path, cell: dict[str, Any], source: str) -> tuple[records.Table
         paths = [records.file(folder / RECORDS, cell["id"], name) for name in records.TABLES]
         for path, name, table in zip(paths, records.TABLES, tables, strict=True):
             _compare(path, cell, table, name)
-        # MGEN numbers its messages itself, and an application's have the link's numbers.
+        # MGEN numbers its messages itself; an application's messages have the link's numbers.
         _number(paths, cell, sent, received, source != "mgen" and "flow" not in cell)
     return sent, received
 
 
 def _compare(path: Path, cell: dict[str, Any], table: records.Table, name: str) -> None:
-    """The record of what was ``sent`` or ``received`` against what run.json has counted of it."""
+    """Check the record ``sent`` or ``received`` against the counts in run.json."""
     wrong = table["octets"] > cell["octets"] if "flow" in cell else table["octets"] != cell["octets"]
     strange = np.flatnonzero(wrong)
     if len(strange):
@@ -135,7 +135,7 @@ def _compare(path: Path, cell: dict[str, Any], table: records.Table, name: str) 
 
 
 def _number(paths: list[Path], cell: dict[str, Any], sent: records.Table, received: records.Table, ours: bool) -> None:
-    """In a round each message sent has a number of its own, of ``ours`` from 0 on, and no other one has arrived."""
+    """Check that messages of a round have distinct numbers, from 0 if ``ours``, and that no other one has arrived."""
     for each in cell["rounds"]:
         went, came = (np.flatnonzero(table["round"] == each["round"]) for table in (sent, received))
         numbers, arrived = sent["sequence"][went], received["sequence"][came]
@@ -181,7 +181,7 @@ def compute(folder: Path, run: dict[str, Any]) -> tuple[dict[str, Any], Records]
 
 
 def _carrying(cell: dict[str, Any]) -> int | None:
-    """The round of a search that found the rate which is reported: its records are those of that trial."""
+    """The round of a search that found the reported rate: its records are those of that trial."""
     search = cell.get("search") or {}
     found: dict[int, float] = {}
     for step in search.get("steps", []):
@@ -204,7 +204,7 @@ def _mgen(
 
 
 def _comparisons(cells: list[dict[str, Any]], found: Records) -> dict[str, Any]:
-    """RTTs between the subjects of a cell: which differ at all (ANOVA), and in which ratio (paired)."""
+    """Comparisons of RTTs between the subjects of a cell: ANOVA and paired ratios."""
     from . import statistics
 
     anova, paired = [], []
@@ -231,7 +231,7 @@ def _comparisons(cells: list[dict[str, Any]], found: Records) -> dict[str, Any]:
 
 
 def pairs(names: list[str]) -> list[tuple[str, str]]:
-    """Which subjects are compared with which: twinlink with the bare library and with TCP, and with each other."""
+    """The compared subjects: twinlink with the bare library and TCP, and its transports with each other."""
     found = [(name, formatting.BASELINES[name]) for name in names if formatting.BASELINES.get(name) in names]
     found += [("raw-zenoh-default", name) for name in ("raw-zenoh", "zenoh") if {name, "raw-zenoh-default"} <= {*names}]
     found += [(name, "raw-tcp") for name in names if not name.startswith("raw-") and "raw-tcp" in names]
@@ -266,16 +266,16 @@ def rebuild(folder: Path, out: Path | None = None) -> dict[str, Any]:
 
 
 def derive(out: Path, results: dict[str, Any], rows: Records) -> None:
-    """Write what `compute` found, and everything that is made from it; the table first.  Raises OSError."""
+    """Write the results of `compute` and everything made from them; the table first.  Raises OSError."""
     _write_tables(out, results)
-    from . import figures, page  # matplotlib takes a second: not for those who only read
+    from . import figures, page  # matplotlib takes a second to import, which readers of results do not need
 
     drawn = figures.draw(out / FIGURES, results, rows)
     write(out / REPORT, page.html(results, drawn))
 
 
 def tabulate(folder: Path, out: Path | None = None) -> tuple[dict[str, Any], Records]:
-    """As `rebuild`, of results.json and the table alone; returns the former's content, and the rows behind it."""
+    """As `rebuild`, but results.json and the table only; returns the content of results.json and its rows."""
     results, rows = compute(folder, load(folder))
     _write_tables(out or folder, results)
     return results, rows
@@ -291,7 +291,7 @@ def _write_tables(out: Path, results: dict[str, Any]) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all.  Raises OSError."""
+    """Write a file atomically.  Raises OSError."""
     part = path.with_name(path.name + ".part")
     try:
         part.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What one side writes down while it measures: fixed rows of integers in memory that was there before.
+"""Records of one side during the measurement: rows of integers in memory allocated beforehand.
 
-Writing one takes a fifth of a microsecond, makes nothing for the garbage collector, and needs no numpy.  They travel
-home as they are (base64 of zlib) and become tables of `twinlink.measure.records` there.
+A row takes a fifth of a microsecond, creates no objects for the garbage collector, and needs no numpy.  Rows are sent
+to the sweep as base64 of zlib, and become tables of `twinlink.measure.records` there.
 """
 
 import base64
@@ -17,11 +17,11 @@ LOOK_S = 0.01
 
 
 class SentRows:
-    """A row for each message from number ``first`` on, ``count`` of them; what is outside is passed over.
+    """Rows of ``count`` messages from number ``first`` on; other messages are ignored.
 
     Attributes:
         used: messages sent.
-        answers: answers that came.
+        answers: answers received.
     """
 
     def __init__(self, first: int, count: int) -> None:
@@ -32,21 +32,21 @@ class SentRows:
         self._pack_sent, self._pack_answer = _SENT.pack_into, _ANSWER.pack_into
 
     def sent(self, sequence: int, scheduled_ns: int, sent_ns: int, mono_ns: int) -> None:
-        """Message ``sequence`` has been sent."""
+        """Record that message ``sequence`` was sent."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_sent(self._sent, index * 24, scheduled_ns, sent_ns, mono_ns)
             self.used = index + 1
 
     def answered(self, sequence: int, mono_ns: int, t1_ns: int, t2_ns: int, t3_ns: int, t4_ns: int) -> None:
-        """Its answer came."""
+        """Record the answer to message ``sequence``."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_answer(self._answers, index * 40, mono_ns, t1_ns, t2_ns, t3_ns, t4_ns)
             self.answers += 1
 
     def wait(self, quiet_s: float, cancelled: threading.Event) -> None:
-        """Return when all that was sent has been answered, or no answer came for ``quiet_s`` seconds."""
+        """Return when every message is answered, or no answer came for ``quiet_s`` seconds."""
         seen, end = -1, 0.0
         while self.answers < self.used and not cancelled.is_set():
             if self.answers != seen:
@@ -56,17 +56,17 @@ class SentRows:
             time.sleep(LOOK_S)
 
     def round_trips(self) -> list[int]:
-        """RTT in ns of what was answered."""
+        """RTTs of the answered messages, in ns."""
         rows = zip(_SENT.iter_unpack(self._sent), _ANSWER.iter_unpack(self._answers), strict=True)
         return [answer[0] - sent[2] for sent, answer in rows if answer[0]]
 
     def parts(self) -> dict[str, bytes]:
-        """What there is, as octets."""
+        """The rows used so far, as octets."""
         return {"sent": bytes(self._sent[: self.used * 24]), "answer": bytes(self._answers[: self.used * 40])}
 
 
 class ReceivedRows:
-    """A row for each message that arrived, in order; grows beyond ``count`` where it must."""
+    """Rows of arrived messages, in order; grows beyond ``count`` if necessary."""
 
     def __init__(self, count: int) -> None:
         self.used = 0
@@ -75,7 +75,7 @@ class ReceivedRows:
         self._pack = _ARRIVAL.pack_into
 
     def arrived(self, sequence: int, octets: int, sent_ns: int, received_ns: int) -> None:
-        """A message has arrived."""
+        """Record an arrival."""
         used = self.used
         if used == self._room:
             self._rows.extend(bytes(_ARRIVAL.size * 1024))
@@ -84,14 +84,14 @@ class ReceivedRows:
         self.used = used + 1
 
     def since(self, first: int) -> int:
-        """How many there are from number ``first`` on; of what was sent before, what came late stands in front."""
+        """Number of arrivals from message ``first`` on; late arrivals of earlier messages are in front of them."""
         late = 0
         while late < self.used and _ARRIVAL.unpack_from(self._rows, late * 32)[0] < first:
             late += 1
         return self.used - late
 
     def parts(self) -> dict[str, bytes]:
-        """What there is, as octets."""
+        """The rows used so far, as octets."""
         return {"received": bytes(self._rows[: self.used * 32])}
 
 
@@ -101,7 +101,7 @@ def encode(octets: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """What `encode` made.  Raises ValueError."""
+    """Reverse `encode`.  Raises ValueError."""
     try:
         return zlib.decompress(base64.b64decode(text, validate=True))
     except zlib.error as error:

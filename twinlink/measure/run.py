@@ -1,4 +1,4 @@
-"""The folder that a sweep leaves behind: run.json and the record of every message (docs/results-format.md).
+"""The folder of a sweep: run.json and the record of every message (docs/results-format.md).
 
 Everything else in it is computed from these (`twinlink report`).
 """
@@ -21,15 +21,15 @@ _ARRIVAL_ROWS = np.dtype([(name, "<i8") for name in ("sequence", "octets", "sent
 
 
 class Run:
-    """A run in the making.
+    """A run that is being recorded.
 
     Args:
-        folder: made if it is not there.
+        folder: created if necessary.
         content: run.json without its cells.
 
     Raises:
         ConfigurationError: another run is in the folder.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
 
     def __init__(self, folder: Path, content: dict[str, Any]) -> None:
@@ -45,24 +45,24 @@ class Run:
         (folder / RECORDS).mkdir(parents=True, exist_ok=True)
 
     def add_cell(self, cell: dict[str, Any]) -> None:
-        """A cell that is going to be measured; the same object is changed as it is."""
+        """Add a cell; the caller updates the same object as it is measured."""
         self.content["cells"].append(cell)
         self._tables[cell["id"]] = {"sent": [], "received": []}
 
     def add_round(self, cell: dict[str, Any], entry: dict[str, Any] | None, sent: Table, received: Table) -> None:
-        """What one round of a cell brought; ``entry`` is what run.json says of it, None where nothing was sent."""
+        """Add one round of a cell; ``entry`` is that of run.json, None if nothing was sent."""
         self._tables[cell["id"]]["sent"].append(sent)
         self._tables[cell["id"]]["received"].append(received)
         if entry is not None:
             cell["rounds"].append({**entry, "arrivals": len(received)})
 
     def add_mgen(self, cell_id: str, files: dict[str, bytes]) -> None:
-        """What one round left of MGEN's logs and the bridge's records; put behind that of the rounds before."""
+        """Append one round's MGEN logs and bridge records to those of the rounds before."""
         (self.folder / MGEN).mkdir(exist_ok=True)
         names = {}
         for end, octets in files.items():
             path = self.folder / MGEN / f"{cell_id}.{end}"
-            again = path.suffix == ".csv" and path.exists()  # then the columns have been named
+            again = path.suffix == ".csv" and path.exists()  # then the file has its line of column names
             with path.open("ab") as file:
                 file.write(octets.partition(b"\n")[2] if again else octets)
             names[end.partition(".")[0]] = f"{MGEN}/{path.name}"
@@ -70,8 +70,8 @@ class Run:
         self.content["mgen"][cell_id] = names
 
     def save(self) -> None:
-        """Write what there is, or, where that fails, leave what was saved before as it was; run.json last."""
-        parts: dict[Path, Path] = {}  # as it is written -> as it will be called
+        """Save the run, run.json last; if that fails, what was saved before is unchanged."""
+        parts: dict[Path, Path] = {}  # temporary path -> final path
         try:
             for cell_id, sides in self._tables.items():
                 for side, dtype in records.TABLES.items():
@@ -109,7 +109,7 @@ def sent_table(number: int, octets: int, sent: bytes, answers: bytes) -> Table:
 
 
 def received_table(number: int, rows: bytes, first: int, sent: int) -> Table:
-    """Rows of the reflector, of one round, as a table; what came of the warm-up, or of before, is left out."""
+    """Rows of the reflector, of one round, as a table, without those of the warm-up or earlier messages."""
     came = np.frombuffer(rows, _ARRIVAL_ROWS)
     came = came[(came["sequence"] >= first) & (came["sequence"] < first + sent)]
     table = np.zeros(len(came), RECEIVED)

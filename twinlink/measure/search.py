@@ -1,36 +1,36 @@
-"""The highest rate without loss, as RFC 2544 section 26.1 finds it: bisection on the offered rate.
+"""The highest rate without loss, as in RFC 2544 section 26.1: bisection on the offered rate.
 
-Reliable transports do not drop, they hold the sender back; so a trial is loss-free only when the receiver also kept
-up: everything arrived, and the last no later than the schedule's end plus `SLACK`.
+Reliable transports do not drop; they hold the sender back.  So a trial is loss-free only if the receiver also kept up:
+everything arrived, and the last message no later than the schedule's end plus `SLACK`.
 
-That is not monotone: a host is held up now and then, and a rate may fall between that of messages that go alone and
-that of messages that share frames.  So what was only late is tried again, and the way down is not by halves at once.
+This is not monotone: a host may stall, and messages share frames at high rates only.  So a trial that was only late is
+repeated, and the first step down is smaller than half.
 """
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-PRECISION = 0.05  # of the rate; finer than two runs agree
-SLACK = 0.05  # of the time that the trial should take,
-SLACK_S = 0.001  # and this much, for trials that are short
+PRECISION = 0.05  # of the rate; two runs differ by more
+SLACK = 0.05  # of the trial's scheduled duration,
+SLACK_S = 0.001  # plus this, for short trials
 MAX_RATES = 10
-TRIES = 3  # of a rate at which nothing was lost and the last came late:
-LATE = 2.0  # times as long as the schedule at most, as more is no hiccup
-STEP_DOWN = 0.8  # from the first rate that was not carried to the next that is tried; then by halves
-GROWTH = 1.5  # from a rate that was carried to the next that is tried
+TRIES = 3  # of a rate at which nothing was lost and the last message came late, if the trial took
+LATE = 2.0  # times its schedule at most: more is not a stall
+STEP_DOWN = 0.8  # from the first rate that was not carried to the next; then by halves
+GROWTH = 1.5  # from a rate that was carried to the next
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of offering a rate."""
+    """Result of offering a rate."""
 
     rate_hz: float
     sent: int
     received: int
     lost: int
-    span_s: float  # from when the first should have arrived to the last arrival
-    due_s: float  # the same of the schedule
+    span_s: float  # from the first scheduled arrival to the last actual one
+    due_s: float  # the same by the schedule
     lossless: bool
 
     def as_json(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def highest(offer: Callable[[float], Trial], guess_hz: float) -> tuple[list[Tria
 
     Args:
         offer: makes a trial at a rate.
-        guess_hz: where to begin, such as what a flood achieved.
+        guess_hz: the first rate, such as that of a flood.
     """
     trials: list[Trial] = []
     low, high = 0.0, float("inf")
@@ -74,7 +74,7 @@ def highest(offer: Callable[[float], Trial], guess_hz: float) -> tuple[list[Tria
 
 
 def _tries(offer: Callable[[float], Trial], rate_hz: float) -> list[Trial]:
-    """Trials at a rate, the last of which tells."""
+    """Trials at a rate; the last one decides."""
     tries = [offer(rate_hz)]
     while len(tries) < TRIES and _was_only_late(tries[-1]):
         tries.append(offer(rate_hz))

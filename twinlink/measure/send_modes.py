@@ -1,4 +1,4 @@
-"""The sender's three ways to send: closed loop, open loop at a fixed rate, as fast as it goes."""
+"""The sender's three modes: closed loop, open loop at a fixed rate, flood."""
 
 import contextlib
 import ctypes
@@ -10,14 +10,14 @@ from .channels.base import UNANSWERED
 
 _PR_SET_TIMERSLACK = 29
 _S = 1_000_000_000
-SLEEP_NS = 15_000  # a sleep takes about this long: what is due sooner is waited for awake
+SLEEP_NS = 15_000  # the shortest sleep; for less, the thread polls
 
 
 def closed(channel: Channel, count: int, timeout_s: float, cancelled: threading.Event) -> None:
-    """Send each message when the last is answered.
+    """Send each message when the last one is answered.
 
     Raises:
-        PeerLost: several in a row are not.
+        PeerLost: several in a row are not answered.
     """
     unanswered = 0
     for _ in range(count):
@@ -34,18 +34,18 @@ def closed(channel: Channel, count: int, timeout_s: float, cancelled: threading.
 
 
 def paced(channel: Channel, count: int, rate_hz: float, timeout_s: float, cancelled: threading.Event) -> None:
-    """Send by a schedule on the monotonic clock, whatever comes back; then wait for the answers.
+    """Send by a schedule on the monotonic clock, independent of answers; then wait for the answers.
 
-    A message that is due while the one before is still being handed over goes out late, and keeps the time when it
-    was due: what it waited is delay (coordinated omission).
+    A message that is due while the one before is still being sent leaves late and keeps its scheduled time: the wait
+    is part of its delay (no coordinated omission).
     """
     precise_sleep()
     channel.collect()
     try:
         interval = _S / rate_hz
         begin = time.monotonic_ns() + 1_000_000
-        ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(5))  # a thread may be held up between the two
-        wall = begin + ahead  # the schedule's beginning as wall clock time
+        ahead = max(time.time_ns() - time.monotonic_ns() for _ in range(5))  # a thread may be preempted between the two
+        wall = begin + ahead  # start of the schedule on the wall clock
         for number in range(count):
             due = int(number * interval)
             while (left := begin + due - time.monotonic_ns()) > 0:
@@ -58,7 +58,7 @@ def paced(channel: Channel, count: int, rate_hz: float, timeout_s: float, cancel
 
 
 def flood(channel: Channel, count: int, timeout_s: float, cancelled: threading.Event) -> None:
-    """Send as fast as the channel takes it; then wait for the answers."""
+    """Send without pauses; then wait for the answers."""
     channel.collect()
     try:
         for _ in range(count):
@@ -70,6 +70,6 @@ def flood(channel: Channel, count: int, timeout_s: float, cancelled: threading.E
 
 
 def precise_sleep() -> None:
-    """Let this thread's sleeps end when they should, instead of up to 50 us later."""
+    """Set this thread's timer slack to 1 ns, instead of 50 us."""
     with contextlib.suppress(OSError, AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

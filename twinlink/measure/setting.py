@@ -1,6 +1,6 @@
-"""Where the two sides of a sweep stand: on loopback, in two network namespaces, on two hosts.
+"""Where the two sides of a sweep run: on loopback, in two network namespaces, on two hosts.
 
-A setting starts a worker at either side and says at which address the Digital Twin, which listens, is reached.
+A setting starts a worker on each side and provides the address of the Digital Twin, which listens.
 """
 
 import os
@@ -19,25 +19,25 @@ from .channels import PORTS
 from .worker_handle import LocalWorker, Stopped, WorkerHandle
 
 REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
-_FIRST, _LAST = 20000, 32000  # below the range that the system takes for outgoing connections
+_FIRST, _LAST = 20000, 32000  # below the range of ephemeral ports
 
 
 class HostLost(Exception):
-    """The other host cannot be reached: whatever should be measured there now would end in the same way."""
+    """The other host cannot be reached, so that further measurements now would fail as well."""
 
 
 class SettingError(TwinlinkError):
-    """The setting cannot be made here: no root, no such program, nobody at the peer."""
+    """The setting cannot be made here: no root, no such program, no answer of the peer."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What is put in on purpose, to see whether it comes out: for tests of the instrument.
+    """Known clock offsets, delays and losses, injected to test the instrument.
 
     Attributes:
         twin_clock: offset in ns and drift in ppm of the Digital Twin's wall clock.
-        forward_delay_ns, back_delay_ns: added on the way from Real World to Digital Twin, and back.
-        drop_every: of the messages that are sent, every so many-th never gets to the wire; 0 for none.
+        forward_delay_ns, back_delay_ns: added from Real World to Digital Twin, and back.
+        drop_every: every nth message sent is withheld from the wire; 0 for none.
     """
 
     twin_clock: tuple[int, float] | None = None
@@ -54,7 +54,7 @@ class Pair:
         real_world, digital_twin: the two sides.
         listen: host and port where the Digital Twin listens, as it sees it.
         connect: the same as the Real World sees it.
-        relay: between them, where there is one.
+        relay: between them, or None.
     """
 
     real_world: WorkerHandle
@@ -66,10 +66,10 @@ class Pair:
     def open(
         self, subject: str, options: dict[str, Any] | None, drop_every: int, within_s: float, stopped: Stopped
     ) -> dict[str, Any]:
-        """Open a subject at both sides, first where it listens; returns its options as used.
+        """Open a subject on both sides, first on the listening one; returns its options as used.
 
         Raises:
-            WorkerLost, WorkerFailed, Interrupted: one side could not, or not within ``within_s``.
+            WorkerLost, WorkerFailed, Interrupted: one side failed, or took longer than ``within_s``.
         """
         sides = (
             (self.digital_twin, True, self.listen, "digital-twin"),
@@ -92,11 +92,11 @@ class Pair:
 
 
 class Setting(ABC):
-    """A context manager that makes what is needed, and takes it away again.
+    """A context manager that creates a setting and removes it.
 
     Attributes:
         name: `loopback`, `netns` or `hosts`.
-        counts_wire: whether the octets that a worker sent are those of the sweep alone.
+        counts_wire: whether the interfaces carry the traffic of the sweep alone.
     """
 
     name: str
@@ -111,21 +111,21 @@ class Setting(ABC):
     def __exit__(  # noqa: B027  (nothing to take away, unless a setting says so)
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing stays behind."""
+        """Remove the setting."""
 
     def wait(self, stopped: Stopped) -> None:  # noqa: B027  (this host is always there)
-        """Return when the other host is there, at once or after a while.  Raises HostLost or Interrupted."""
+        """Return when the other host is up.  Raises HostLost or Interrupted."""
 
     @abstractmethod
     def start(self) -> Pair:
-        """Fresh workers at both sides.  Raises SettingError, WorkerLost or HostLost."""
+        """New workers on both sides.  Raises SettingError, WorkerLost or HostLost."""
 
     def describe(self) -> dict[str, object]:
-        """What a reader should know of it, ready for JSON."""
+        """Properties of the setting, ready for JSON."""
         return {}
 
     def _local(self, listen: tuple[str, int], here: Sequence[str], there: Sequence[str]) -> Pair:
-        """Two workers on this host, with what is known to be wrong between them; each behind its command prefix."""
+        """Two workers on this host, each with its command prefix, with the injected `Truth` between them."""
         truth = self.truth
         pair = Pair(LocalWorker(REAL_WORLD, here), LocalWorker(DIGITAL_TWIN, there, truth.twin_clock), listen, listen)
         if truth.forward_delay_ns or truth.back_delay_ns:
@@ -142,14 +142,14 @@ class Loopback(Setting):
     name = "loopback"
 
     def start(self) -> Pair:
-        """Fresh workers, and ports that are free now."""
+        """New workers, and free ports."""
         port = free_ports(PORTS)
         at = ("127.0.0.1", port)
         return self._local(at, (), ())
 
 
 def start_relay(command: Any) -> "subprocess.Popen[bytes]":
-    """Run `twinlink.measure.relay` by a command as `subprocess.Popen` takes it; it listens when this returns."""
+    """Run `twinlink.measure.relay`, which ``command`` starts; it listens when this returns."""
     relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert relay.stdout is not None
     relay.stdout.readline()
@@ -157,7 +157,7 @@ def start_relay(command: Any) -> "subprocess.Popen[bytes]":
 
 
 def free_ports(count: int, taken: Sequence[int] = ()) -> int:
-    """The first of ``count`` consecutive TCP ports that nobody uses on loopback, none of them among the ``taken``."""
+    """The first of ``count`` consecutive free TCP ports on loopback, none of them in ``taken``."""
     for _ in range(1000):
         port = random.randrange(_FIRST, _LAST)
         if any(port <= one < port + count for one in taken):

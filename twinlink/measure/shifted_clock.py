@@ -1,8 +1,8 @@
-"""A worker whose wall clock is wrong by a known amount: `python -P shifted_clock.py OFFSET_NS DRIFT_PPM [...]`.
+"""A worker with a known error of its wall clock: `python -P shifted_clock.py OFFSET_NS DRIFT_PPM [...]`.
 
-For tests that inject a known truth.  The clock is replaced before anything of twinlink is imported, so every stamp
-that this process makes, on the wire too, is off by ``OFFSET_NS`` plus ``DRIFT_PPM`` of the time since it began.
-Started as a file, not as a module of the package: importing the package would take the clock as it is.
+For tests with injected errors.  The clock is replaced before twinlink is imported, so every timestamp of this process
+is off by ``OFFSET_NS`` plus ``DRIFT_PPM`` of the time since its start.  It is started as a file, because importing the
+package would bind the real clock.
 """
 
 import runpy
@@ -13,7 +13,7 @@ _true_ns = time.time_ns
 
 
 def main() -> None:
-    """Shift the clock, then be a worker."""
+    """Shift the clock, then run a worker."""
     offset_ns, drift_ppb = int(sys.argv[1]), int(float(sys.argv[2]) * 1000)
     begin_ns = _true_ns()
 

@@ -1,22 +1,22 @@
-"""What a series of delays says about the mean, the percentiles and the difference to another series, and how surely.
+"""Confidence intervals of means, percentiles and ratios of series of delays.
 
-Messages that follow one another meet the same queues, the same processor frequency, the same interrupts: delays are
-correlated, and an interval that takes them for independent is too narrow (for an AR(1) series with rho 0.9 its "95 %"
-are 35 %).  `mean_interval` allows for it, and docs/metrics.md shows by how much it hits.
+Consecutive messages meet the same queues, processor frequency and interrupts, so delays are correlated, and an interval
+that assumes independence is too narrow (for an AR(1) series with rho 0.9 its "95 %" are 35 %).  `mean_interval`
+accounts for this; docs/metrics.md has its coverage.
 
 The interval of the mean is a moving-block bootstrap with pre-whitening and post-blackening (Davison and Hinkley,
 "Bootstrap Methods and their Application", 1997, section 8.2.3):
 
-1. an autoregression AR(p) is fitted (Burg; p by BIC) and its persistence freed from its known bias (Kendall 1954,
-   Shaman and Stine 1988: a long memory, seen in a short series, looks shorter than it is);
+1. an autoregression AR(p) is fitted (Burg; p by BIC) and its persistence corrected for its bias (Kendall 1954, Shaman
+   and Stine 1988: a short series underestimates a long memory);
 2. blocks of its residuals are drawn and passed through it: new series with the same memory.  Its persistence is taken
-   from eight points of its own distribution, so that not knowing it exactly widens the interval;
-3. the 2.5 % and 97.5 % points of the new series' means are the interval's ends, their distance to the mean expanded by
-   t / z for what a percentile interval is too narrow with few values (Hesterberg 2015).  It is not studentised: with
-   one message in a hundred a thousand times as late as the others, such an interval says nothing any more.
+   from eight points of its own distribution, so that its uncertainty widens the interval;
+3. the 2.5 % and 97.5 % points of the new series' means are the interval's ends, with their distance to the mean
+   expanded by t / z, because a percentile interval of few values is too narrow (Hesterberg 2015).  It is not
+   studentised: one message in a hundred with a thousand times the delay would make such an interval useless.
 
-A plain moving-block bootstrap needs blocks longer than the memory and many of them; with 200 values of an AR(1) of
-rho 0.9 there are not, and its "95 %" are 77 % with the best block length, 61 % with the usual n^(1/3).
+A plain moving-block bootstrap needs many blocks longer than the memory.  With 200 values of an AR(1) of rho 0.9 its
+"95 %" are 77 % with the best block length, 61 % with the usual n^(1/3).
 
 Every random draw is seeded: the same records give the same figures.
 """
@@ -34,8 +34,8 @@ from . import autoregression
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-RESAMPLES = 999  # so that the 2.5 % and 97.5 % points are the 25th and the 975th of them
-FEW = 30  # independent values; with fewer, memory is seen too dimly to trust it
+RESAMPLES = 999  # so that the 2.5 % and 97.5 % points are the 25th and the 975th
+FEW = 30  # independent values, below which the estimate of the memory is not trusted
 MIN_FIT = 16  # values below which no autoregression can be fitted
 _SEED = 20260101
 
@@ -46,8 +46,8 @@ class Interval:
 
     Attributes:
         low, high: its ends.
-        n_eff: how many independent values would tell as much about the mean; at most n.
-        method: how it was made, for a reader.
+        n_eff: number of independent values with the same precision of the mean; at most n.
+        method: name of the method.
     """
 
     low: float
@@ -59,7 +59,7 @@ class Interval:
 def mean_interval(values: ArrayLike) -> Interval | None:
     """The interval of the mean of values in the order of time; None with fewer than two.
 
-    Below `MIN_FIT` values Student's t interval stands in, which takes them for independent.
+    Below `MIN_FIT` values it is Student's t interval, which assumes independence.
     """
     x = np.asarray(values, np.float64)
     if len(x) < 2:
@@ -70,7 +70,7 @@ def mean_interval(values: ArrayLike) -> Interval | None:
     if len(x) < MIN_FIT:
         return Interval(*plain_interval(x), float(len(x)), f"Student t; n < {MIN_FIT}, taken for independent")
     mean = float(x.mean())
-    scale = max(high - mean, mean - low)  # so that squares neither overflow nor vanish
+    scale = max(high - mean, mean - low)  # avoids overflow and underflow of squares
     centred = (x - mean) / scale
     series = autoregression.grouped(centred)
     n = len(series)
@@ -89,13 +89,13 @@ def mean_interval(values: ArrayLike) -> Interval | None:
 
 
 def _independent(sd: float, n: int, series: Floats, phi: Floats) -> float:
-    """How many independent values of this standard deviation have a mean as sure as that of the n behind ``series``."""
+    """Number of independent values of this deviation that give the mean the precision of the n behind ``series``."""
     error = autoregression.standard_error(series, phi)
     return float(np.clip((sd / error) ** 2, 1, n)) if error else float(n)
 
 
 def plain_interval(values: ArrayLike) -> tuple[float, float]:
-    """The usual CI95 of the mean, mean +- t x sd / sqrt(n), which takes the values for independent; n is 2 or more."""
+    """Student's CI95 of the mean, mean +- t x sd / sqrt(n), which assumes independent values; n is 2 or more."""
     x = np.asarray(values, np.float64)
     half = float(special.stdtrit(len(x) - 1, (1 + LEVEL) / 2) * x.std(ddof=1) / np.sqrt(len(x)))
     return float(x.mean()) - half, float(x.mean()) + half
@@ -109,12 +109,12 @@ def percentile(ordered: NDArray[Any], share: float) -> float:
 def percentile_interval(
     values: ArrayLike, ordered: NDArray[Any], share: float, n_eff: float = np.inf
 ) -> tuple[float, float] | None:
-    """The interval of a percentile between two of the values; None where they are too few.
+    """The interval of a percentile between two of the values; None if there are too few.
 
     Order statistics and the binomial distribution, without any assumption on the values' distribution (David and
-    Nagaraja, "Order Statistics", section 7.1).  For n stands the number of independent values that would tell as much
-    about the share of values below the percentile (Woodruff 1952); or ``n_eff``, that of the mean, where it is less and
-    below `FEW`: the memory of the few times that so short a series crosses its percentile cannot be fitted.
+    Nagaraja, "Order Statistics", section 7.1).  n is replaced by the number of independent values with the same
+    precision of the share below the percentile (Woodruff 1952); or by ``n_eff``, that of the mean, if it is less and
+    below `FEW`, because the memory of so few crossings of the percentile cannot be fitted.
     """
     x = np.asarray(values)
     n = len(x)
@@ -161,7 +161,7 @@ def compare(groups: Mapping[str, Sequence[NDArray[Any]]]) -> dict[str, Any] | No
 
     Returns None unless two groups or more have values.  ``f`` and ``p`` are taken over the rounds' means, which are
     independent replications; they are None with fewer than two rounds in each group.  ``messages`` holds the same over
-    single messages, as it is often done; those are correlated, so that its p is too small.
+    single messages, which are correlated, so that its p is too small.
     """
     rounds = {name: [array for array in arrays if len(array)] for name, arrays in groups.items()}
     rounds = {name: arrays for name, arrays in rounds.items() if arrays}
@@ -189,7 +189,7 @@ def paired(
     a_rounds: Sequence[NDArray[Any]],
     b_rounds: Sequence[NDArray[Any]],
 ) -> dict[str, Any] | None:
-    """How many times ``a`` is ``b``, from rounds in which both were measured one after the other.
+    """The ratio of ``a`` to ``b``, from rounds in which both were measured one after the other.
 
     ``ratio`` is the geometric mean of the rounds' ratios of medians.  ``ci95`` and ``p`` (that it is 1) are Student's
     t on their logarithms, exact also for few rounds when those are normal.  ``bootstrap_ci95`` draws rounds and, in

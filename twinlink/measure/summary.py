@@ -1,4 +1,4 @@
-"""What was measured and what it shows, in plain sentences: the top of the page and what a command prints."""
+"""Summary of a run in sentences: the top of the page, and the output of the command."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ ROUND_TRIP = "Round trip"
 
 
 def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
-    """What it is about, and what there is to say of it; in the order in which a person wants to know."""
+    """Pairs of a heading and a sentence, most important first."""
     cells = [cell for cell in results["cells"] if cell["statistics"]]
     told = [("Measured", _measured(results, cells)), ("State", _state(results))]
     if cells:
@@ -31,12 +31,12 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def text(results: dict[str, Any]) -> str:
-    """The same as lines."""
+    """The statements as lines of text."""
     return "\n".join(f"{title}: {sentence}" for title, sentence in statements(results))
 
 
 def unfinished(results: dict[str, Any]) -> list[Cell]:
-    """The cells that did not come to their end."""
+    """The unfinished cells."""
     return [cell for cell in results["cells"] if cell["status"] != "done"]
 
 
@@ -91,7 +91,7 @@ def _state(results: dict[str, Any]) -> str:
 
 
 def _reasons(cells: Iterable[Cell], name: Callable[[Cell], str]) -> list[tuple[list[str], str]]:
-    """Each reason once, with the names of the cells that it concerns; it begins with all their rounds."""
+    """Each reason once, beginning with all its rounds, with the names of its cells."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for cell in cells:
         reason = str(cell.get("reason") or cell["status"])
@@ -106,7 +106,7 @@ def _reasons(cells: Iterable[Cell], name: Callable[[Cell], str]) -> list[tuple[l
 
 
 def _some(texts: list[str], between: str = ", ") -> str:
-    """The first three of them, and how many more there are."""
+    """The first three items and the number of the others."""
     more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
     return between.join(texts[:3]) + more
 
@@ -255,7 +255,7 @@ def _clocks(cells: list[Cell]) -> str:
     told += "."
     if flagged:
         flags = sorted({flag for spread in spreads for flag in spread["flags"]})
-        told = f"{told} " if flagged < len(spreads) else ""  # of flagged delays no bound says anything
+        told = f"{told} " if flagged < len(spreads) else ""  # flagged delays have no valid bound
         told += (
             f"Look at the clocks: delays of {flagged} of {len(spreads)} cells are flagged "
             f"as {formatting.listed(flags)}, and only the RTT is given there."

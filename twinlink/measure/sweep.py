@@ -1,4 +1,4 @@
-"""A sweep: rounds of fresh processes, in each of which every subject has its turn, in an order that changes."""
+"""A sweep: in each round, every subject has one turn with new processes, in random order."""
 
 import random
 import time
@@ -15,14 +15,14 @@ from .run import Run
 from .setting import HostLost, Pair, Setting
 from .worker_handle import START_S, Interrupted, Stopped, WorkerFailed, WorkerHandle, WorkerLost, watching
 
-RESTARTS = 2  # of a subject's processes in one round; after that its other cells share the reason
+RESTARTS = 2  # of a subject's processes in one round; after that its other cells are skipped
 IDLE_COUNT, IDLE_OCTETS, IDLE_S = 20, 64, 0.01
 
 Step = Callable[[str, float, float | None], None]  # what, share done from 0 to 1, seconds left if known
 
 
 class Sweep:
-    """Measures the cells of a plan and gives what they bring to a run."""
+    """Measures the cells of a plan and adds their results to a run."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class Sweep:
         self._turns_left = [subject for _ in range(plan.rounds) for subject in plan.subjects]
         self._turn_began = 0.0
         self._unusable: dict[str, str] = {}
-        self._gone_wrong: set[str] = set()  # ids of cells that a round was not done of
+        self._gone_wrong: set[str] = set()  # ids of cells that miss a round
         for cell in self._cells:
             run.add_cell(cell)
 
     def execute(self) -> None:
-        """Measure everything.  What was measured is kept however it ends; ``complete`` says whether all rounds are."""
+        """Measure everything.  Results are saved however it ends; ``complete`` says whether all rounds are done."""
         try:
             for number in range(self._plan.rounds):
                 self._round(number)
-                self._note_missing_rounds()  # what is saved is true also when nothing more can be: a kill, a full disk
+                self._note_missing_rounds()  # so that the saved state stays valid after a kill or a full disk
                 self._run.save()
             self._run.content["complete"] = True
         except (Interrupted, HostLost):
@@ -71,14 +71,14 @@ class Sweep:
             self._run.save()
 
     def _note_missing_rounds(self) -> None:
-        """A cell that has rounds to come is not done; `_end_cell` says so when it is."""
+        """Mark a cell that misses rounds as interrupted, until `_end_cell` marks it as done."""
         for cell in self._cells:
             rounds, left_out = len(cell["rounds"]), cell["id"] in self._gone_wrong or cell["subject"] in self._unusable
             if rounds < self._plan.rounds and not left_out:
                 cell["status"], cell["reason"] = "interrupted", f"{rounds} of {self._plan.rounds} rounds were done"
 
     def _round(self, number: int) -> None:
-        """Every subject's turn; without the other host the round ends.  Raises HostLost where it does not come back."""
+        """Every subject's turn; the round ends without the other host.  Raises HostLost if that does not come back."""
         try:
             self._setting.wait(self._stopped)
         except HostLost as error:
@@ -93,7 +93,7 @@ class Sweep:
             self._leave_out(number, f"{error}: the rest of the round is left out")
 
     def _leave_out(self, number: int, reason: str) -> None:
-        """End the cells that a round has not come to, with the reason, and tell it."""
+        """End the cells that this round did not reach, with the reason, and report it."""
         for cell in self._cells:
             if all(entry["round"] != number for entry in cell["rounds"]):
                 self._end_cell(cell, "peer lost", reason, number)
@@ -132,7 +132,7 @@ class Sweep:
                         pair.end()
                         pair = None
             why = self._unusable.get(subject, f"not tried after {restarts} failures of this subject: {reason}")
-            for cell in cells:  # they would end as the others did
+            for cell in cells:  # they would fail in the same way
                 self._end_cell(cell, "skipped", why, number)
                 self._done += 1
         finally:
@@ -143,7 +143,7 @@ class Sweep:
             self._took.setdefault(subject, []).append(time.monotonic() - self._turn_began)
 
     def _open(self, subject: str, number: int) -> Pair:
-        """Fresh workers with the subject open at both."""
+        """New workers with the subject open on both."""
         pair = self._setting.start()
         try:
             self._note_systems(pair)
@@ -159,7 +159,7 @@ class Sweep:
 
     def _note_systems(self, pair: Pair) -> None:
         systems = self._run.content["system"]
-        failed: dict[str, list[str]] = {}  # why NTP told nothing -> at which sides
+        failed: dict[str, list[str]] = {}  # error of NTP -> sides
         for key, worker in (("real_world", pair.real_world), ("digital_twin", pair.digital_twin)):
             if systems.get(key) is None:
                 systems[key] = worker.ask("system", self._start_s)["system"]
@@ -171,7 +171,7 @@ class Sweep:
             self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
     def _ask_ntp(self, server: str, worker: WorkerHandle) -> dict[str, Any]:
-        """What the server says of the clock of a worker's host; a namespace has no way to it, but its host's clock."""
+        """The clock of a worker's host by an NTP server; for a namespace, which cannot reach one, this host asks."""
         if self._setting.name == "hosts":
             return dict(worker.ask("ntp", self._start_s, server=server)["ntp"])
         from . import ntp
@@ -179,7 +179,7 @@ class Sweep:
         return ntp.view(server)
 
     def _idle(self, pair: Pair, subject: str) -> None:
-        """RTT when nothing else is on the way, for the preflight."""
+        """RTT of an idle path, for the preflight."""
         timeout_s, watch = self._plan.timeout_s, watching(pair.digital_twin, self._stopped)
         pair.digital_twin.ask("reflect", octets=IDLE_OCTETS, count=IDLE_COUNT)
         pair.real_world.ask("warm", timeout_s * 4 + 5, watch, octets=IDLE_OCTETS, count=2, timeout_s=timeout_s)
@@ -194,7 +194,7 @@ class Sweep:
             self._run.content["idle_rtt_ns"][subject] = ordered[len(ordered) // 2]
 
     def _measure(self, pair: Pair, cell: dict[str, Any], number: int) -> bool:
-        """One cell of one round; whether its workers can be used on."""
+        """Measure one cell of one round; returns whether its workers can be used again."""
         means = MgenCell if self._plan.source == "mgen" else CellRun
         taken = means(self._plan, pair, cell, number, self._setting.counts_wire).run(self._stopped)
         if isinstance(taken, MgenTaken):
@@ -204,7 +204,7 @@ class Sweep:
         return taken.status == "done"
 
     def _end_cell(self, cell: dict[str, Any], status: str, reason: str | None, number: int) -> None:
-        """Give a cell its status and reason; the first thing that goes wrong stays."""
+        """Set a cell's status and reason; the first failure stays."""
         if cell["id"] in self._gone_wrong:
             return
         if status == "done":
@@ -214,7 +214,7 @@ class Sweep:
             self._gone_wrong.add(cell["id"])
 
     def _which(self, number: int) -> str:
-        """A round's number for people, who count from 1."""
+        """A round's number in messages, which count from 1."""
         return f"round {number + 1} of {self._plan.rounds}"
 
     def _tell(self, cell: dict[str, Any], number: int) -> None:

@@ -14,7 +14,7 @@ PACKAGES = ("twinlink", "pyzmq", "eclipse-zenoh", "paho-mqtt", "numpy")
 
 
 def facts() -> dict[str, Any]:
-    """Host, kernel, processors, load, clock source and versions; None where it cannot be known."""
+    """Host, kernel, processors, load, clock source and versions; None where unknown."""
     return {
         "hostname": platform.node(),
         "kernel": platform.release(),

@@ -1,7 +1,7 @@
 """A sweep's table in the shape of the paper's Table I: direction and payload down, transports across.
 
-Under each transport stand latency (mean one-way delay), RTT and throughput in the paper's sense (payload / latency),
-each with its CI95, and what the paper published for it.  Modes have tables of their own; a run has one setting.
+Each transport has latency (mean one-way delay), RTT and throughput in the paper's sense (payload / latency), each with
+its CI95, and the paper's values.  Each mode has a table of its own; a run has one setting.
 """
 
 import math
@@ -14,9 +14,9 @@ from . import formatting, reference_results
 from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
-MARK = "†"  # before the figures of a cell that did not come to its end
+MARK = "†"  # before the figures of an unfinished cell
 WIDTH = 80  # columns of a terminal
-LOPSIDED = 1.5  # one side of an interval by the other: from there on a single figure for both would mislead
+LOPSIDED = 1.5  # ratio of an interval's sides from which on both are printed
 SEARCHED = (
     "The highest rate is the median of what each round found (of two in the middle the lower); goodput, loss and delay "
     "beside it are of the trial that carried it."
@@ -32,7 +32,7 @@ class Block:
         subjects: in the order of its columns.
         rows: (direction, payload octets, flow), in order; the flow is empty unless an application sent.
         cells: by subject, direction, octets and flow; some may not be there.
-        count: how many messages of each cell were planned; None where that is not known beforehand.
+        count: planned messages of each cell; None if not known beforehand.
     """
 
     mode: str
@@ -44,12 +44,12 @@ class Block:
 
     @property
     def title(self) -> str:
-        """Such as "closed loop"."""
+        """The title, such as "closed loop"."""
         text = formatting.MODES.get(self.mode, self.mode)
         return f"{text}, {self.rate_hz:g} messages/s" if self.rate_hz and self.mode == "open" else text
 
     def broken_off(self, subjects: Iterable[str]) -> str:
-        """What `MARK` means in a table of these subjects; empty where nothing in it is marked."""
+        """The note that explains `MARK` in a table of these subjects; empty if no cell is marked."""
         found: dict[str, list[str]] = {}
         for direction, octets, flow in self.rows:
             for name in subjects:
@@ -65,7 +65,7 @@ class Block:
 
 
 def mark(cell: dict[str, Any] | None) -> str:
-    """What stands before the figures of a cell: `MARK` where it was broken off though something had arrived."""
+    """`MARK` for an unfinished cell with arrivals, else nothing."""
     figures = cell and cell["statistics"]
     return MARK if cell and figures and figures["n_received"] and cell["status"] != "done" else ""
 
@@ -96,7 +96,7 @@ def latency(statistics: dict[str, Any], short: bool = False) -> str:
 
 
 def bound(statistics: dict[str, Any]) -> str:
-    """To within what the clocks agree, with its unit; of flagged delays the flags, as no bound says anything then."""
+    """The bound of the clock offset, with its unit; the flags if there are any, as they void the bound."""
     figures = statistics["one_way_delay_ns"]
     if not figures or figures["bound_ns"] is None:
         return "-"
@@ -120,7 +120,7 @@ def throughput(statistics: dict[str, Any]) -> str:
 
 
 def throughput_interval(statistics: dict[str, Any]) -> tuple[float | None, float | None]:
-    """From that of the latency; None: it has none, or reaches to 0 and below, so that this has no upper end."""
+    """The interval from that of the latency; an end is None if that has none, or reaches to 0."""
     figures, value = statistics["one_way_delay_ns"], statistics["paper_throughput_mb_s"]
     if not figures["ci95"]:
         return None, None
@@ -129,9 +129,9 @@ def throughput_interval(statistics: dict[str, Any]) -> tuple[float | None, float
 
 
 def with_interval(figures: dict[str, Any], short: bool = False) -> str:
-    """A mean in ms and how far its CI95 reaches to either side.
+    """A mean in ms and the distance of its CI95's ends.
 
-    `short` tells only the farther one of two, unless that would reach below 0 where the interval does not.
+    `short` gives only the farther end, unless that would reach below 0 and the interval does not.
     """
     if not figures["ci95"]:
         return formatting.ms(figures["mean"])
@@ -201,7 +201,7 @@ def _noted(note: str) -> list[str]:
 
 
 def text(results: dict[str, Any]) -> str:
-    """For a terminal of `WIDTH` columns: delays with payloads across and subjects down, then what a schedule needs."""
+    """The tables for a terminal of `WIDTH` columns: delays by payload and subject, then rates."""
     parts: list[tuple[str, list[str], list[list[str]], int]] = []
     for block in blocks(results):
         if block.mode == "closed":
@@ -221,7 +221,7 @@ def text(results: dict[str, Any]) -> str:
 
 
 def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int]]:
-    """Title, head, rows and columns of words for each direction: the mean RTT, and the mean one-way delay."""
+    """Title, head, rows and number of text columns, per direction: the mean RTT, and the mean one-way delay."""
     for direction in dict.fromkeys(row[0] for row in block.rows):
         places = [row for row in block.rows if row[0] == direction]
         head = ["", *(formatting.place(flow, octets) for _, octets, flow in places)]
@@ -240,7 +240,7 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
 
 
 def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str]:
-    """The columns of words to the left, those of figures to the right."""
+    """Text columns aligned to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
         fields = zip(row, widths, range(len(row)), strict=True)
@@ -248,7 +248,7 @@ def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str
 
 
 def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:
-    """How to read `_rates`, if there are any."""
+    """Notes on `_rates`, if there are any."""
     modes = {cell["mode"] for cell in results["cells"]}
     if modes - {"closed"}:
         text = "Beside a rate, delay counts from when a message should have been sent; latency from when it was."
@@ -263,7 +263,7 @@ def _of_applications(results: dict[str, Any]) -> Iterator[str]:
 def _whence_published(results: dict[str, Any]) -> Iterator[str]:
     if any(_published(block, name) for block in blocks(results) for name in block.subjects):
         text = f"Published: {reference_results.PAPER}; {reference_results.PAPER_SETTING}."
-        yield from ("", f"{text} Another setting: it says where a figure belongs, not who is faster.")
+        yield from ("", f"{text} Another setting: it gives an order of magnitude, not a comparison.")
 
 
 def _grid(block: Block, names: list[str]) -> Iterator[str]:
@@ -304,7 +304,7 @@ def _published(block: Block, name: str) -> bool:
 
 
 def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
-    """Head and rows."""
+    """Head and rows of the table of rates."""
     yield ["Direction", "Payload", "Subject", "messages/s", "goodput MB/s", "loss", "delay p50 / p95 (ms)"]
     for direction, octets, flow in block.rows:
         for name in block.subjects:
@@ -317,7 +317,7 @@ def _rates(block: Block, short: bool = False) -> Iterator[list[str]]:
 
 
 def rate(cell: dict[str, Any], short: bool = False) -> str:
-    """Messages a second: as asked for, or the highest without loss, if not `short` with how far apart it was found."""
+    """Messages per second, as requested; or the highest without loss, unless `short` with the range of the rounds."""
     search = cell.get("search")
     if search and search["highest_loss_free_hz"]:
         return formatting.highest_rate(search, not short)
@@ -325,13 +325,13 @@ def rate(cell: dict[str, Any], short: bool = False) -> str:
 
 
 def at_rate(cell: dict[str, Any]) -> dict[str, Any] | None:
-    """What was measured at its `rate`: in a search by the trial that carried that, else by the whole cell."""
+    """Statistics at the cell's `rate`: of the trial that carried it, in a search, else of the whole cell."""
     figures: dict[str, Any] | None = cell["statistics"]
     return figures and (figures.get("at_highest_rate") or figures)
 
 
 def scheduled(cell: dict[str, Any]) -> list[str]:
-    """Goodput, loss and delay from the intended send time, of a cell with a schedule."""
+    """Goodput, loss and delay from the scheduled send time, of a cell with a schedule."""
     figures = at_rate(cell)
     if not figures:
         return [missing(cell), "-", "-"]
@@ -345,7 +345,7 @@ def scheduled(cell: dict[str, Any]) -> list[str]:
 
 
 def mgen(results: dict[str, Any]) -> tuple[list[str], list[list[str]]] | None:
-    """Head and rows of what MGEN measured itself; None where it was not the source."""
+    """Head and rows of MGEN's own figures; None if it was not the source."""
     rows = []
     for cell in results["cells"]:
         found = cell.get("mgen")

@@ -1,11 +1,11 @@
-"""What a process has used: processor time, memory, octets on the wire.  Linux only; absent values are None."""
+"""Resource usage of a process: processor time, memory, octets on the wire.  Linux only; absent values are None."""
 
 import contextlib
 import time
 from pathlib import Path
 from typing import Any
 
-_RESET_PEAK = "5"  # proc(5), clear_refs: the peak of the resident memory begins again from now
+_RESET_PEAK = "5"  # proc(5), clear_refs: resets the peak of the resident memory
 
 
 def cpu_ns(pid: int) -> int | None:
@@ -18,13 +18,13 @@ def cpu_ns(pid: int) -> int | None:
 
 
 def begin_peak(pid: int | str = "self") -> None:
-    """Let the peak of a process's memory begin from now; needs to be its owner."""
-    with contextlib.suppress(OSError):  # then it is the peak since the process began
+    """Reset the peak of a process's memory, which only its owner may do."""
+    with contextlib.suppress(OSError):  # then the peak is that since the process started
         Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
 
 
 def peak_rss_octets(pid: int | str = "self") -> int | None:
-    """The most memory that was resident since `begin_peak`."""
+    """Peak resident memory since `begin_peak`."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -35,11 +35,11 @@ def peak_rss_octets(pid: int | str = "self") -> int | None:
 
 
 def transmitted() -> tuple[int, int, int]:
-    """Octets and packets that left through every interface but loopback, and TCP segments that did.
+    """Octets, packets and TCP segments that left through the interfaces, without loopback.
 
-    An interface counts what the kernel gives it, which is a packet of up to 64 KiB where the interface cuts it up
-    (TSO, GSO); the segments are what a wire would see.  They are counted for all interfaces together: of loopback,
-    where a broker may be, each packet is taken for one, as most are.
+    With segmentation offload (TSO, GSO) an interface counts packets of up to 64 KiB; the wire carries segments.  The
+    kernel counts segments for all interfaces together, so each packet on loopback, where a broker may be, is counted
+    as one segment.
     """
     octets = packets = segments = 0
     try:
@@ -59,7 +59,7 @@ def transmitted() -> tuple[int, int, int]:
 
 
 class Usage:
-    """What this process, and its broker, have used since a moment."""
+    """Usage of this process and its broker since construction."""
 
     def __init__(self, broker_pid: int | None) -> None:
         self._broker = broker_pid
@@ -71,7 +71,7 @@ class Usage:
         self._cpu = time.process_time_ns()
 
     def report(self) -> dict[str, Any]:
-        """Since then, ready for JSON."""
+        """The usage, ready for JSON."""
         cpu = time.process_time_ns() - self._cpu
         octets, packets, segments = (now - before for now, before in zip(transmitted(), self._transmitted, strict=True))
         broker_now = cpu_ns(self._broker) if self._broker else None

@@ -1,12 +1,12 @@
 """One side of a sweep, in a process of its own: `python -m twinlink.measure.worker`.
 
-It is told what to do by lines of JSON on stdin, and answers each by a line on stdout with the same ``id``; rows come
-before it in lines with ``part``.  It ends when stdin does.  The same program runs at both sides; in a cell one
-sends and the other reflects:
+Commands are lines of JSON on stdin; the answer is a line on stdout with the same ``id``, after lines with ``part`` that
+contain rows.  It ends when stdin does.  The same program runs on both sides; in a cell one sends and the other
+reflects:
 
     open -> (reflect | warm) -> mark -> send -> finish -> ... -> close
 
-With ``--listen-only HOST:FIRST-LAST`` it opens nothing but these ports of its own, whatever it is told.
+With ``--listen-only HOST:FIRST-LAST`` it only listens, at these ports, and refuses other commands to open.
 """
 
 import argparse
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from .mgen_side import MgenSide
 
 LATE_S = 1.0
-PART_OCTETS = 2 * 1024 * 1024  # of rows in one line, which fits a message of a link
+PART_OCTETS = 2 * 1024 * 1024  # of rows per line, which fits into a message of a link
 
 
 class Worker:
-    """Does what it is told, one command at a time; sending is done on a thread, so that it can be cancelled.
-
-    Whoever tells it holds a `workers.WorkerHandle`.
+    """Executes commands of a `worker_handle.WorkerHandle`, one at a time; sending has a thread, so that it can be
+    cancelled.
     """
 
     def __init__(self, say: Callable[[dict[str, Any]], None], bind: tuple[str, int, int] | None = None) -> None:
@@ -69,7 +68,7 @@ class Worker:
         }
 
     def take(self, line: str) -> None:
-        """Do what a line says, and answer."""
+        """Execute the command in a line, and answer."""
         try:
             command = json.loads(line)
             number, what = command.pop("id"), command.pop("do")
@@ -92,7 +91,7 @@ class Worker:
             answer = {"error": str(error), "kind": "peer lost"}
         except (ConfigurationError, TransportMissing) as error:
             answer = {"error": str(error), "kind": "unusable"}
-        except Exception as error:  # whatever it is ends the cell, not the sweep
+        except Exception as error:  # any error ends the cell, not the sweep
             answer = {"error": f"{type(error).__name__}: {error}", "kind": "failed"}
         self._say({"id": number, **answer})
 
@@ -139,7 +138,7 @@ class Worker:
     # The sender
 
     def _warm(self, _number: int, octets: int, count: int, timeout_s: float) -> dict[str, Any]:
-        """Wait for the other end, then exchange ``count`` messages that nobody counts."""
+        """Wait for the other end, then exchange ``count`` messages without recording them."""
         own = self._open_channel
         own.rows = SentRows(0, 0)
         own.wait_ready(timeout_s)
@@ -150,7 +149,7 @@ class Worker:
         return {"next": own.next}
 
     def _idle(self, _number: int, octets: int, count: int, interval_s: float, timeout_s: float) -> dict[str, Any]:
-        """RTT with pauses between the messages: what the path takes when nothing else is on it."""
+        """RTT of an idle path: with pauses between the messages."""
         own = self._open_channel
         own.load(octets)
         own.rows = rows = SentRows(own.next, count)
@@ -163,7 +162,7 @@ class Worker:
     def _send(
         self, number: int, mode: str, octets: int, count: int, timeout_s: float, rate_hz: float | None = None
     ) -> dict[str, Any]:
-        """The cell itself: rows of ``count`` messages."""
+        """Send and record ``count`` messages."""
         own = self._open_channel
         own.load(octets)
         own.rows = rows = SentRows(own.next, count)
@@ -210,7 +209,7 @@ class Worker:
         return {}
 
     def _mark(self, _number: int) -> dict[str, Any]:
-        """What is counted, is counted from here."""
+        """Start counting."""
         own = self._open_channel
         gc.collect()
         gc.freeze()
@@ -219,7 +218,7 @@ class Worker:
         return {}
 
     def _finish(self, number: int, first: int, expected: int) -> dict[str, Any]:
-        """Rows of what arrived; a link answers before it hands over, so the last may take a moment."""
+        """Return the rows of arrivals; a link acknowledges before delivery, so the last may take a moment."""
         own = self._open_channel
         end = time.monotonic() + LATE_S
         while own.received.since(first) < expected and time.monotonic() < end:
@@ -273,7 +272,7 @@ class Worker:
         return {}
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Close the channel and MGEN's processes."""
         self._cancelled.set()
         if self._mgen is not None:
             self._mgen.close()
@@ -300,9 +299,9 @@ def main() -> None:
         host, _, ports = given.listen_only.rpartition(":")
         first, _, last = ports.partition("-")
         bind = host, int(first), int(last)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the whole group; whoever commands says what to do
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the sweep decides
     out, lock = os.dup(1), threading.Lock()
-    os.dup2(2, 1)  # what a library prints must not be taken for an answer
+    os.dup2(2, 1)  # output of a library must not be mistaken for an answer
 
     def say(answer: dict[str, Any]) -> None:
         line = json.dumps(answer).encode() + b"\n"
@@ -319,7 +318,7 @@ def main() -> None:
     except BrokenPipeError:
         pass
     sys.stdout.flush()
-    os._exit(0)  # threads of a library that does not end must not hold the process
+    os._exit(0)  # a library's threads must not keep the process alive
 
 
 if __name__ == "__main__":

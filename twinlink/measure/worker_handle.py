@@ -1,4 +1,4 @@
-"""A worker (worker.py) as the sweep holds it: told things by line, it answers by line, from here or far away."""
+"""The sweep's handle of a worker (worker.py), local or remote: commands and answers are lines of JSON."""
 
 import contextlib
 import json
@@ -14,18 +14,18 @@ from typing import Any
 from .row_buffer import decode
 
 LOOK_S = 0.1
-START_S = 30.0  # for a worker to start, and to open a subject: on an emulated processor Python alone takes 10 s
-END_S = 3.0  # a worker that was told to end gets this long
-WHY_S = 1.0  # whoever reads the answers of one that is gone may take so long to find out how it went
+START_S = 30.0  # to start a worker and open a subject: on an emulated processor Python alone takes 10 s
+END_S = 3.0  # to end, after the request
+WHY_S = 1.0  # until the reading thread has the exit code of a lost worker
 Stopped = Callable[[], bool]
 
 
 class WorkerLost(Exception):
-    """The worker ended, or cannot be reached; says how."""
+    """The worker ended or cannot be reached; the message says how."""
 
 
 class WorkerFailed(Exception):
-    """The worker could not do what it was told.
+    """The worker could not execute a command.
 
     Attributes:
         kind: ``peer lost``, ``unusable`` (this subject cannot be measured here) or ``failed``.
@@ -37,15 +37,15 @@ class WorkerFailed(Exception):
 
 
 class Interrupted(Exception):
-    """The end was asked for while a worker was busy."""
+    """The end was requested while a worker was busy."""
 
 
 class WorkerHandle(ABC):
-    """What every handle on a worker has: questions with numbers, answers that come in their own time.
+    """Base of the handles: numbered commands, with answers in any order.
 
     Attributes:
         name: ``Real World`` or ``Digital Twin``.
-        pid: of its process, where that is on this host.
+        pid: of its process, if that is on this host.
     """
 
     pid: int | None = None
@@ -56,7 +56,7 @@ class WorkerHandle(ABC):
         self._answers: dict[int, dict[str, Any]] = {}
         self._parts: dict[int, dict[str, bytearray]] = {}
         self._arrived = threading.Condition()
-        self._end: str | None = None  # why nothing comes any more
+        self._end: str | None = None  # why the worker is lost
 
     @abstractmethod
     def _write(self, line: bytes) -> None:
@@ -64,25 +64,25 @@ class WorkerHandle(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """End the worker, whatever it does."""
+        """End the worker, even if it is busy."""
 
     def begin(self, what: str, /, **arguments: Any) -> int:
-        """Tell it to do something; returns the number for `answer`.  Raises WorkerLost."""
+        """Send a command; returns the number for `answer`.  Raises WorkerLost."""
         self._number += 1
         try:
             self._write(json.dumps({"id": self._number, "do": what, **arguments}).encode() + b"\n")
         except OSError as error:
-            with self._arrived:  # whoever reads its answers finds out why
+            with self._arrived:  # the reading thread learns why
                 self._arrived.wait_for(lambda: self._end, WHY_S)
             raise WorkerLost(self._end or f"the worker at the {self.name} cannot be told: {error}") from error
         return self._number
 
     def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:
-        """What it answered; rows, as octets, among the rest.
+        """The answer to a command, with rows as octets.
 
         Raises:
-            WorkerLost: it ended, or did not answer in time.
-            WorkerFailed: it could not do it.
+            WorkerLost: the worker ended, or did not answer in time.
+            WorkerFailed: it could not execute the command.
             Interrupted: ``stopped()`` became true first.
         """
         deadline = time.monotonic() + within_s
@@ -104,22 +104,22 @@ class WorkerHandle(ABC):
     def ask(
         self, what: str, within_s: float = 15.0, stopped: Stopped | None = None, /, **arguments: Any
     ) -> dict[str, Any]:
-        """Tell it to do something and wait for the answer."""
+        """Send a command and wait for the answer."""
         return self.answer(self.begin(what, **arguments), within_s, stopped)
 
     @property
     def lost(self) -> str | None:
-        """Why it is lost; None while it is there."""
+        """Why the worker is lost; None while it runs."""
         return self._end
 
     def _take(self, line: bytes | str) -> None:
-        """A line came from it."""
+        """Handle a line from the worker."""
         try:
             answer = json.loads(line)
             number = answer.pop("id")
             part = decode(answer["rows"]) if "part" in answer else b""
         except (ValueError, KeyError, AttributeError, TypeError):
-            return  # not ours: a library that prints, a peer that is no worker
+            return  # not an answer: output of a library, or of a peer that is no worker
         with self._arrived:
             if "part" in answer:
                 self._parts.setdefault(number, {}).setdefault(answer["part"], bytearray()).extend(part)
@@ -134,7 +134,7 @@ class WorkerHandle(ABC):
 
 
 def watching(other: WorkerHandle, stopped: Stopped) -> Stopped:
-    """To be asked while waiting for a worker: raises WorkerLost when the ``other`` one is lost meanwhile."""
+    """``stopped`` that also raises WorkerLost if the ``other`` worker is lost meanwhile."""
 
     def look() -> bool:
         if other.lost is not None:
@@ -149,8 +149,8 @@ class LocalWorker(WorkerHandle):
 
     Args:
         name: of its side.
-        prefix: the command that puts it where it belongs, such as ``nsenter ...``; then `python -m ...`.
-        clock: (offset in ns, drift in ppm) of a wall clock that is wrong on purpose.
+        prefix: of its command, such as ``nsenter ...``.
+        clock: (offset in ns, drift in ppm) of an injected clock error.
     """
 
     def __init__(self, name: str, prefix: Sequence[str] = (), clock: tuple[int, float] | None = None) -> None:
@@ -166,7 +166,7 @@ class LocalWorker(WorkerHandle):
         self.pid = self._process.pid
         self._said = b""  # the last of stderr
         self._threads = [threading.Thread(target=body, daemon=True) for body in (self._read, self._read_errors)]
-        for thread in reversed(self._threads):  # the first waits for the second, at once where the process has ended
+        for thread in reversed(self._threads):  # the first waits for the second when the process has ended
             thread.start()
 
     def _write(self, line: bytes) -> None:
@@ -190,7 +190,7 @@ class LocalWorker(WorkerHandle):
             self._said = (self._said + line)[-4000:]
 
     def end(self) -> None:
-        """Close its stdin, at which it ends; kill it when it does not."""
+        """Close its stdin, which ends it; kill it if it does not end in time."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()

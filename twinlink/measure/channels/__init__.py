@@ -1,7 +1,7 @@
-"""The subjects of a sweep: what is measured, by name.
+"""The subjects of a sweep, by name.
 
-A subject is twinlink over one of its transports, or the same frames over a bare library: what twinlink costs is the
-difference.  Modules are imported when their subject is measured.
+A subject is twinlink over one of its transports, or the same frames over a bare library: the difference is the cost of
+twinlink.  Modules are imported when their subject is measured.
 """
 
 import os
@@ -22,12 +22,12 @@ __all__ = ["SUBJECTS", "Channel", "PeerLost", "Subject", "channel", "check", "fi
 
 @dataclass(frozen=True)
 class Subject:
-    """How a subject is opened.
+    """How to open a subject.
 
     Attributes:
         module, attribute: the class of its channel, in this package.
         options: of the channel; for twinlink, those of the link and its transport.
-        programs: that it needs on the side that listens.
+        programs: required on the listening side.
     """
 
     module: str
@@ -36,7 +36,7 @@ class Subject:
     programs: tuple[str, ...] = ()
 
 
-SEND_S = 5.0  # a sender that waits for room is held back, which an open loop and a search have to see
+SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
 
 
 def _twinlink(transport: str, *programs: str, **options: Any) -> Subject:
@@ -52,14 +52,14 @@ SUBJECTS = {
     "raw-tcp": Subject("tcp", "TcpChannel"),
     "raw-zeromq": Subject("zeromq", "ZeromqChannel"),
     "raw-zenoh": Subject("zenoh", "ZenohChannel"),
-    "raw-zenoh-default": Subject("zenoh", "ZenohChannel", {"tuned": False}),  # as Zenoh comes
+    "raw-zenoh-default": Subject("zenoh", "ZenohChannel", {"tuned": False}),  # Zenoh's defaults
     "raw-mqtt": Subject("mqtt", "MqttChannel", programs=("mosquitto",)),  # paho-mqtt, QoS 0
 }
-PORTS = 2  # consecutive ones that a subject may take
+PORTS = 2  # consecutive ports of a subject
 
 
 def find(subject: str) -> Subject:
-    """The subject of this name; a transport that another package brings is one, too.  Raises ConfigurationError."""
+    """The subject of this name, or a transport of another package.  Raises ConfigurationError."""
     known = SUBJECTS.get(subject)
     if known is not None:
         return known
@@ -69,10 +69,10 @@ def find(subject: str) -> Subject:
 
 
 def check(subject: str, options: dict[str, Any]) -> None:
-    """Whether a subject takes these options, without opening anything.
+    """Check a subject's options without opening it.
 
     Raises:
-        ConfigurationError: nobody knows this subject, or it does not take them.
+        ConfigurationError: the subject is unknown, or does not take them.
         TransportMissing: its driver is not installed.
     """
     transport = find(subject).options.get("transport")
@@ -86,10 +86,10 @@ def check(subject: str, options: dict[str, Any]) -> None:
 def channel(
     subject: str, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any] | None = None
 ) -> Channel:
-    """One end of a subject, not open yet; ``options`` come on top of the subject's own.
+    """One end of a subject, not open yet; ``options`` are added to the subject's own.
 
     Raises:
-        ConfigurationError: nobody knows this subject.
+        ConfigurationError: the subject is unknown.
         TransportMissing: its driver is not installed.
     """
     known = find(subject)

@@ -1,4 +1,4 @@
-"""What a subject must provide: one end of it, which sends numbered messages and answers those of the other end."""
+"""Interface of a subject's end, which sends numbered messages and answers those of the other end."""
 
 import contextlib
 import secrets
@@ -26,25 +26,25 @@ from ..row_buffer import ReceivedRows, SentRows
 
 FLOW = "sweep"
 TRAFFIC, ACK = f"traffic/{FLOW}".encode(), f"ack/{FLOW}".encode()
-TICK_S = 0.02  # how long a receive may sit in its library when nothing comes
-PROBE_S = 0.05  # between two probes that nobody answers yet
-UNANSWERED = 2  # messages in a row without an answer: the peer is lost
+TICK_S = 0.02  # the longest that a receive may block in its library
+PROBE_S = 0.05  # between two unanswered probes
+UNANSWERED = 2  # messages in a row, after which the peer is lost
 
 _time_ns, _monotonic_ns = time.time_ns, time.monotonic_ns
 _unpack, _pack_ack, _unpack_ack = HEADER.unpack_from, ACK_ONE.pack, ACK_ONE.unpack
 
 
 class PeerLost(Exception):
-    """The other end does not answer any more; says how that showed."""
+    """The other end no longer answers; the message says how that showed."""
 
 
 class Channel(ABC):
-    """One end of a subject.  Either sends or reflects; who does what may change between cells, not within one.
+    """One end of a subject.  It sends or reflects; the roles may change between cells, not within one.
 
     Attributes:
-        rows: where the sender writes down what it sent and what came back.
-        received: where the reflector writes down what arrived.
-        next: the number that the next message will get.
+        rows: the sender's records of messages and answers.
+        received: the reflector's records of arrivals.
+        next: the number of the next message.
         broker_pid: process id of the broker that this end started, if any.
     """
 
@@ -58,7 +58,7 @@ class Channel(ABC):
         self.rows = SentRows(0, 0)
         self.received = ReceivedRows(0)
         self.next = 0
-        self.drop_every = 0  # of the messages sent, every so many-th is withheld from the wire: a known loss
+        self.drop_every = 0  # every nth message sent is withheld from the wire: a known loss
 
     @abstractmethod
     def open(self) -> None:
@@ -66,11 +66,11 @@ class Channel(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """The options that are in effect, ready for JSON."""
+        """The options in effect, ready for JSON."""
 
     # The sender
 
@@ -80,35 +80,35 @@ class Channel(ABC):
 
     @abstractmethod
     def load(self, octets: int) -> None:
-        """Have a payload of this size ready to be sent."""
+        """Prepare a payload of this size."""
 
     @abstractmethod
     def send(self, scheduled_ns: int = 0) -> None:
-        """Send the next message; ``scheduled_ns`` is when it should have been sent, 0 for now."""
+        """Send the next message; ``scheduled_ns`` is its scheduled send time, 0 for now."""
 
     @abstractmethod
     def exchange(self, timeout_s: float) -> bool:
-        """Send the next message and return when it is answered; False when it is not in time."""
+        """Send the next message and return when it is answered; False if that is not in time."""
 
     @abstractmethod
     def collect(self) -> None:
-        """Begin to take in answers without waiting for each; until `settle`."""
+        """Start to record answers in the background, until `settle`."""
 
     @abstractmethod
     def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
-        """Return when everything was answered, or no answer came for ``quiet_s`` seconds."""
+        """Return when every message is answered, or no answer came for ``quiet_s`` seconds."""
 
     def peer_gone(self) -> str | None:
-        """How it shows that the peer is lost; None while it does not."""
+        """Evidence that the peer is lost; None without any."""
         return None
 
     # The reflector
 
     @abstractmethod
     def reflect(self, octets: int, bulk: bool) -> None:
-        """Begin to answer messages of about this size, and to write them down in ``received``; until `stop`.
+        """Start to answer messages of about this size, and to record them in ``received``, until `stop`.
 
-        ``bulk``: they come as fast as they can, and one answer may be for several of them.
+        ``bulk``: they come without pauses, and one answer may acknowledge several.
         """
 
     @abstractmethod
@@ -116,17 +116,17 @@ class Channel(ABC):
         """End `reflect`."""
 
     def counters(self) -> dict[str, int] | None:
-        """What this end has counted since it was opened; None where it tracks nothing."""
+        """Counters of this end since it was opened; None if it keeps none."""
         return None
 
 
 class RawChannel(Channel):
-    """A bare library: stamps, numbers and answers like a link, but tracks, checks and repairs nothing.
+    """A bare library: stamps, numbers and answers like a link, but keeps no state, checks nothing and repairs nothing.
 
     A backend fills `open`, `close`, `settings`, `put` and `get`.  `put` and `get` may be called by two threads.
 
     Attributes:
-        expected: octets of the payloads that come in; 0 while only answers do.
+        expected: octets of incoming payloads; 0 while only answers come.
     """
 
     expected = 0
@@ -142,14 +142,14 @@ class RawChannel(Channel):
 
     @abstractmethod
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
-        """Hand a frame to the library, which copies it.  May raise PeerLost."""
+        """Give a frame to the library, which copies it.  May raise PeerLost."""
 
     @abstractmethod
     def get(self, wait: bool = True) -> Any:
-        """The next frame, bytes-like; None when none came within a tick, or is there if we shall not ``wait``."""
+        """The next frame, bytes-like; None if none came within a tick, or none is pending and ``wait`` is false."""
 
     def load(self, octets: int) -> None:
-        """Have a payload of this size ready to be sent."""
+        """Prepare a payload of this size."""
         self._octets = octets
         self._frame = bytearray(HEADER_OCTETS + octets)
 
@@ -175,7 +175,7 @@ class RawChannel(Channel):
         return True
 
     def _take_in(self) -> int:
-        """Write down an answer, if one comes; returns what it answers, or -1."""
+        """Record an answer, if one comes; returns the number that it answers, or -1."""
         frame = self.get()
         mono_ns = _monotonic_ns()
         if frame is None:
@@ -201,10 +201,10 @@ class RawChannel(Channel):
         self.load(0)
         while not self.exchange(PROBE_S):
             if time.monotonic() > deadline:
-                raise PeerLost(f"nobody answers at {self.endpoint} within {timeout_s:g} s")
+                raise PeerLost(f"no answer from {self.endpoint} within {timeout_s:g} s")
 
     def collect(self) -> None:
-        """Begin to take in answers on a thread."""
+        """Start to record answers on a thread."""
         self._begin(self._collect)
 
     def _collect(self) -> None:
@@ -212,12 +212,12 @@ class RawChannel(Channel):
             self._take_in()
 
     def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
-        """Return when everything was answered, or nothing comes any more."""
+        """Return when every message is answered, or answers have ceased."""
         self.rows.wait(quiet_s, cancelled)
         self.stop()
 
     def reflect(self, octets: int, bulk: bool) -> None:
-        """Begin to answer on a thread."""
+        """Start to answer on a thread."""
         self.expected = octets
         self._begin(self._reflect_bulk if bulk else self._reflect)
 
@@ -229,7 +229,7 @@ class RawChannel(Channel):
                 self.answer(frame)
 
     def answer(self, frame: Any) -> None:
-        """Acknowledge what arrived, if it is a message, and count it."""
+        """Acknowledge a frame, if it is a message, and record it."""
         received_ns = _time_ns()
         if len(frame) < HEADER_OCTETS:
             return
@@ -248,7 +248,7 @@ class RawChannel(Channel):
         self.received.arrived(sequence, length, sent_ns, received_ns)
 
     def _reflect_bulk(self) -> None:
-        """One answer for all that is here, as a link does when messages come in bulk."""
+        """Send one answer for all pending messages, as a link does in bulk."""
         received, get, ending = self.received, self.get, self._ending
         number = 0
         while not ending.is_set():
@@ -270,7 +270,7 @@ class RawChannel(Channel):
         self._ending.clear()
 
         def run() -> None:
-            with contextlib.suppress(PeerLost):  # who sends finds out by itself
+            with contextlib.suppress(PeerLost):  # the sender notices by itself
                 body()
 
         self._thread = threading.Thread(target=run, name="twinlink-raw", daemon=True)
@@ -286,4 +286,4 @@ class RawChannel(Channel):
         self.expected = 0
 
     def wake(self) -> None:
-        """End a `get` before its time, where the library knows how to."""
+        """Wake a blocked `get`, if the library can."""

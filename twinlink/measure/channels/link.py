@@ -15,7 +15,7 @@ _RECEIVED = ("received", "missing", "gaps", "duplicates", "reordered")
 
 
 class LinkChannel(Channel):
-    """A link; ``options`` holds ``transport``, ``reliability`` of its sender, and whatever `twinlink.open` takes."""
+    """A link; ``options`` holds ``transport``, ``reliability`` of its sender, and options of `twinlink.open`."""
 
     def __init__(self, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any]) -> None:
         super().__init__(endpoint, listening, node, options)
@@ -26,7 +26,7 @@ class LinkChannel(Channel):
         self._sender: twinlink.Sender
 
     def open(self) -> None:
-        """Open the link, and both ends of its flow."""
+        """Open the link, its sender and its receiver."""
         options = dict(self.options)
         transport, reliability = options.pop("transport"), options.pop("reliability", None)
         if self.drop_every:
@@ -35,7 +35,7 @@ class LinkChannel(Channel):
             transport = lossy_transport(transport, self.drop_every)
         if transport == "mqtt":
             options["private_broker"] = False
-            if self.listening:  # started here, so that its process is known
+            if self.listening:  # started here, so that its process id is known
                 from ...transports.mosquitto import Mosquitto
 
                 self._broker = Mosquitto(self.endpoint)
@@ -51,13 +51,13 @@ class LinkChannel(Channel):
         return self._link
 
     def close(self) -> None:
-        """Close the link, and end the broker."""
+        """Close the link and end the broker."""
         self._link.close()
         if self._broker is not None:
             self._broker.stop()
 
     def settings(self) -> dict[str, Any]:
-        """The options as given; what is not given has the library's defaults."""
+        """The options as given; others have the library's defaults."""
         return dict(self.options)
 
     def wait_ready(self, timeout_s: float) -> None:
@@ -68,7 +68,7 @@ class LinkChannel(Channel):
             raise PeerLost(str(error)) from error
 
     def load(self, octets: int) -> None:
-        """Have a payload of this size ready to be sent."""
+        """Prepare a payload of this size."""
         self._payload = bytes(octets)
 
     def send(self, scheduled_ns: int = 0) -> None:
@@ -82,11 +82,11 @@ class LinkChannel(Channel):
         self.rows.sent(sequence, scheduled_ns, before_ns, 0)
 
     def exchange(self, timeout_s: float) -> bool:
-        """Send the next message and flush: the thread that waits is the one that receives."""
+        """Send the next message and flush: the waiting thread is the one that receives."""
         self.send()
         try:
             self._sender.flush(timeout_s)
-        except twinlink.AckTimeout as error:  # it may be about one that was lost before
+        except twinlink.AckTimeout as error:  # it may name a message that was lost before
             return not any(first < self.next <= end for first, end in error.missing)
         return True
 
@@ -94,10 +94,10 @@ class LinkChannel(Channel):
         self.rows.answered(ack.sequence, ack.rtt_ns, *ack[2:6])
 
     def collect(self) -> None:
-        """Nothing to do: the link has a thread that takes in acks."""
+        """Nothing to do: the link's own thread receives acks."""
 
     def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
-        """Return when everything was answered, or nothing comes any more."""
+        """Return when every message is answered, or answers have ceased."""
         self.rows.wait(quiet_s, cancelled)
 
     def peer_gone(self) -> str | None:
@@ -105,11 +105,11 @@ class LinkChannel(Channel):
         return None if self._link.peers() else "the link says that its peer is gone"
 
     def reflect(self, octets: int, bulk: bool) -> None:
-        """Write down what arrives; the link answers by itself."""
+        """Record arrivals; the link answers by itself."""
         self._reflecting = True
 
     def stop(self) -> None:
-        """Write down no more."""
+        """Stop recording."""
         self._reflecting = False
 
     def _on_message(self, message: twinlink.Message) -> None:
@@ -117,7 +117,7 @@ class LinkChannel(Channel):
             self.received.arrived(message.sequence, len(message.payload), message.sent_ns, message.received_ns)
 
     def counters(self) -> dict[str, int]:
-        """What the link has counted, on whatever flow: MGEN's messages have one of their own."""
+        """Counters of the link over all flows, since MGEN's messages have their own."""
         stats = self._link.stats()
         sent, received = stats["sent"].values(), stats["received"].values()
         return {

@@ -1,4 +1,4 @@
-"""Bare paho-mqtt and mosquitto, QoS 0, as paho's own examples use it: its network thread and callbacks."""
+"""Bare paho-mqtt and mosquitto, QoS 0, as in paho's examples: network thread and callbacks."""
 
 import queue
 import socket
@@ -11,12 +11,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from ...transports.mosquitto import Mosquitto
 from .base import ACK, TICK_S, TRAFFIC, RawChannel
 
-ON_THE_WAY = 1000  # messages that paho may hold; it takes as many as there is memory for
-HOLD_S = 5.0  # then `put` waits so long for one to leave
+ON_THE_WAY = 1000  # messages queued in paho, which has no limit of its own
+HOLD_S = 5.0  # how long `put` waits then
 
 
 class MqttChannel(RawChannel):
-    """The listening side has the broker, in a process of its own; both are its clients."""
+    """The listening side starts the broker; both sides are its clients."""
 
     def open(self) -> None:
         """Start the broker, and connect to it."""
@@ -25,7 +25,7 @@ class MqttChannel(RawChannel):
         self._reflects = False
         self._broker = Mosquitto(self.endpoint) if self.listening else None
         self.broker_pid = self._broker.pid if self._broker else None
-        # Each side listens to what the other one says.
+        # Each side subscribes to what the other one publishes.
         self._own, self._others = ("dt", "rw") if self.listening else ("rw", "dt")
         self._topics = {topic: f"{topic.decode()}/{self._own}" for topic in (TRAFFIC, ACK)}
         self._client = Client(CallbackAPIVersion.VERSION2)
@@ -50,7 +50,7 @@ class MqttChannel(RawChannel):
         self._room.release()
 
     def reflect(self, octets: int, bulk: bool) -> None:
-        """One by one, paho's own thread answers: another one would cost a sixth of the round trip."""
+        """Answer each message on paho's own thread: another one would add a sixth to the round trip."""
         if bulk:
             super().reflect(octets, bulk)
         else:
@@ -58,12 +58,12 @@ class MqttChannel(RawChannel):
             self._reflects = True
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._reflects = False
         super().stop()
 
     def settings(self) -> dict[str, Any]:
-        """What was chosen."""
+        """The options."""
         return {"qos": 0, "no_delay": True, "network_thread": True}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:

@@ -1,4 +1,4 @@
-"""A bare TCP connection: what the host and the path can do at all."""
+"""A bare TCP connection: the limit of host and path."""
 
 import contextlib
 import socket
@@ -10,14 +10,14 @@ from typing import Any
 from ...protocol.frames import HEADER_OCTETS
 from .base import TICK_S, PeerLost, RawChannel
 
-BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its own choice 1 MB takes several round trips
+BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its default 1 MB takes several round trips
 SEND_S = 5.0  # a peer that takes nothing for this long is lost
 RETRY_S = 0.05
 _LENGTH = struct.Struct("!I")  # in a header, behind the word with the kind
 
 
 class TcpChannel(RawChannel):
-    """Frames one behind the other on one connection, whose header says how long each is."""
+    """Consecutive frames on one connection; each header has the length."""
 
     def open(self) -> None:
         """Listen, or connect; the connection is made in the background."""
@@ -25,7 +25,7 @@ class TcpChannel(RawChannel):
         self._made = threading.Event()
         self._closing = threading.Event()
         self._buffer = bytearray(64 * 1024)
-        self._first = self._end = 0  # what of the buffer has been read and not been taken
+        self._first = self._end = 0  # the unread part of the buffer
         address = (self.endpoint.host.strip("[]"), self.endpoint.port)
         if self.listening:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -65,7 +65,7 @@ class TcpChannel(RawChannel):
     def _connected(self, made: socket.socket) -> None:
         made.settimeout(None)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Time limits of the socket, not of Python, which would ask the kernel twice for each call.
+        # Time-outs of the socket: Python's own would take two system calls per operation.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(TICK_S * 1e6)))
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(SEND_S), 0))
         self._socket = made
@@ -76,17 +76,17 @@ class TcpChannel(RawChannel):
         return {"no_delay": True, "send_buffer": BUFFER, "receive_buffer": BUFFER}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
-        """Send the frame; what there is no connection for is lost.  Raises PeerLost."""
+        """Send the frame; without a connection it is lost.  Raises PeerLost."""
         if self._socket is not None:
             try:
                 self._socket.sendall(frame)
             except BlockingIOError:
                 raise PeerLost(f"the peer took nothing for {SEND_S:g} s") from None
-            except ConnectionError:  # the peer went: nobody will answer
+            except ConnectionError:  # the peer is gone: there will be no answer
                 pass
 
     def get(self, wait: bool = True) -> Any:
-        """The next frame; a view that holds until the next call."""
+        """The next frame; a view that is valid until the next call."""
         if self._socket is None:
             self._made.wait(TICK_S)
             return None
@@ -103,7 +103,7 @@ class TcpChannel(RawChannel):
                 return None
 
     def _read(self, needed: int, flags: int) -> bool:
-        """Read more, where a frame of ``needed`` octets has room; False when nothing came."""
+        """Read more, with room for a frame of ``needed`` octets; False if nothing came."""
         assert self._socket is not None
         if self._first == self._end:
             self._first = self._end = 0

@@ -15,17 +15,16 @@ from .base import TICK_S, TRAFFIC, RawChannel
 
 
 class ZenohChannel(RawChannel):
-    """With ``tuned``, everything as twinlink's transport sets it; else as Zenoh comes.
+    """With ``tuned``, the configuration of twinlink's transport; otherwise Zenoh's defaults.
 
-    As it comes still means static endpoints and no shared memory: payloads of 3072 octets and more would bypass the
-    network that is measured.
+    Both have static endpoints and no shared memory: payloads of 3072 octets and more would bypass the network.
     """
 
     def open(self) -> None:
         """Open the session."""
         self._tuned = bool(self.options.get("tuned", True))
         self._publishers: dict[bytes, zenoh.Publisher] = {}
-        self._patience = 0  # ticks until a recv is ended
+        self._patience = 0  # ticks until a recv is woken
         self._closing = threading.Event()
         if self._tuned:
             os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
@@ -43,7 +42,7 @@ class ZenohChannel(RawChannel):
         self._ticker.start()
 
     def _tick(self) -> None:
-        """Zenoh's recv has no time limit: end one that has waited for two ticks by a message to ourselves."""
+        """Wake a recv after two ticks by a message to ourselves, because Zenoh's recv has no time-out."""
         while not self._closing.wait(TICK_S * 2):
             if self._patience:
                 self._patience -= 1
@@ -51,11 +50,11 @@ class ZenohChannel(RawChannel):
                     self._waker.put(b"")
 
     def wake(self) -> None:
-        """End a `get`."""
+        """Wake a blocked `get`."""
         self._waker.put(b"")
 
     def settings(self) -> dict[str, Any]:
-        """The session's configuration, as far as it was set."""
+        """The explicit part of the session's configuration."""
         if not self._tuned:
             return {"tuned": False, "shared_memory": False}
         return {"tuned": True, **vars(ZenohOptions())}
@@ -86,10 +85,10 @@ class ZenohChannel(RawChannel):
             self._patience = 0
         else:
             sample = self._subscriber.try_recv()
-        return None if sample is None else sample.payload.to_bytes() or None  # our own message to wake up is empty
+        return None if sample is None else sample.payload.to_bytes() or None  # our own wake-up message is empty
 
     def close(self) -> None:
-        """Close the session, if it lets itself be closed."""
+        """Close the session, if that does not block."""
         self._closing.set()
         self._ticker.join()
         closer = threading.Thread(target=self._session.close, daemon=True)

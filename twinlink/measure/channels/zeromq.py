@@ -1,4 +1,4 @@
-"""Bare pyzmq: a PUB and a SUB, with those options of twinlink's transport that tell in a measurement."""
+"""Bare pyzmq: a PUB and a SUB, with the options of twinlink's transport that affect the measurement."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from ...process.malloc import keep_freed_memory
 from ...transports.zeromq import ZeromqOptions
 from .base import TICK_S, RawChannel
 
-COPY_BELOW = 65536  # octets; below it a copy is quicker than an object that shares the memory
+COPY_BELOW = 65536  # octets; below it a copy is quicker than shared memory
 
 
 class ZeromqChannel(RawChannel):
-    """``[topic, header + payload]``, as the ZeroMQ guide would."""
+    """Messages ``[topic, header + payload]``, as in the ZeroMQ guide."""
 
     def open(self) -> None:
         """Bind, or connect."""
-        keep_freed_memory()  # as twinlink's transport does: what is compared is not the memory
+        keep_freed_memory()  # as twinlink's transport does, so that allocation is not compared
         self._context = zmq.Context()
         self._pub, self._sub = self._socket(zmq.PUB), self._socket(zmq.SUB)
         for topic in (b"ack/", b"traffic/"):
