@@ -4,11 +4,14 @@ import ast
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import twinlink
 from twinlink.testing import patience
+from twinlink.transports import transport_class
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(one for one in (*ROOT.glob("*.md"), *ROOT.glob("*/*.md")) if one.relative_to(ROOT).parts[0][0] != ".")
@@ -76,3 +79,30 @@ def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path)
     assert [process.returncode for process in running] == [0, 0]
     assert said[0] == ["100 records acknowledged"]
     assert [line.split(",")[0] for line in said[1]] == [f"gnb-1: record {number}" for number in range(100)]
+
+
+def words_in_code(page: str) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", (ROOT / "docs" / page).read_text()))))
+
+
+def test_every_key_of_stats_stands_in_the_library_page(endpoint: str) -> None:
+    with (
+        twinlink.open("memory", listen=endpoint) as twin,
+        twinlink.open("memory", connect=endpoint) as gnb,
+    ):
+        gnb.wait_ready(patience())
+        gnb.sender("spectrum").send(b"record")
+        gnb.sender("spectrum").flush(patience())
+        assert twin.receiver("spectrum").receive(timeout=patience()) is not None
+        sent, received = gnb.stats(), twin.stats()["received"]["spectrum"]
+        (delays,) = sent["sent"]["spectrum"]["peers"].values()
+        keys = {*sent, *sent["sent"]["spectrum"], *received, *delays}
+    assert keys - words_in_code("library.md") == set()
+
+
+@pytest.mark.parametrize(
+    ("transport", "page"), [("zeromq", "library.md"), ("zenoh", "library.md"), ("mqtt", "mqtt.md")]
+)
+def test_every_option_of_a_transport_stands_on_its_page(transport: str, page: str) -> None:
+    options = {field.name for field in fields(transport_class(transport).options_class)}
+    assert options - words_in_code(page) == set()
