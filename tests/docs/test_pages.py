@@ -1,6 +1,7 @@
 """The pages: their links lead somewhere, their Python can be parsed, and the programs of README work together."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -98,6 +99,10 @@ def test_every_key_of_stats_stands_in_the_library_page(endpoint: str) -> None:
         (delays,) = sent["sent"]["spectrum"]["peers"].values()
         keys = {*sent, *sent["sent"]["spectrum"], *received, *delays}
     assert keys - words_in_code("library.md") == set()
+
+
+def test_every_argument_of_open_stands_in_the_library_page() -> None:
+    assert set(inspect.signature(twinlink.open).parameters) - words_in_code("library.md") == set()
 
 
 @pytest.mark.parametrize(
