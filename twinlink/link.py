@@ -22,8 +22,10 @@ from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow
 from .runtime.driver import SessionDriver
+from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
+from .runtime.link_state import LinkState
 from .runtime.no_peer import no_peer_error
 from .runtime.port_probe import PortProbe
 from .runtime.receive_loop import ReceiveLoop
@@ -54,8 +56,6 @@ class Link:
         epoch: the random 64-bit number of this session.
         transport_name, endpoint, listening: how it was opened; the endpoint as ``tcp/host:port``.
         max_payload: octets of the longest payload that it sends and takes.
-
-    Its other attributes are for the parts of the link that hold it: senders, receivers, the stream of events.
     """
 
     def __init__(
@@ -77,9 +77,6 @@ class Link:
         # In containers every program is process 1, and those that share the host's network share its name.
         self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = max_payload
-        self.send_timeout = send_timeout
-        self.closing = False  # it is being closed: what is sent from now on raises LinkClosed
-        self.closed_because = "is closed"  # what LinkClosed says of it
         self._window = window
         self._retention = retention
         self._transport = transport
@@ -90,26 +87,32 @@ class Link:
             epoch=self.epoch,
             window=window,
             max_payload=max_payload,
-            report=self._event_stream.put,
+            report=self._event_stream._put,
         )
         self._session = self._driver.session
-        self.peer_manager = self._session.peer_manager
+        self._peer_manager = self._session.peer_manager
+        state = LinkState(self.endpoint, self.epoch, max_payload, send_timeout, self._peer_manager)
         self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
         receive_loop = ReceiveLoop(transport, self._driver, self._port_probe, busy_poll)
         self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
-        self.wait = self._leader_follower.wait
-        self._event_stream.attach(self._leader_follower, self._driver.callbacks)
+        self._wait = state.wait = self._leader_follower.wait
+        self._event_stream._attach(self._leader_follower, self._driver.callbacks)
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver)
         self._transmit_thread = TransmitThread(self.node, self._driver)
-        self.wake_transmit = self._transmit_thread.wake
+        state.wake_transmit = self._transmit_thread.wake
+        state.in_callback, state.closed = self._in_callback, lambda: self.closed
+        self._state = state
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe)
+        self._senders: dict[str, Sender] = {}
         self._receivers: dict[str, Receiver] = {}
         self._flows_lock = threading.Lock()
+        self._start()
 
-        check_threads(THREADS + transport.threads)
-        transport.epoch = self.epoch
-        transport.open()
+    def _start(self) -> None:
+        check_threads(THREADS + self._transport.threads)
+        self._transport.epoch = self.epoch
+        self._transport.open()
         try:
             exit_hooks.register(self)
             self._driver.send_hello()
@@ -158,7 +161,7 @@ class Link:
         check_choice("overflow", overflow, get_args(Overflow))
         check_choice("priority", priority, get_args(Priority))
         with self._flows_lock:
-            sender = self._driver.senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
+            sender = self._senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
         for given, is_now in (
             (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
         ):  # fmt: skip
@@ -175,22 +178,23 @@ class Link:
         self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
     ) -> Sender:
         """A sender for a flow that has none; None stands for the default.  The caller holds `_flows_lock`."""
-        if len(self._driver.senders) >= MAX_FLOWS:
+        if len(self._senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
         core = SendFlow(
             flow,
             self._window,
             self._retention,
-            self.peer_manager.budgets[priority],
+            self._peer_manager.budgets[priority],
             repair=reliability != "detect",
             overflow=overflow or "block",
             framing_octets=HEADER_OCTETS + self._transport.added_octets,
         )
-        sender = Sender(self, self._transport, core, priority)
+        endpoint = FlowEndpoint(self._state, self._transport, core, priority)
+        sender = self._senders[flow] = Sender(self._state, self._transport, endpoint)
         if priority == "high":
             self._transport.prefer(f"traffic/{flow}".encode())
-        self._driver.add_sender(sender)
+        self._driver.add_sender(endpoint)
         return sender
 
     def receiver(
@@ -266,19 +270,19 @@ class Link:
             PeerTimeout: none did within ``timeout`` seconds.
             LinkClosed: the link was closed.
         """
-        self.wait(lambda: self.peer_manager.up, timeout)
+        self._wait(lambda: self._peer_manager.up, timeout)
         self._check_open()
-        if not self.peer_manager.up:
-            raise self.no_peer_error(timeout)
+        if not self._peer_manager.up:
+            raise self._no_peer_error(timeout)
 
-    def no_peer_error(self, within_s: float) -> PeerTimeout:
+    def _no_peer_error(self, within_s: float) -> PeerTimeout:
         """What to raise where no peer was up for so long, with what to check."""
-        heard = [peer.node for peer in self.peer_manager.peers.all()]
+        heard = [peer.node for peer in self._peer_manager.peers.all()]
         return no_peer_error(self._transport, self.transport_name, heard, within_s)
 
     def peers(self) -> list[str]:
         """Names of the nodes that are up."""
-        return sorted(peer.node for peer in self.peer_manager.peers.all() if peer.up)
+        return self._peer_manager.up_names()
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
@@ -288,7 +292,7 @@ class Link:
         """
         _check_callable("handler", handler)
         if handler is not None:
-            self._leader_follower.run_exclusively(lambda: self._event_stream.set_handler(handler))
+            self._leader_follower.run_exclusively(lambda: self._event_stream._set_handler(handler))
         return self._event_stream
 
     def stats(self) -> dict[str, Any]:
@@ -300,7 +304,7 @@ class Link:
             "node": self.node,
             "epoch": f"{self.epoch:016x}",
             "peers": self.peers(),
-            "sent": {flow: sender.stats() for flow, sender in list(self._driver.senders.items())},
+            "sent": {flow: sender.stats() for flow, sender in list(self._senders.items())},
             "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.messages.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(session.malformed.items())},
             "acks_sent": session.messages.acks.sent,
@@ -308,8 +312,7 @@ class Link:
             "events_dropped": self._event_stream.dropped,
         }
 
-    @property
-    def in_callback(self) -> bool:
+    def _in_callback(self) -> bool:
         """Whether the calling thread is inside a handler of this link."""
         return self._leader_follower.is_leading and self._driver.callbacks.running
 
@@ -323,13 +326,13 @@ class Link:
 
         Ends within a second from any state; a second call does nothing.  What stays unacknowledged is logged.
         """
-        if self.closed or self.closing:
+        if self.closed or self._state.closing:
             return
         # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
         closing = threading.Thread(target=self._close, name=f"twinlink-{self.node}-close", daemon=True)
         with DeferSignals():
             # First: acks could not settle, nor get through, while other threads go on sending.
-            self.closing = self._driver.callbacks.closing = True
+            self._state.closing = self._driver.callbacks.closing = True
             starts = not self._leader_follower.is_leading
             if starts:
                 try:
@@ -342,30 +345,30 @@ class Link:
             self._close()
 
     def _close(self) -> None:
-        if self.peer_manager.up and not self._leader_follower.is_leading:
+        if self._peer_manager.up and not self._leader_follower.is_leading:
             senders = list(self._driver.senders.values())
-            self.wait(lambda: all(sender.is_settled for sender in senders), LINGER_S)
+            self._wait(lambda: all(sender.is_settled for sender in senders), LINGER_S)
         ended = self._leader_follower.close(CLOSE_S)
         if not ended and self._driver.callbacks.running and not self._leader_follower.is_leading:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
 
-    def close_flows(self) -> None:
+    def _close_flows(self) -> None:
         """For the end of the process, where a handler that does not return keeps the link from being given back."""
         self._shutdown.close_flows()
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """In a child that was forked: threads and sockets stayed with the parent, and locks may be held for ever.
 
         The caller is only told so.
         """
-        self.closed_because = "was opened before this process was forked; open another one here"
-        self.closing = True
+        self._state.closed_because = "was opened before this process was forked; open another one here"
+        self._state.closing = True
         self._leader_follower.abandon()
         for sender in list(self._driver.senders.values()):
             sender.abandon()
 
     def _shut_down(self) -> None:
-        self.closing = True
+        self._state.closing = True
         try:
             self._shutdown.run()
         finally:
@@ -389,7 +392,7 @@ class Link:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise LinkClosed(f"the link to {self.endpoint} {self.closed_because}")
+            raise LinkClosed(f"the link to {self.endpoint} {self._state.closed_because}")
 
 
 def _check_callable(name: str, value: object) -> None:

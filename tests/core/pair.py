@@ -95,7 +95,7 @@ class End:
         budget = InFlightBudget(IN_FLIGHT_OCTETS)
         core = SendFlow(flow, 2**24, RETENTION, budget, repair=reliability == "repair")
         sender = self.senders[flow] = sender_on(self.outlet, core, self.epoch)
-        self.session.add_sender(sender)
+        self.session.add_sender(sender._endpoint)
         self.say_hello()
         return sender
 
@@ -139,9 +139,9 @@ class End:
             self.next_hello = now + (HELLO_INTERVAL_NS if self.is_up else SEARCH_INTERVAL_NS)
             self.say_hello()
             for sender in self.senders.values():
-                sender.on_tick()
+                sender._endpoint.on_tick()
         for sender in self.senders.values():
-            sender.transmit(lambda: False)
+            sender._endpoint.transmitter.transmit(lambda: False)
 
     def send_due(self) -> None:
         for topic, frame in self.session.frames_to_send(self.pair.now):

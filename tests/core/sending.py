@@ -9,6 +9,7 @@ from twinlink.protocol.rangeset import RangeSet
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
+from twinlink.runtime.flow_endpoint import FlowEndpoint
 from twinlink.runtime.sender import Sender
 from twinlink.transports import Transport
 
@@ -64,15 +65,17 @@ def assert_is_one_frame(kind: Kind, what: Any) -> None:
 
 
 def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
-    """A sender whose link has no threads: nobody waits, and the queue leaves by `Sender.transmit`."""
+    """A sender whose link has no threads: no thread waits, and the queue leaves by `Transmitter.transmit`."""
     link: Any = SimpleNamespace(
         epoch=epoch,
         max_payload=2**16,
         endpoint="way",
         closing=False,
         send_timeout=0.0,
-        peers=list,
+        peer_manager=SimpleNamespace(up_names=list, alone=False),
+        closed=lambda: False,
+        in_callback=lambda: False,
         wait=lambda *_: None,
         wake_transmit=lambda: None,
     )
-    return Sender(link, transport, core, "normal")
+    return Sender(link, transport, FlowEndpoint(link, transport, core, "normal"))

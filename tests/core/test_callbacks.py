@@ -69,12 +69,12 @@ def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
     for moment in itertools.count(1):
         due, got = CallbackQueue(lambda _: None), list[Event]()
         stream = receiver.EventStream()
-        stream.attach(Unused(), due)
-        stream.set_handler(got.append)
+        stream._attach(Unused(), due)
+        stream._set_handler(got.append)
         first, last = PeerUp(1, "far", 1), PeerDown(2, "far", 1, "closed")
-        stream.put(first)
+        stream._put(first)
         came = interrupted(moment, due.run, callbacks.__file__, receiver.__file__)
-        stream.put(last)
+        stream._put(last)
         while due.pending:
             due.run()
         assert got in ([first, last], [last])  # or the interrupted call is gone

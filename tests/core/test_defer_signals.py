@@ -139,7 +139,7 @@ def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Call
         driver = driver_on(transport, "ours", OURS, 2**20, 2**16, reported.append)
         core = SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000))
         sender = sender_on(transport, core, OURS)
-        driver.add_sender(sender)
+        driver.add_sender(sender._endpoint)
         _hello(driver, THEIRS)
         for _ in range(6):
             sender.send(bytes(100))
@@ -200,9 +200,9 @@ def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
         reported = list[Event]()
         driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         sender = sender_on(Kept(), SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000)), OURS)
-        driver.add_sender(sender)
+        driver.add_sender(sender._endpoint)
         for first in range(0, 100, 10):
-            sender.losses.add(first, first + 5, "it was lost")
+            sender._endpoint.losses.add(first, first + 5, "it was lost")
         came = interrupted(moment, driver.session.peer_manager.report_losses, *LIBRARY)
         driver.session.peer_manager.report_losses()
         assert [event.first for event in reported if isinstance(event, Lost)] == list(range(0, 100, 10))

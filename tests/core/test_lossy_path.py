@@ -106,7 +106,7 @@ class LossyPath(RuleBasedStateMachine):
         self.acks = met(fork, REAL_WORLD, TWINS, [])
         self.core = SendFlow("flow", 2**20, RETENTION, InFlightBudget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
         self.sender = sender_on(fork, self.core, REAL_WORLD)
-        self.acks.add_sender(self.sender)
+        self.acks.add_sender(self.sender._endpoint)
         assert self.core.receivers.up == set(TWINS)
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
@@ -119,7 +119,7 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule()
     def hand_over(self) -> None:
-        self.sender.transmit(lambda: False)
+        self.sender._endpoint.transmitter.transmit(lambda: False)
 
     @rule(epoch=TWIN, count=SOME, at_once=st.booleans())
     def arrive(self, epoch: int, count: int, at_once: bool) -> None:
@@ -149,16 +149,16 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        self.sender.on_tick()
+        self.sender._endpoint.on_tick()
 
     @rule(epoch=TWIN)
     def fall_silent_or_come_back(self, epoch: int) -> None:
         twin = self.twins[epoch]
         twin.up = not twin.up
         if twin.up:
-            self.sender.on_peer_up(epoch, repairs=True)
+            self.sender._endpoint.on_peer_up(epoch, repairs=True)
         else:
-            self.sender.on_peer_down(epoch, "silent", True, None)
+            self.sender._endpoint.on_peer_down(epoch, "silent", True, None)
 
     @rule(goes_on=st.booleans())
     def everything_gets_through(self, goes_on: bool) -> None:

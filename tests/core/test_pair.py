@@ -19,7 +19,7 @@ def stream(made: Pair, sender: Sender, count: int = COUNT) -> None:
 
 
 def settle(made: Pair, sender: Sender) -> None:
-    made.run_until(lambda: sender.is_settled and not sender.has_pending)
+    made.run_until(lambda: sender._endpoint.is_settled and not sender._endpoint.has_pending)
 
 
 @pytest.mark.parametrize("seed", range(4))

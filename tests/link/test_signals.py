@@ -17,6 +17,7 @@ from twinlink.testing import patience, wait_until
 
 LIBRARY = str(Path(twinlink.__file__).parent)
 
+FILES = ("sender.py", "transmitter.py", "flow_endpoint.py")
 BURST = 400
 INTERRUPTS = 8
 CLOSES_WHILE_SENDING = """
@@ -47,7 +48,9 @@ class Interrupter:
         self.left = number
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_return" and frame.f_code.co_filename.endswith(("sender.py", "transmitter.py")):
+        if event == "c_return" and frame.f_code.co_filename.endswith(
+            ("sender.py", "transmitter.py", "flow_endpoint.py")
+        ):
             self.left -= argument.__name__ in {"acquire", "release"}
             if not self.left:
                 sys.setprofile(None)
@@ -142,7 +145,7 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
             assert not core.unacked.entries, ends.where
             assert not core.in_flight, ends.where
             assert core.in_flight.delivered == core.in_flight._transmitted, ends.where
-            assert near.peer_manager.budgets["normal"].in_flight == 0, ends.where
+            assert near._peer_manager.budgets["normal"].in_flight == 0, ends.where
             assert core.unacked.octets == 0, ends.where
             while here.receive(0):
                 pass
@@ -166,7 +169,7 @@ def test_wherever_ctrl_c_comes_in_close_the_link_is_closed_and_its_peer_knows(en
         finally:
             sys.setprofile(None)
         near.close()
-        far.wait(lambda: not far.peers(), patience())  # noqa: B023
+        far._wait(lambda: not far.peers(), patience())  # noqa: B023
         events = list(iter(lambda: far.events().receive(0), None))  # noqa: B023
         assert [event.reason for event in events if isinstance(event, PeerDown)] == ["closed"], ends.where
         assert near.closed, ends.where

@@ -85,7 +85,7 @@ def test_what_is_missing_is_asked_behind_all_that_was_sent() -> None:
         connector._transport.send = send  # type: ignore[method-assign]
         sending = threads.submit(sender.send, b"x")
         assert held.wait(patience())
-        sender.probe()
+        sender._endpoint.probe()
         time.sleep(0.3)  # what must not happen gets time to
         goes_on.set()
         sending.result()

@@ -134,11 +134,11 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     log(name, f"{endpoint(given)}, waits up to {timeout:g} s for a peer")
     end = time.monotonic() + timeout
     while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
-        link.wait(lambda: bool(link.peers()), min(LOOK_S, left))
+        link._wait(lambda: bool(link.peers()), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
         seen = given.connect and connection_problems(given.connect)
         tcp = f"; TCP says: {seen}" if seen else ""
-        raise PeerTimeout(f"{link.no_peer_error(timeout)} (does `{other}` run there?){tcp}")
+        raise PeerTimeout(f"{link._no_peer_error(timeout)} (does `{other}` run there?){tcp}")
 
 
 def connection_problems(connect: str) -> str | None:

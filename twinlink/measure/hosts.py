@@ -41,7 +41,7 @@ class Hosts(Setting):
         try:
             self._remote = Remote(self._link)
             if not self._meets():
-                raise PeerTimeout(f"{self._link.no_peer_error(self._timeout_s)} (does `twinlink pong` run there?)")
+                raise PeerTimeout(f"{self._link._no_peer_error(self._timeout_s)} (does `twinlink pong` run there?)")
         except Interrupted:
             self._link.close()
             raise KeyboardInterrupt from None  # nothing has been measured
@@ -66,7 +66,7 @@ class Hosts(Setting):
         while not self._link.peers() and time.monotonic() < end:
             if self._stopped():
                 raise Interrupted
-            self._link.wait(lambda: bool(self._link.peers()), LOOK_S)
+            self._link._wait(lambda: bool(self._link.peers()), LOOK_S)
         return bool(self._link.peers())
 
     def wait(self, stopped: Stopped) -> None:

@@ -20,10 +20,10 @@ class OpenLink(Protocol):
     def close(self) -> None:
         """Wait briefly for acks, say goodbye, and give everything back."""
 
-    def close_flows(self) -> None:
+    def _close_flows(self) -> None:
         """A handler does not return: name what is not acknowledged, and keep no message any more."""
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """In a child that was forked: the link belongs to the parent."""
 
 
@@ -61,12 +61,12 @@ def close_all() -> None:
             return
         time.sleep(CHECK_INTERVAL_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
     for link in list(_links):  # a handler of theirs does not return
-        link.close_flows()
+        link._close_flows()
 
 
 def _after_fork_in_child() -> None:
     for link in list(_links):
-        link.abandon()
+        link._abandon()
     _links.clear()
 
 

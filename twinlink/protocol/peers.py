@@ -131,6 +131,10 @@ class PeerManager:
         peer = self.find(epoch)
         return peer is not None and peer.start_known
 
+    def up_names(self) -> list[str]:
+        """Names of the nodes that are up."""
+        return sorted(peer.node for peer in self.peers.all() if peer.up)
+
     def names(self, epochs: frozenset[int]) -> str:
         """Names of these peers, for a person: those that are up or suspended."""
         names = [peer.node for peer in self.peers.all() if peer.up and peer.epoch in epochs]

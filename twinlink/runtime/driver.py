@@ -14,7 +14,7 @@ from ..protocol.reconnect import ProbeResult
 from ..protocol.session import Session
 from ..transports import Transport
 from .callbacks import CallbackQueue
-from .sender import Sender
+from .flow_endpoint import FlowEndpoint
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
@@ -39,7 +39,7 @@ class SessionDriver:
         max_payload: int,
         report: Callable[[Event], None],
     ) -> None:
-        self.senders: dict[str, Sender] = {}
+        self.senders: dict[str, FlowEndpoint] = {}
         self.callbacks = CallbackQueue(report)
         self.session = Session(
             node=node,
@@ -61,7 +61,7 @@ class SessionDriver:
         self._outbox = self.session.outbox
         self._hello_lock = threading.Lock()  # an older hello must not leave after a newer one
 
-    def add_sender(self, sender: Sender) -> None:
+    def add_sender(self, sender: FlowEndpoint) -> None:
         """Have a sender told of peers and acks, and peers told of its flow before its first message."""
         self.senders[sender.flow] = sender
         self.session.add_sender(sender)

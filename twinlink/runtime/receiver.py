@@ -83,18 +83,18 @@ class EventStream:
         self._queue: deque[Event] = deque()
         self._handler: Callable[[Event], None] | None = None
 
-    def attach(self, waiter: Waiter, callbacks: CallbackQueue) -> None:
+    def _attach(self, waiter: Waiter, callbacks: CallbackQueue) -> None:
         """How to wait for events, and where a handler is called.  Before that it takes in events and no more."""
         self._waiter, self._callbacks = waiter, callbacks
 
-    def set_handler(self, handler: Callable[[Event], None]) -> None:
+    def _set_handler(self, handler: Callable[[Event], None]) -> None:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
         callbacks = self._callbacks
         self._handler = handler
         callbacks.enqueue(self._handle_next, [None] * len(self._queue), "")
         callbacks.run()
 
-    def put(self, event: Event) -> None:
+    def _put(self, event: Event) -> None:
         """Take in an event."""
         full = len(self._queue) >= MAX_EVENTS
         if full:

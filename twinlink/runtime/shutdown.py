@@ -60,20 +60,20 @@ class Shutdown:
         self._log([sender.close() for sender in list(self._driver.senders.values())])
 
     def _log(self, ended: list[tuple[str, str, RangeSet]]) -> None:
-        """Log what `Sender.close` has said."""
+        """Log what `FlowEndpoint.close` has said."""
         for flow, by, missing in ended:
             if missing:
                 logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self._name, flow, by, missing)
 
     @defer_signals
     def _give_back(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
-        """Say goodbye, and give back threads and transport; returns what every `Sender.close` says."""
+        """Say goodbye, and give back threads and transport; returns what every `FlowEndpoint.close` says."""
         senders = list(self._driver.senders.values())
         self._heartbeat_thread.stop(deadline - time.monotonic())
         self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last frame
         with contextlib.suppress(TransportError):
             for sender in senders:
-                sender.transmit_abandoned()
+                sender.transmitter.transmit_abandoned()
         with contextlib.suppress(TransportError):
             self._driver.send_bye()
         for sender in senders:

@@ -54,12 +54,14 @@ class TransmitThread:
         urgent = [sender for sender in senders if sender.priority == "high"]
         soon = False
         for sender in urgent:
-            soon |= sender.transmit(lambda: self._stopping)
+            soon |= sender.transmitter.transmit(lambda: self._stopping)
         others = [sender for sender in senders if sender.priority == "normal"]
         budget, first = self._budgets["normal"], self._turn
         for turn in range(first, first + len(others)):
             had_room = budget.room > 0
-            soon |= others[turn % len(others)].transmit(lambda: self._wakeup.is_set if urgent else self._stopping)
+            soon |= others[turn % len(others)].transmitter.transmit(
+                lambda: self._wakeup.is_set if urgent else self._stopping
+            )
             if had_room and budget.room <= 0:
                 self._turn = (turn + 1) % len(others)
         return soon

@@ -227,10 +227,10 @@ class SendFlow:
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
     ) -> list[Ack]:
-        """Take in peer ``epoch``'s ask: it lacks the ``missing`` ranges, and has all else below ``known``.
+        """Take in a nak: the peer lacks the ``missing`` ranges, and has, or has given up, all else below ``known``.
 
-        Returns acks for the messages that it has and whose own ack did not come: how long they took is not known, only
-        that they were there when the peer asked (T2 = T3), so they do not count for the delays.
+        Returns acks for messages that it has and whose own ack was lost.  When they arrived is not known (T2 = T3), so
+        they do not count for the delays.
         """
         entries, missing_there = self.unacked.entries, RangeSet(missing)
         present = [

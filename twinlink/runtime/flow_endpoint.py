@@ -1,0 +1,225 @@
+"""The inner side of a flow's sending end: its locks, and what the link's threads do with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..message import Ack
+from ..protocol.frames import MAX_PAYLOAD, Records
+from ..protocol.rangeset import RangeSet
+from ..protocol.send.endpoint import Priority, Reliability
+from ..protocol.send.flow import SendFlow
+from ..protocol.send.overflow import Overflow
+from ..transports import Transport
+from .link_state import LinkState
+from .transmitter import Transmitter
+
+
+class FlowEndpoint:
+    """Behind a `Sender`: a `SendFlow` with locks, as the threads of the link need it.
+
+    Attributes:
+        flow: name of the flow.
+        priority: ``high`` or ``normal``.
+        on_ack: called with each `Ack`, or None.
+        max_payload: octets of the longest payload that this link sends and every peer takes that is up or suspended.
+        core: the flow; its methods are called with ``state_lock`` held.
+        in_flight, losses: of the flow.
+        on_ack_scheduled, on_ack_called: with so many acks `on_ack` is going to be called at most, and has been.
+    """
+
+    def __init__(self, link: LinkState, transport: Transport, core: SendFlow, priority: Priority) -> None:
+        self.flow = core.flow
+        self.priority = priority
+        self.on_ack: Callable[[Ack], None] | None = None
+        self.max_payload = link.max_payload
+        self.core = core
+        self.in_flight = core.in_flight
+        self.losses = core.losses
+        self.on_ack_scheduled = self.on_ack_called = 0
+        self._link = link
+        self._queue = core.queue
+        self._next_at_tick = 0  # number of the next message at the last tick
+        self.transmitter = Transmitter(core, transport, f"traffic/{core.flow}".encode(), link.epoch)
+        self.order_lock, self.state_lock = self.transmitter.order_lock, self.transmitter.state_lock
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[int, list[Ack]]]:
+        """The counters, and by peer the acks that `stats` sums up, in the order in which they came."""
+        with self.state_lock:
+            return self.core.stats(), self.core.rtt.acks()
+
+    # For the thread that receives
+
+    def ack_received(
+        self, epoch: int, consumed: int, records: Records, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> list[Ack]:
+        """Take in an ack; returns what to give to ``on_ack``.
+
+        Its ``records`` are (sequence, T1, T2), or sequences in a row: their T2 is ``t2_ns``.
+        """
+        core, every_ack = self.core, self.on_ack is not None
+        with self.state_lock:
+            if every_ack:  # before anything is acknowledged, or a flush would not wait for it
+                self.on_ack_scheduled += len(records)
+            try:
+                if isinstance(records, range):
+                    acks = core.on_ack_range(epoch, records, t2_ns, t3_ns, t4_ns, t4_mono_ns, every_ack)
+                else:
+                    acks = core.on_ack(epoch, records, t3_ns, t4_ns, t4_mono_ns)
+                core.on_consumed(epoch, consumed)
+            except BaseException:
+                core.recover_after_interrupt()
+                raise
+        if self._queue.has_pending and self._queue.can_send:
+            self._link.wake_transmit()
+        return acks
+
+    def nak_received(
+        self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
+    ) -> list[Ack]:
+        """Take in what a peer misses; returns what to give to ``on_ack``."""
+        core = self.core
+        with self.state_lock:
+            self.on_ack_scheduled += self.on_ack is not None  # as above
+            try:
+                acks = core.on_nak(epoch, known, missing, t3_ns, t4_ns, t4_mono_ns)
+            except BaseException:
+                core.recover_after_interrupt()
+                raise
+            if self.on_ack is not None:
+                self.on_ack_scheduled += len(acks)
+        if self._queue.can_send:
+            self._link.wake_transmit()
+        return acks
+
+    def fragment_progress_received(self, epoch: int, sent_ns: int, octets: int) -> None:
+        """Take in how many octets a peer has of a frame that leaves in fragments."""
+        with self.state_lock:
+            self._queue.on_fragment_progress(epoch, sent_ns, octets)
+        if self._queue.can_send:
+            self._link.wake_transmit()
+
+    @property
+    def on_ack_pending(self) -> bool:
+        """Whether on_ack has not yet been called with all acks so far."""
+        return self.on_ack_called < self.on_ack_scheduled
+
+    def on_ack_deferred(self) -> None:
+        """On_ack has not been called with all acks so far, and others may come before it is."""
+        self.core.flow_control.unreported_acks = self.on_ack_scheduled - self.on_ack_called
+
+    def on_ack_done(self, turn: int) -> None:
+        """On_ack has been called with all acks up to this turn."""
+        flow_control = self.core.flow_control
+        slow = flow_control.on_ack_is_slow
+        self.on_ack_called = max(self.on_ack_called, turn)
+        flow_control.unreported_acks = self.on_ack_scheduled - self.on_ack_called
+        if slow and not flow_control.on_ack_is_slow and self._queue.has_pending:
+            self._link.wake_transmit()
+
+    # For the heartbeat thread
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something is in flight, or was sent since `on_tick` was last called."""
+        return bool(self.in_flight) or self._queue.next_sequence != self._next_at_tick
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether messages or announcements of this flow wait to be transmitted."""
+        return self._queue.has_pending
+
+    def path_rtt_ns(self, idle: bool) -> int:
+        """The round trip as this flow sees it, 0 without acks; ``idle``: nothing of any flow waits."""
+        with self.state_lock:
+            return self.core.rtt.path_rtt_ns(self.core.receivers.up, idle)
+
+    def on_tick(self) -> None:
+        """To be called with every hello: when acks do not come, ask the peers what they miss."""
+        core = self.core
+        with self.state_lock:
+            core.on_tick()
+            self._next_at_tick = self._queue.next_sequence
+        if self._queue.has_pending:
+            self._link.wake_transmit()
+
+    # For the peer manager
+
+    def probe(self) -> None:
+        """Ask the peers what they miss, if any owes an ack."""
+        with self.state_lock:
+            self.core.probe()
+        if self._queue.has_pending:
+            self._link.wake_transmit()
+
+    @property
+    def next_to_send(self) -> int:
+        """The first number that has not been transmitted."""
+        return self._queue.next_to_send
+
+    def first_owed_by(self, epoch: int) -> int | None:
+        """The first number that was owed to a peer when it came up; None if it has not."""
+        return self.core.receivers.first_owed.get(epoch)
+
+    @property
+    def reliability(self) -> Reliability:
+        """``repair`` or ``detect``."""
+        return "repair" if self.core.repair else "detect"
+
+    @property
+    def overflow(self) -> Overflow:
+        """What happens when the flow is full."""
+        return self.core.overflow
+
+    def on_peer_up(self, epoch: int, repairs: bool, max_payload: int = MAX_PAYLOAD) -> None:
+        """A peer came, or came back; ``repairs``: it requests what it misses; ``max_payload``: what it takes."""
+        with self.state_lock:
+            self.core.on_peer_up(epoch, repairs, max_payload)
+        if self._queue.has_pending:
+            self._link.wake_transmit()
+
+    def on_peer_down(self, epoch: int, reason: str, may_return: bool, successor: int | None) -> None:
+        """A peer went; ``may_return``: for it messages are kept; ``successor``: the session that takes its place."""
+        with self.state_lock:
+            self.core.on_peer_down(epoch, reason, may_return, successor)
+
+    def on_peer_ended(self, epoch: int, reason: str, successor: int | None) -> None:
+        """A peer that had fallen silent will not come back."""
+        with self.state_lock:
+            self.core.on_peer_ended(epoch, reason, successor)
+
+    def take_losses(self, most: int) -> list[tuple[int, int, str]]:
+        """At most so many ranges of what was lost since the last call, and why."""
+        with self.state_lock:
+            return self.core.losses.take_unreported(most)
+
+    # For the end of the link
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is outstanding that a peer that is up could still acknowledge."""
+        with self.state_lock:
+            return not self.core.unacked.is_unacked_by(self.core.receivers.up)
+
+    def wait_for_send(self, patience_s: float) -> None:
+        """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
+        if self.order_lock.acquire(timeout=max(0.0, patience_s)):
+            self.order_lock.release()
+
+    def abandon(self) -> None:
+        """In a forked process: a thread that held a lock stayed with the parent, and nothing may leave here."""
+        self.transmitter.new_locks()
+        self.order_lock, self.state_lock = self.transmitter.order_lock, self.transmitter.state_lock
+        self.core.close()
+
+    def close(self) -> tuple[str, str, RangeSet]:
+        """Keep no message any more; for the log: the flow, by whom, and what is outstanding, or lost and not named yet.
+
+        Its frames go now: a link refers to itself, and Python's garbage collection may take long to find a closed one.
+        """
+        with self.state_lock:
+            unacked_by = self.core.unacked.unacked_by()
+            self.core.close()
+            missing = self.core.missing()
+        # Name the peers: what a session that died still owes, another peer may have acknowledged long ago.
+        by = f" by {self._link.peer_manager.names(unacked_by)}" if unacked_by else ""
+        return self.flow, by, missing
