@@ -126,7 +126,7 @@ def test_bulk_leaves_room_for_control_whoever_sends_it(ours: bool) -> None:
         bulk = connector.sender("bulk")
         (connector if ours else listener).sender("control").send(b"")
         octets = connector._transport.whole_octets // 2  # without control it would go whole
-        wait_until(lambda: bulk.in_flight.budget.unfragmented < octets, patience())
+        wait_until(lambda: bulk._endpoint.in_flight.budget.unfragmented < octets, patience())
         parts: list[int] = []
         hand_over = connector._transport.send
 
