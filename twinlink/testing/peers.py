@@ -188,7 +188,7 @@ class Peers(Conformance):
             peer.meet(link)
         wait_until(lambda: told(*peers))
         caplog.clear()
-        link._peer_manager._duplicate_names._reported.clear()
+        link.peer_manager._duplicate_names._reported.clear()
         wait_until(lambda: told(peers[1]) or drain(link, twinlink.PeerDown))  # the first falls silent,
         wait_until(lambda: told(*peers))  # and is not heard any more
         assert link.peers() == ["gnb"]
