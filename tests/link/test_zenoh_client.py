@@ -26,7 +26,7 @@ class TestZenohClient(TransportConformance):
     test_an_endpoint_in_use_is_an_error_that_names_it = None  # type: ignore[assignment]
     test_an_interpreter_that_leaves_without_close_does_not_hang = None  # type: ignore[assignment]  # its peer listens
     test_nothing_is_left_behind = None  # type: ignore[assignment]  # by a listener that is refused
-    test_opening_towards_nobody_is_no_error_but_waiting_is = None  # type: ignore[assignment]  # what it says: tests/link/test_router_network.py
+    test_opening_without_a_peer_is_no_error_but_waiting_is = None  # type: ignore[assignment]  # what it says: tests/link/test_router_network.py
     test_several_connectors_on_one_listener = None  # type: ignore[assignment]
 
     @pytest.fixture

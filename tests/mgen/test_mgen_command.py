@@ -247,7 +247,7 @@ def test_garbage_does_no_harm(start: Start, listen: Listen, send: Send, endpoint
     begun = Packet(65535, Flag.CONTINUES, 9, 0, 0, Address("127.0.0.1", tcp)).serialize()
     with socket.create_connection(("127.0.0.1", tcp)) as cut:
         cut.sendall(begun + begun[:1000])
-    into.wait_for("last fragment did not come")
+    into.wait_for("without its last fragment")
     never_ends = socket.create_connection(("127.0.0.1", tcp))
     never_ends.sendall(begun)
     for protocol, port, listener in (("UDP", udp, listeners[0]), ("TCP", tcp, listeners[1])):

@@ -1,8 +1,8 @@
 """The end of the bridge where MGEN listens: from the link to a UDP port and over a TCP connection.
 
-MGEN has no acknowledgements, but TCP has: what the listener's host has not acknowledged when a connection breaks is
-sent again over the next one, from the beginning of its message.  Messages for a TCP listener that is not there are
-held, up to a limit, beyond which nothing is taken from the link any more: then the sender has to wait.
+MGEN has no acknowledgements, but TCP has: messages that the listener's host has not acknowledged when a connection
+breaks are sent again, whole, over the next one.  Without a TCP listener, messages are held up to a limit, beyond which
+nothing is read from the link: the sender then waits.
 """
 
 import time
@@ -17,13 +17,13 @@ from .message import Address, Flag, Protocol
 from .outputs import Connection, Datagrams, Say
 from .records import Recorder, Row
 
-HELD_OCTETS = 16 * 1024 * 1024  # for a TCP listener that is not there, or too slow
+HELD_OCTETS = 16 * 1024 * 1024  # without a TCP listener, or for a slow one
 LOOK_S = 0.1
 _SOON_S = 0.01  # while something is held
 
 
 class Egress:
-    """Gives the messages of a flow to MGEN listeners, octet for octet as `Ingress` took them.
+    """Delivers the messages of a flow to MGEN listeners, octet for octet as `Ingress` received them.
 
     Attributes:
         last_mono_ns: when the last message came, monotonic; 0 before the first.
@@ -39,14 +39,14 @@ class Egress:
         recorder: Recorder | None = None,
         say: Say = lambda text: None,
     ) -> None:
-        """Connects to a TCP listener as soon as there is one.
+        """Connect to a TCP listener as soon as there is one.
 
         Args:
             link: stays open when this is closed.
             udp, tcp: where MGEN listens.
             flow: of the link.
             recorder: gets a row for each message.
-            say: gets a line of text for a person when something is out of order.
+            say: gets a line of text when something is wrong.
 
         Raises:
             TransportError: a host name does not resolve.
@@ -62,7 +62,7 @@ class Egress:
     def run(self, stopped: Callable[[], bool]) -> None:
         """Carry messages until ``stopped()``.
 
-        What has come over the link by then is still given to the listeners, for a second at most.
+        Messages received by then are still delivered, within a second.
         """
         tcp = self._tcp
         while not stopped():
@@ -88,10 +88,10 @@ class Egress:
         """Counters.
 
         ``udp``, ``tcp`` messages that came over the link and their ``octets``; ``forwarded`` to the listeners;
-        ``held`` for a TCP listener that is not there, or not acknowledged by its host; ``resent`` of the forwarded
-        ones after a connection broke; ``refused`` datagrams because nothing listened, as far as the host said so;
-        ``failed`` datagrams that the host would not send; ``unwanted`` because no place for their protocol was given;
-        ``malformed``: no messages of a bridge.
+        ``held`` without a TCP listener, or not acknowledged by its host; ``resent`` of the forwarded
+        ones after a connection broke; ``refused`` datagrams because nothing listened, as far as the host reports;
+        ``failed`` datagrams that the host did not send; ``unwanted`` without a destination for their protocol;
+        ``malformed``: not from a bridge.
         """
         tcp, udp = self._tcp, self._udp
         return {
@@ -117,7 +117,7 @@ class Egress:
                 raise MalformedPayload(f"{len(payload)} octets are too few")
             protocol = Protocol(payload[0])
             packet = message.start(payload, 1)
-        except ValueError as error:  # MalformedPayload is one too
+        except ValueError as error:  # MalformedPayload included
             self._counts["malformed"] += 1
             if self._counts["malformed"] in (1, 10, 100, 1000):
                 count = self._counts["malformed"]
@@ -153,7 +153,7 @@ class Egress:
 
 
 def _count_fragments(octets: memoryview) -> int:
-    """Packets that a message is made of."""
+    """Number of packets in a message."""
     offset, count = 0, 0
     while offset + message.HEADER.size <= len(octets):
         size, _, flags = message.HEADER.unpack_from(octets, offset)[:3]

@@ -1,7 +1,7 @@
 """The end of the bridge where MGEN sends to: from UDP datagrams and TCP connections onto the link.
 
 Nothing is read while no peer is up or the link's window is full: TCP then holds MGEN back, and datagrams wait in the
-socket's buffer, whose overflow the kernel counts.  So what is lost is lost where it is counted.
+socket's buffer, where the kernel counts those that overflow it.  So every loss is counted.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ from .message import Address, Protocol
 from .records import Recorder, Row
 from .stream import Stream
 
-# octets of the UDP socket: 500 datagrams of 8192 B, while another program has its turn
+# octets of the UDP socket: 500 datagrams of 8192 B, while another program runs
 RECEIVE_BUFFER = 4 * 1024 * 1024
 MAX_CONNECTIONS = 256
-LOOK_S = 0.1  # how often a wait looks whether the end was asked for
-_TURN = 64  # datagrams that are read before others have their turn
-_ALONE_S = 0.02  # how often one looks for a peer
+LOOK_S = 0.1  # between two checks of ``stopped`` while waiting
+_TURN = 64  # datagrams read before other sockets have their turn
+_ALONE_S = 0.02  # between two checks for a peer
 _MAX_DATAGRAM = 65535
-_MAX_WAITING = 100_000  # messages whose acknowledgement is still expected
+_MAX_WAITING = 100_000  # unacknowledged messages
 _COUNTED = ("udp", "tcp", "octets", "sent", "acknowledged", "malformed", "incomplete", "too_long", "given_up")
 
-# linux/asm-generic/socket.h; the standard library does not name them
+# linux/asm-generic/socket.h; not in the standard library
 _SO_RCVBUFFORCE = 33
 _SO_MEMINFO = 55
 _MEMINFO = struct.Struct("=9I")
@@ -39,9 +39,9 @@ _DROPS = 8
 
 
 class Ingress:
-    """Takes messages from MGEN senders and sends each as one message of a flow.
+    """Receives messages from MGEN senders and sends each as one message of a flow.
 
-    The payload on the link is one octet for the protocol (`message.Protocol`), then the message as it came.
+    The payload on the link is one octet for the protocol (`message.Protocol`), then the message unchanged.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Ingress:
         recorder: Recorder | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Listens at once.
+        """Listen at once.
 
         Args:
             link: stays open when this is closed.
-            udp, tcp: where to listen; port 0 takes a free one, `addresses` says which.
+            udp, tcp: where to listen; port 0 takes a free port, see `addresses`.
             flow: of the link.
             recorder: gets a row for each message.
-            say: gets a line of text for a person when something is out of order.
+            say: gets a line of text when something is wrong.
 
         Raises:
             TransportError: an address cannot be used.
@@ -69,8 +69,8 @@ class Ingress:
         self._link = link
         self._sender = link.sender(flow, on_ack=self._acknowledged)
         self._recorder = recorder
-        self._waiting: dict[int, Row | None] = {}  # for their acknowledgement
-        self._next = self._sender.stats()["sent"]  # number of the next message; nobody else sends on this flow
+        self._waiting: dict[int, Row | None] = {}  # unacknowledged messages
+        self._next = self._sender.stats()["sent"]  # number of the next message; this is the flow's only sender
         self._say = say
         self._limit = link.max_payload - 1
         self._counts = dict.fromkeys(_COUNTED, 0)
@@ -94,7 +94,7 @@ class Ingress:
     def run(self, stopped: Callable[[], bool]) -> None:
         """Carry messages until ``stopped()``.
 
-        What has arrived by then is still taken and sent, and acknowledgements are waited for, a second at most.
+        Messages received by then are still sent, and acknowledged, within a second.
         """
         while not stopped():
             if self._link.peers():
@@ -117,9 +117,9 @@ class Ingress:
     def stats(self) -> dict[str, Any]:
         """Counters.
 
-        ``udp``, ``tcp`` messages taken and their ``octets``; ``sent`` on the link; ``acknowledged``, by one peer at
-        least; ``lost``, the others of these; ``dropped`` datagrams by the kernel because they came faster than the
-        link took them; ``malformed`` datagrams and TCP connections that are not MGEN's; ``incomplete`` TCP messages;
+        ``udp``, ``tcp`` messages received and their ``octets``; ``sent`` on the link; ``acknowledged`` by at least one
+        peer; ``lost``, the others of these; ``dropped`` by the kernel: datagrams that came faster than the link took
+        them; ``malformed`` datagrams and TCP connections that are not MGEN's; ``incomplete`` TCP messages;
         ``too_long`` for the link; ``given_up`` messages at the end, when no peer was up or the link took none.
         """
         streams = list(self._connections.values())
@@ -168,7 +168,7 @@ class Ingress:
             one.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
         except OSError:  # not root
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-        has = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel tells twice of what was asked for
+        has = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel reports twice the requested size
         if has < RECEIVE_BUFFER:
             self._say(
                 f"the UDP socket has a buffer of {has} octets; for {RECEIVE_BUFFER}, which a burst may need: "
@@ -182,7 +182,7 @@ class Ingress:
         return int(_MEMINFO.unpack(info)[_DROPS])
 
     def _turn(self, timeout_s: float, stopped: Callable[[], bool]) -> bool:
-        """Take what is there; returns whether there was something."""
+        """Receive what is pending; returns whether there was anything."""
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             one = key.fileobj
@@ -218,7 +218,7 @@ class Ingress:
             connection, _ = listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # it has left again, or this process has no descriptors left: then it waits in the backlog
+        except OSError:  # it is gone, or descriptors are exhausted: then it waits in the backlog
             time.sleep(_ALONE_S)
             return
         connection.setblocking(False)
@@ -231,8 +231,8 @@ class Ingress:
         stream = self._connections[connection]
         try:
             octets = connection.recv_into(stream.room())
-            # MGEN leaves Nagle's algorithm on: the last fragment of a message waits until the one before it is
-            # acknowledged, which the kernel would put off by 40 ms.  It forgets this option, hence each time.
+            # MGEN leaves Nagle's algorithm on: the last fragment of a message waits until the one before is
+            # acknowledged, which the kernel delays by 40 ms.  The kernel resets this option, so it is set each time.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         except BlockingIOError:
             return
@@ -257,13 +257,13 @@ class Ingress:
         if self._tcp and len(self._connections) == MAX_CONNECTIONS - 1:
             self._selector.register(self._tcp, selectors.EVENT_READ)
         stream.finish()
-        self._count("incomplete", stream.incomplete, "a TCP message whose last fragment did not come is not carried")
+        self._count("incomplete", stream.incomplete, "a TCP message without its last fragment is not carried")
         self._count(
             "too_long", stream.too_long, f"a message longer than the link's {self._limit} octets is not carried"
         )
 
     def _count(self, what: str, number: int, text: str) -> None:
-        """Count, and tell a person about the first, the tenth, the hundredth, and so on."""
+        """Count, and report the first, the tenth, the hundredth, and so on."""
         before = self._counts[what]
         self._counts[what] += number
         if number and (not before or len(str(before)) < len(str(before + number))):

@@ -1,17 +1,17 @@
-"""MGEN's log (``.drc``): what a sender (with ``txlog``) and a listener wrote down, in text or binary.
+"""MGEN's log (``.drc``) of a sender (with ``txlog``) or a listener, in text or binary.
 
 A text line is an instant, the event, and fields as ``name>value``::
 
     11:24:40.073002 RECV proto>UDP flow>1 seq>0 src>127.0.0.1/15100 dst>127.0.0.1/15001 sent>11:24:40.072909 size>100
 
-5.02b gives the time of day, in UTC unless ``localtime`` was asked for; the date comes from elsewhere, and every
-midnight in between is found as a step back by more than half a day.  5.1 with ``epochtimestamp`` gives seconds since
-1970; other builds put a date before the time.  Fields that are not known are kept, fields that are missing are None.
+5.02b gives the time of day, in UTC unless ``localtime`` was set; the date comes from elsewhere, and a step back by more
+than half a day is a midnight.  5.1 with ``epochtimestamp`` gives seconds since 1970; other builds put a date before the
+time.  Unknown fields are kept, missing fields are None.
 
 The binary log begins with a line of text and a NUL; then come records of type (u8), protocol (u8), length (u16) and
-so many octets.  `mgen convert` stops at the first RERR in it; this does not.
+that many octets.  `mgen convert` stops at the first RERR; this module does not.
 
-A log whose MGEN was killed ends in the middle of a record; what cannot be read is counted.
+A log of a killed MGEN ends within a record; unreadable parts are counted.
 """
 
 import datetime
@@ -26,7 +26,7 @@ from . import message
 from .message import Flag, Protocol
 
 DAY_NS = 86_400_000_000_000
-_LATE_NS = 60_000_000_000  # a TCP message's SEND is written when its last fragment is out
+_LATE_NS = 60_000_000_000  # a TCP message's SEND is logged after its last fragment was sent
 _BINARY = b"mgen version="
 _EVENT = re.compile(
     r"(?:(?P<date>\d{4}-\d\d-\d\d)[T_ ])?(?P<time>\d\d:\d\d:\d\d(?:\.\d+)?Z?|\d{9,}(?:\.\d+)?)"
@@ -47,11 +47,11 @@ class Event(NamedTuple):
     Attributes:
         time_ns: Unix time in ns when it happened; a SEND's is the send time in the message.
         kind: RECV, SEND, RERR, and others.
-        protocol: None where the event says none.
+        protocol: None if the event has none.
         flow, sequence, octets: of the message; octets of the whole one at SEND, of the fragment at RECV.
         sent_ns: at RECV, Unix time in ns at which the sender sent it, on its clock.
         source: at RECV and RERR, ``address/port``.
-        flags: `message.Flag`, as far as the log has them.
+        flags: `message.Flag`, if the log has them.
         error: at RERR, which.
     """
 
@@ -69,12 +69,12 @@ class Event(NamedTuple):
 
 @dataclass
 class Log:
-    """What a log says.
+    """The content of a log.
 
     Attributes:
         events: in the order of the file.
         unreadable: lines, or octets at the end of a binary log, that could not be read.
-        dated: whether the log gave dates itself.
+        dated: whether the log has dates.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Log:
 
 
 class Received(NamedTuple):
-    """One message that a listener took, its fragments put together."""
+    """One message that a listener received, with its fragments joined."""
 
     protocol: Protocol | None
     flow: int
@@ -104,8 +104,8 @@ def read(path: Path, date: datetime.date | None = None) -> Log:
 
     Args:
         path: text or binary.
-        date: of the first event, where the log has only times of day; else its last event is taken to have been at
-            most a day before the file was last written.
+        date: of the first event, if the log has only times of day; by default the last event is assumed to be at most
+            a day older than the file.
 
     Raises:
         OSError: it cannot be read.
@@ -118,7 +118,7 @@ def read(path: Path, date: datetime.date | None = None) -> Log:
     log = parse_text(octets.decode(errors="replace"), datetime.date(1970, 1, 1))
     if log.dated or not log.events:
         return log
-    # A log is written to within a second of an event, or at the end; half an hour is for a clock that was set back.
+    # A log is written within a second of an event, or at the end; half an hour allows for a clock that was set back.
     latest = path.stat().st_mtime_ns + DAY_NS // 48
     days = (latest - log.events[-1].time_ns) // DAY_NS
     return Log([_shift(event, days * DAY_NS) for event in log.events], log.unreadable, False)
@@ -130,7 +130,7 @@ def _shift(event: Event, by_ns: int) -> Event:
 
 
 def parse_text(text: str, date: datetime.date) -> Log:
-    """A text log.  ``date``: of its first event, where it gives none."""
+    """A text log.  ``date``: of its first event, if the log has none."""
     log = Log()
     clock = _Clock(date)
     for line in text.splitlines():
@@ -149,7 +149,7 @@ def parse_text(text: str, date: datetime.date) -> Log:
 
 
 class _Clock:
-    """Makes Unix time of what a log gives."""
+    """Converts the times of a log to Unix time."""
 
     def __init__(self, date: datetime.date) -> None:
         self.lacked_date = False
@@ -157,7 +157,7 @@ class _Clock:
         self._last_ns: int | None = None
 
     def event(self, date: str | None, time: str) -> int:
-        """Unix time in ns of an event of this date and time; events are read in the order of the log."""
+        """Unix time in ns of an event with this date and time; events are read in the order of the log."""
         instant_ns, is_whole = self._read(date, time)
         if not is_whole:
             self.lacked_date = True
@@ -166,12 +166,12 @@ class _Clock:
                 self._day_ns += DAY_NS
                 instant_ns += DAY_NS
             elif self._last_ns is not None and instant_ns > self._last_ns + DAY_NS - _LATE_NS:
-                return instant_ns - DAY_NS  # from before midnight, written behind it
+                return instant_ns - DAY_NS  # from before midnight, logged after it
         self._last_ns = instant_ns
         return instant_ns
 
     def near(self, text: str, event_ns: int) -> int:
-        """Unix time in ns of a time in an event's fields: where it lacks a date, at most half a day from the event."""
+        """Unix time in ns of a time in an event's fields; without a date, at most half a day from the event."""
         match = _EVENT.match(text + " X")
         if match is None:
             raise ValueError(text)
@@ -201,12 +201,12 @@ def _parse_line(line: str, clock: _Clock) -> Event | None:
     found: dict[str, str] = {}
     flags = 0
     for name, value in _FIELD.findall(match["rest"]):
-        if name == "flags":  # may stand there more than once
+        if name == "flags":  # may occur more than once
             flags |= int(value, 16)
         else:
             found.setdefault(name, value)
     if kind in ("RECV", "SEND") and not {"flow", "seq", "size"} <= found.keys():
-        return None  # torn
+        return None  # truncated
     if kind == "RECV" and "sent" not in found:
         return None
     flow, sequence, octets = (int(found[name]) if name in found else None for name in ("flow", "seq", "size"))
@@ -275,7 +275,7 @@ def _parse_record(kind: str, protocol: Protocol | None, body: bytes) -> Event:
 
 
 def join(events: Iterable[Event]) -> Iterator[Received]:
-    """The messages that a listener took, in the order of their last fragment; incomplete ones at the end."""
+    """The messages that a listener received, in the order of their last fragment; incomplete ones at the end."""
     begun: dict[tuple[str | None, int, int], list[Event]] = {}
     for event in events:
         if event.kind != "RECV" or event.flow is None or event.sequence is None:
@@ -284,7 +284,7 @@ def join(events: Iterable[Event]) -> Iterator[Received]:
         fragments = begun.setdefault(key, [])
         fragments.append(event)
         if not event.flags & Flag.CONTINUES:
-            # What ends a message that never began is the rest of one that was sent in part, then again.
+            # The end of a message without its beginning is the rest of one that was sent in part, then again.
             yield _joined(begun.pop(key), not event.flags & Flag.END_OF_MSG or len(fragments) > 1)
     for fragments in begun.values():
         yield _joined(fragments, False)

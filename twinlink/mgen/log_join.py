@@ -1,12 +1,12 @@
-"""MGEN's logs and the bridge's records side by side: where each message spent its time.
+"""Joins MGEN's logs with the bridge's records, to split each message's delay.
 
-A message is known by MGEN's flow, sequence and send time (of day: a text log has no more), so senders may begin again
+A message is identified by MGEN's flow, sequence and send time (of day: a text log has no more), so senders may restart
 at sequence 0, and a log may hold several runs.
 
 MGEN's delay is that between the SEND at the sender and the RECV of the last fragment at the listener.  The link's
-delay, T2 - T1, is a part of it; the rest is before the link (MGEN's socket, Nagle's algorithm, the bridge joining
-fragments) and behind it (the bridge, the listener's socket, MGEN's writing of the log).  All but the RTT take the
-clocks of both hosts for equal: ``offset_bound_ns`` says how far that can be checked.
+delay, T2 - T1, is a part of it; the rest is before the link (MGEN's socket, Nagle's algorithm, the bridge's
+reassembly) and behind it (the bridge, the listener's socket, MGEN's logging).  All but the RTT assume that both hosts'
+clocks are equal: ``offset_bound_ns`` is the bound of their offset.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from .records import Row
 
 
 class MessageTrace(NamedTuple):
-    """One message from sender to listener; a figure is None where a log or a record lacks what it takes."""
+    """One message from sender to listener; a value is None if the logs or records lack it."""
 
     flow: int
     sequence: int
@@ -32,19 +32,19 @@ class MessageTrace(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """All messages and what became of them.
+    """All messages and their fate.
 
     Attributes:
         traces: one for each message that was sent, in the order of sending.
         sent: messages in the sender's log; without one, in the records of the end "in"; without those, received ones.
-        received: of these, how many the listener took whole.
-        duplicates: times that it took one again.
-        incomplete: messages of which it took only some fragments.
-        strangers: messages that it took and nobody is known to have sent.
+        received: of these, received whole by the listener.
+        duplicates: further arrivals of these.
+        incomplete: messages of which only some fragments arrived.
+        strangers: received messages without a known sender.
         errors: its RERR events.
         unreadable: lines of text, or octets of a binary log, that could not be read.
-        offset_ns, offset_bound_ns: the receiving host's clock less the sending one's, at the acknowledged message
-            with the least round-trip time, and how far that may be wrong; None without an acknowledgement.
+        offset_ns, offset_bound_ns: the receiving host's clock minus the sending one's, from the acknowledged message
+            with the least round-trip time, and its bound; None without an acknowledgement.
     """
 
     traces: list[MessageTrace]
@@ -63,7 +63,7 @@ _Key = tuple[int, int, int]
 
 
 def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
-    """Join what there is of a sender's log, a listener's log, and the bridge's records of one or both ends."""
+    """Join a sender's log, a listener's log, and the bridge's records of one or both ends, as far as they exist."""
     taken: dict[_Key, Received] = {}
     duplicates = incomplete = 0
     for message in join(listener.events if listener else ()):
@@ -76,7 +76,7 @@ def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()
             taken[key] = message
     into, out = _by_key(rows, taken)
     sessions = {row.epoch for key, row in into.items() if key in taken}
-    if sessions:  # records of both directions: those whose messages this listener took
+    if sessions:  # records of both directions: keep those of the sessions that this listener received
         into, out = ({k: row for k, row in end.items() if row.epoch in sessions} for end in (into, out))
     octets = {key: message.octets for key, message in taken.items()}
     octets |= {key: row.octets for key, row in (out | into).items()}
@@ -106,8 +106,8 @@ def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()
 def _by_key(rows: Iterable[Row], taken: Container[_Key]) -> tuple[dict[_Key, Row], dict[_Key, Row]]:
     """The records of either end, one for each message.
 
-    Both directions may have a flow 1, and send in the same microsecond: then the record is of the session of which the
-    listener took more.
+    Both directions may have a flow 1, and send in the same microsecond: then the record is that of the session from
+    which the listener received more.
     """
     keyed = [(_key(row.mgen_flow, row.mgen_sequence, row.mgen_sent_ns), row) for row in rows]
     matches = Counter(row.epoch for key, row in keyed if key in taken)

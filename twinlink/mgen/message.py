@@ -1,4 +1,4 @@
-"""An MGEN packet, octet by octet: what a UDP datagram holds, and each fragment of a TCP message.
+"""The MGEN packet: the content of a UDP datagram, and each fragment of a TCP message.
 
 All integers are big-endian::
 
@@ -33,10 +33,10 @@ All integers are big-endian::
     +---------------+---------------+-------------------------------+
     |       payload, zeros up to the size; with flag CHECKSUM the last 4 octets are a CRC-32 of all before
 
-What follows the destination address is there as far as the size has room for it; 28 octets is the least.
+The fields after the destination address are present as far as the size has room for them; the least size is 28 octets.
 
-A TCP message longer than 65535 octets comes as several packets of the same flow and sequence, each with a send time
-of its own; all but the last have the flag CONTINUES, the last has END_OF_MSG.  A shorter one has neither.
+A TCP message longer than 65535 octets is several packets of the same flow and sequence, each with its own send time;
+all but the last have the flag CONTINUES, the last has END_OF_MSG.  A shorter one has neither.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ _TYPES = {4: 1, 6: 2}
 
 
 class Protocol(enum.IntEnum):
-    """How a message travels, with the numbers of MGEN's binary log."""
+    """The protocol of a message, with the numbers of MGEN's binary log."""
 
     UDP = 1
     TCP = 2
@@ -80,14 +80,14 @@ class Flag(enum.IntFlag):
 
 
 class Address(NamedTuple):
-    """Where a packet goes to, or comes from."""
+    """Destination or source of a packet."""
 
     host: str  # in a packet, as digits
     port: int
 
 
 class Position(NamedTuple):
-    """What MGEN learned from a GPS receiver; without one 999 degrees and status 0."""
+    """Position from MGEN's GPS receiver; without one 999 degrees and status 0."""
 
     latitude_degrees: float
     longitude_degrees: float
@@ -114,10 +114,10 @@ class Packet:
         flags: see `Flag`.
         flow, sequence: as the sender numbered them.
         sent_ns: Unix time in ns on the sender's clock; a multiple of 1000.
-        destination: where the sender sent it to.
-        host: the sender's own address, if it put it there.
-        position: of the sender; None where the packet is too short for it.
-        payload: what the sender's DATA option asked for; the fill is no part of it.
+        destination: the sender's destination.
+        host: the sender's own address, if present.
+        position: of the sender; None if the packet is too short for it.
+        payload: of the sender's DATA option, without the fill.
     """
 
     size: int
@@ -131,7 +131,7 @@ class Packet:
     payload: bytes = b""
 
     def serialize(self) -> bytes:
-        """The packet's octets, ``size`` in number.  Raises ValueError when they have no room for what is mandatory."""
+        """The packet's octets, ``size`` in number.  Raises ValueError if mandatory fields do not fit."""
         destination = _pack_address(self.destination)
         octets = bytearray(HEADER.pack(*self._start(), *_ADDRESS.unpack_from(destination)) + destination[4:])
         host = _pack_address(self.host) if self.host else bytes(4)
@@ -155,17 +155,17 @@ class Packet:
 
 
 def parse_logged(octets: bytes) -> Packet:
-    """The packet in a record of a binary log, where a TCP message's size may be 0 and a checksum is left out."""
+    """The packet in a record of a binary log, where a TCP message's size may be 0 and the checksum is absent."""
     if int.from_bytes(octets[:2], "big") >= MIN_OCTETS:
         return parse(octets)
     return dataclasses.replace(parse(len(octets).to_bytes(2, "big") + octets[2:]), size=0)
 
 
 def start(octets: bytes | bytearray | memoryview, offset: int = 0) -> Start:
-    """The beginning of the packet at ``offset``, of which at least 24 octets are there.
+    """The start of the packet at ``offset``, of which at least 24 octets are present.
 
     Raises:
-        MalformedPayload: an MGEN listener would not take it.
+        MalformedPayload: an MGEN listener would refuse it.
     """
     size, version, flags, flow, sequence, seconds, microseconds, _, kind, length = HEADER.unpack_from(octets, offset)
     if version != VERSION:
@@ -204,7 +204,7 @@ def parse(octets: bytes | bytearray | memoryview) -> Packet:
 
 
 def resolve(address: Address, kind: int) -> tuple[int, Any]:
-    """Family and place of a socket of this kind (``SOCK_DGRAM``, ``SOCK_STREAM``) for a name or digits.
+    """Family and address of a socket of this kind (``SOCK_DGRAM``, ``SOCK_STREAM``) for a name or digits.
 
     Raises:
         TransportError: the host name does not resolve.

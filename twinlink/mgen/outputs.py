@@ -1,4 +1,4 @@
-"""The two ways from the bridge to an MGEN listener: UDP datagrams, and a TCP connection that is made again."""
+"""The bridge's outputs to an MGEN listener: UDP datagrams, and a TCP connection that reconnects."""
 
 import contextlib
 import errno
@@ -16,13 +16,13 @@ from .message import Address, resolve
 
 RETRY_S = 0.1  # between attempts to connect
 CONNECT_S = 3.0  # for one attempt
-PATIENCE_S = 0.1  # that a message may take to go out before others have their turn
+PATIENCE_S = 0.1  # for one message, before others have their turn
 
 Say = Callable[[str], None]
 
 
 class Datagrams:
-    """The UDP way out."""
+    """The UDP output."""
 
     settled = True
 
@@ -34,10 +34,10 @@ class Datagrams:
         self._where = f"{to.host}:{to.port}"
         family, place = resolve(to, socket.SOCK_DGRAM)
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        self._socket.connect(place)  # so that the host tells when it is refused
+        self._socket.connect(place)  # so that the host reports refused datagrams
 
     def send(self, octets: memoryview) -> None:
-        """Send a datagram, or count why not."""
+        """Send a datagram, or count the failure."""
         for _ in range(2):
             try:
                 self._socket.send(octets)
@@ -53,7 +53,7 @@ class Datagrams:
         self.failed += 1
 
     def look(self) -> None:
-        """See whether the last one was refused."""
+        """Check whether the last datagram was refused."""
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
             self._take_back()
 
@@ -69,7 +69,7 @@ class Datagrams:
 
 
 class Connection:
-    """The TCP way out: one connection, made again when it breaks."""
+    """The TCP output: one connection, made again when it breaks."""
 
     def __init__(self, to: Address, say: Say) -> None:
         self.resent = 0
@@ -81,15 +81,17 @@ class Connection:
         self._connected = False
         self._retry_at = self._give_up_at = 0.0
         self._told = ""
-        self._messages: deque[memoryview] = deque()  # not sent to the end
-        self._position = 0  # in the first of them
-        self._unacknowledged: deque[tuple[int, memoryview]] = deque()  # sent; and where they end, in octets sent
+        self._messages: deque[memoryview] = deque()  # not sent completely
+        self._position = 0  # within the first message
+        self._unacknowledged: deque[tuple[int, memoryview]] = (
+            deque()
+        )  # sent messages, with their end as a count of octets sent
         self._sent_octets = 0  # over this connection
-        self._accepted = 0  # messages that were given to us
+        self._accepted = 0  # messages passed to `send`
 
     @property
     def settled(self) -> bool:
-        """Whether everything has been handed to TCP."""
+        """Whether TCP has taken everything."""
         return not self._messages and self._connected
 
     @property
@@ -104,7 +106,7 @@ class Connection:
         return self._accepted - self.held
 
     def send(self, octets: memoryview) -> None:
-        """Send a message, or as much of it as TCP takes in at once."""
+        """Send a message, or as much of it as TCP takes at once."""
         self._messages.append(octets)
         self._accepted += 1
         self.held_octets += len(octets)
@@ -113,7 +115,7 @@ class Connection:
             self.wait(PATIENCE_S)
 
     def push(self) -> None:
-        """Go on with what is to be done, without waiting."""
+        """Connect and send as far as possible without blocking."""
         if self._connected and not self._messages and self._has_ended():
             self._break("closed the connection")
         if not self._connected and not self._connect():
@@ -137,7 +139,7 @@ class Connection:
             self._break(f"is gone ({error.strerror})")
 
     def wait(self, seconds: float) -> None:
-        """Push for up to ``seconds``, until everything is handed over."""
+        """Push for up to ``seconds``, until TCP has taken everything."""
         until = time.monotonic() + seconds
         while not self.settled and (left := until - time.monotonic()) > 0:
             if self._socket is None:
@@ -191,15 +193,15 @@ class Connection:
         return True
 
     def _is_to_itself(self) -> bool:
-        """Whether nobody listens and TCP connected the port to itself: it may, to a port of outgoing connections."""
+        """Whether TCP connected the port to itself, as it may without a listener at an ephemeral port."""
         assert self._socket is not None
         try:
             return bool(self._socket.getsockname() == self._socket.getpeername())
         except OSError:
-            return False  # it has broken already, which the first send will tell
+            return False  # it has broken already, as the first send will show
 
     def _has_ended(self) -> bool:
-        """Whether the listener has closed the connection; MGEN never sends anything, and what it did is left out."""
+        """Whether the listener has closed the connection; MGEN never sends on it, and any data are discarded."""
         assert self._socket is not None
         try:
             return self._socket.recv(65536) == b""
@@ -225,7 +227,7 @@ class Connection:
             self._unacknowledged.popleft()
 
     def _acknowledged_octets(self) -> int:
-        """Of those sent over this connection, how many the listener's host has; callable from any thread."""
+        """Octets of this connection that the listener's host has acknowledged; callable from any thread."""
         if self._unacknowledged and self._socket is not None:
             with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed meanwhile
                 sent = self._sent_octets
@@ -234,6 +236,6 @@ class Connection:
         return 0
 
     def _tell(self, text: str) -> None:
-        if text != self._told:  # not at each try
+        if text != self._told:  # not at every attempt
             self._told = text
             self._say(text)

@@ -1,7 +1,7 @@
-"""What the bridge noted of each message, so that MGEN's logs can be joined with it.
+"""The bridge's record of each message, for joining with MGEN's logs.
 
 A CSV file, gzip-compressed when its name ends in ``.gz``, one row for each message at each end of the link.  Instants
-are Unix time in ns; a field is empty where there is nothing to say.  T1 to T4 are those of the link's header and its
+are Unix time in ns; absent values are empty.  T1 to T4 are those of the link's header and its
 acknowledgement: T1 and T4 on the sending host's clock, T2 and T3 on the receiving one's.
 """
 
@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Any, NamedTuple, get_args, get_type_hints
 
-_PATIENCE_S = 1.0  # what a bridge that is killed has not written yet
+_PATIENCE_S = 1.0  # the latest rows may be lost if a bridge is killed
 
 
 class Row(NamedTuple):
@@ -29,23 +29,23 @@ class Row(NamedTuple):
     mgen_sent_ns: int  # MGEN's send time, of the first fragment
     octets: int  # of the message, MGEN's headers included
     fragments: int
-    taken_ns: int | None = None  # in: when the last octet had come from MGEN
+    taken_ns: int | None = None  # in: MGEN's last octet was received
     sent_ns: int | None = None  # T1
     peer_received_ns: int | None = None  # T2
-    peer_sent_ns: int | None = None  # T3; this and the next only at the "in" end, when the acknowledgement came
+    peer_sent_ns: int | None = None  # T3; this and the next two only at the "in" end, from the acknowledgement
     received_ns: int | None = None  # T4
     rtt_ns: int | None = None  # T4 - T1 on the monotonic clock
-    forwarded_ns: int | None = None  # out: when the last octet was on its way to the listener
+    forwarded_ns: int | None = None  # out: the last octet was given to the listener's socket
 
 
 _TYPES = [next(kind for kind in (get_args(hint) or (hint,))) for hint in get_type_hints(Row).values()]
 
 
 class Recorder:
-    """Writes rows to a file as they come, a second late at most.  `add` may be called from any thread."""
+    """Writes rows to a file, at most a second late.  `add` may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Creates the file.  Raises OSError."""
+        """Create the file.  Raises OSError."""
         raw: IO[bytes] = path.open("wb")
         binary = gzip.GzipFile(fileobj=raw, mode="wb") if path.suffix == ".gz" else raw
         self._file = io.TextIOWrapper(binary, newline="")
@@ -56,11 +56,11 @@ class Recorder:
         self._due = 0.0
 
     def add(self, row: Row) -> None:
-        """Note a row."""
+        """Queue a row."""
         self._rows.append(row)
 
     def write(self) -> None:
-        """Write what was noted, if it is time to; from one thread only.  Raises OSError."""
+        """Write the queued rows, if it is time to; from one thread only.  Raises OSError."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _PATIENCE_S
             while self._rows:
@@ -69,7 +69,7 @@ class Recorder:
             self._raw.flush()
 
     def close(self) -> None:
-        """Write the rest.  Raises OSError."""
+        """Write the rest and close the file.  Raises OSError."""
         self._due = 0.0
         self.write()
         self._file.close()
@@ -77,22 +77,22 @@ class Recorder:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file, without a last line that was torn when the bridge was killed.
+    """The rows of a file, without a truncated last line of a killed bridge.
 
     Raises:
-        ValueError: it is no such file; the message names it and the line.
+        ValueError: the file is malformed; the message names it and the line.
     """
     try:
         octets = path.read_bytes()
         if path.suffix == ".gz":
-            octets = zlib.decompressobj(wbits=31).decompress(octets)  # as far as it goes, if it was not closed
+            octets = zlib.decompressobj(wbits=31).decompress(octets)  # as far as possible, if the file was not closed
     except (OSError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     return parse(octets, str(path))
 
 
 def parse(octets: bytes, name: str) -> list[Row]:
-    """The rows in a file's octets, as `read`; ``name`` is what errors call it."""
+    """The rows in a file's octets, as `read`; ``name`` is for error messages."""
     try:
         lines = list(csv.reader(octets[: octets.rfind(b"\n") + 1].decode().splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:

@@ -1,6 +1,6 @@
-"""MGEN scripts (``.mgn``): what a sending and a receiving mgen is told to do.
+"""MGEN scripts (``.mgn``) for a sending and a receiving mgen.
 
-``python -m twinlink.mgen.script DIR`` writes the ready sweeps (mgen-scripts/ in the repository).
+``python -m twinlink.mgen.script DIR`` writes those of a sweep (mgen-scripts/ in the repository).
 """
 
 import enum
@@ -16,36 +16,36 @@ TTL = 64  # MGEN's own default for unicast is 3 hops
 _MIN_TCP_OCTETS = 76
 _MAX_TCP_OCTETS = MAX_PAYLOAD - 1  # of a link: the bridge adds one
 
-PAYLOADS = {  # those of the reference measurement, and the most that goes by UDP
+PAYLOADS = {  # those of the reference measurement, and the longest by UDP
     **{"100B": 100, "1KB": 1024, "8KB": MAX_UDP_OCTETS},
     **{"10KB": 10 * 1024, "100KB": 100 * 1024, "1MB": 1024 * 1024},
 }
 RATE_HZ = 20.0
 COUNT = 100
-BURST_S = (1.0, 0.2)  # from the beginning of a burst to that of the next, and how long it is
+BURST_S = (1.0, 0.2)  # interval between starts of bursts, and length of a burst
 BURST_HZ = 50.0  # within a burst: 10 messages
 
 
 class Pattern(enum.StrEnum):
-    """When messages leave."""
+    """The distribution of the times between messages."""
 
-    PERIODIC = "periodic"  # one after the other, at the same distance
-    POISSON = "poisson"  # at exponentially distributed distances
+    PERIODIC = "periodic"  # constant
+    POISSON = "poisson"  # exponential
     BURST = "burst"  # periodic for a while, then silence
 
 
 class Side(enum.StrEnum):
-    """The two ends of the channel, and the ports that MGEN and the bridge use there."""
+    """The two ends of the channel, with the ports of MGEN and the bridge."""
 
     REAL_WORLD = "rw"
     DIGITAL_TWIN = "dt"
 
     def takes(self, protocol: Protocol) -> Address:
-        """Where the bridge of this side listens for a sending mgen."""
+        """Port at which the bridge of this side listens for a sending mgen."""
         return self._port(0 if protocol is Protocol.UDP else 1)
 
     def gives(self, protocol: Protocol) -> Address:
-        """Where a receiving mgen of this side listens for the bridge."""
+        """Port at which a receiving mgen of this side listens for the bridge."""
         return self._port(2 if protocol is Protocol.UDP else 3)
 
     def _port(self, number: int) -> Address:
@@ -54,10 +54,10 @@ class Side(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Flow:
-    """What a sending mgen sends: ``count`` messages of ``octets`` with MGEN's headers.
+    """The traffic of a sending mgen: ``count`` messages of ``octets`` with MGEN's headers.
 
     Raises:
-        ConfigurationError: MGEN would not take it.
+        ConfigurationError: MGEN would refuse it.
     """
 
     number: int
@@ -84,7 +84,7 @@ class Flow:
 
 
 def check(octets: int, protocol: Protocol | None = None) -> None:
-    """Raises ConfigurationError for a size that MGEN or the bridge does not carry, by `protocol_for` if not told."""
+    """Raise ConfigurationError for a size that the protocol (default: `protocol_for`) or the bridge does not carry."""
     protocol = protocol or protocol_for(octets)
     least, most = (MIN_OCTETS, MAX_UDP_OCTETS) if protocol is Protocol.UDP else (_MIN_TCP_OCTETS, _MAX_TCP_OCTETS)
     if not least <= octets <= most:
@@ -94,12 +94,12 @@ def check(octets: int, protocol: Protocol | None = None) -> None:
 
 
 def protocol_for(octets: int) -> Protocol:
-    """UDP as far as MGEN can, else TCP."""
+    """UDP up to MGEN's longest datagram, else TCP."""
     return Protocol.UDP if octets <= MAX_UDP_OCTETS else Protocol.TCP
 
 
 def sweeps() -> dict[str, str]:
-    """The ready sweeps: file name, with its folder, and content."""
+    """The scripts of a sweep: file name, with its folder, and content."""
     files = {}
     for here, there in ((Side.REAL_WORLD, Side.DIGITAL_TWIN), (Side.DIGITAL_TWIN, Side.REAL_WORLD)):
         direction = f"{here}-{there}"
@@ -122,7 +122,7 @@ def sweeps() -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write the ready sweeps below ``folder``.  Raises OSError."""
+    """Write the scripts of a sweep below ``folder``.  Raises OSError."""
     for name, content in sweeps().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Real mgen processes for one cell of a sweep: one that listens, one that sends, and what their logs say."""
+"""The mgen processes of one cell of a sweep, a listener and a sender, and the outcome by their logs."""
 
 import os
 import shutil
@@ -23,19 +23,19 @@ _STOP_S = 5.0
 _LOOK_S = 0.05
 _MAX_SAID = 1 << 20
 _NO_PORT = "Bind() bind() error"
-QUIET_S = 1.5  # without a message at the listener: what is not there is not coming any more
+QUIET_S = 1.5  # without a message at the listener, after which the rest is lost
 
 
 class Outcome(NamedTuple):
-    """What two processes did.
+    """The outcome of a cell, by both logs.
 
     Attributes:
         sender_log, listener_log: the logs' files, text, the sender's with SEND events.
         sent: messages that the sender sent.
-        received: of these, how many the listener took whole.
-        duplicates: messages that it took again.
+        received: of these, received whole by the listener.
+        duplicates: further arrivals of these.
         errors: RERR events at the listener.
-        problem: why the sender did not come to its end, or None.
+        problem: why the sender did not complete, or None.
     """
 
     sender_log: Path
@@ -48,13 +48,13 @@ class Outcome(NamedTuple):
 
 
 class Listener:
-    """An mgen that listens and logs; as a context manager, ended at the end.
+    """An mgen that listens and logs; a context manager that ends it on exit.
 
     Args:
-        at: where; the host is the one that ``prefix`` leads to, so only the port counts.
+        at: where; only the port counts, as ``prefix`` selects the host.
         protocol: UDP or TCP.
         path: of its log, which is written line by line.
-        prefix: what stands before the command, as ``["ip", "netns", "exec", "dt"]``.
+        prefix: of the command, such as ``["ip", "netns", "exec", "dt"]``.
     """
 
     def __init__(self, at: Address, protocol: Protocol, path: Path, prefix: Sequence[str] = ()) -> None:
@@ -80,7 +80,7 @@ class Listener:
             if self._process.exit_code is not None or time.monotonic() > until:
                 self._refuse()
             time.sleep(_LOOK_S)
-        if _NO_PORT in self._process.said():  # it logs LISTEN all the same, but only after it has said so
+        if _NO_PORT in self._process.said():  # it logs LISTEN all the same, but only after this error
             self._refuse()
         return self
 
@@ -90,11 +90,11 @@ class Listener:
         self.stop()
 
     def log(self) -> Log:
-        """What it has logged so far."""
+        """The log so far."""
         return log.read(self.path) if self.path.exists() else Log()
 
     def wait_for(self, count: int, quiet_s: float) -> None:
-        """Return when it has taken so many messages whole, or took none for ``quiet_s`` of looking."""
+        """Return when it has received so many messages, or none for ``quiet_s``."""
         seen, quiet_looks = -1, 0
         while seen < count and quiet_looks * _LOOK_S < quiet_s:
             now = sum(message.complete for message in log.join(self.log().events))
@@ -114,13 +114,13 @@ class Listener:
 
 
 def send(flow: Flow, path: Path, prefix: Sequence[str] = (), timeout_s: float = 60.0) -> str | None:
-    """Run an mgen that sends a flow and ends; returns why it did not come to its end, or None.
+    """Run an mgen that sends a flow and ends; returns why it did not complete, or None.
 
     Args:
         flow: what to send.
         path: of its log.
-        prefix: what stands before the command.
-        timeout_s: for the whole; what the flow takes by itself comes on top.
+        prefix: of the command.
+        timeout_s: in addition to the duration of the flow.
 
     Raises:
         TwinlinkError: mgen is not installed, or did not start; the message says why.
@@ -150,14 +150,14 @@ def run(
     listener_prefix: Sequence[str] = (),
     timeout_s: float = 60.0,
 ) -> Outcome:
-    """One cell: a listener, a sender, and what became of the messages; the bridge between them runs elsewhere.
+    """Run one cell: a listener and a sender; the bridge between them runs elsewhere.
 
     Args:
         flow: what to send, and where: to the bridge's end "in".
         listen_at: where the bridge's end "out" sends to.
         folder, name: the logs are ``name.tx.drc`` and ``name.rx.drc`` there.
-        sender_prefix, listener_prefix: what stands before the commands.
-        timeout_s: how much longer than planned the sender may take.
+        sender_prefix, listener_prefix: of the commands.
+        timeout_s: of the sender, in addition to the planned duration.
 
     Raises:
         TwinlinkError: mgen is not installed, or did not start.
@@ -170,7 +170,7 @@ def run(
 
 
 def outcome(sender_log: Path, listener_log: Path, problem: str | None = None) -> Outcome:
-    """What two logs say.  Raises OSError when one cannot be read."""
+    """The outcome by two logs.  Raises OSError if one cannot be read."""
     sender, listener = log.read(sender_log), log.read(listener_log)
     sent = {(event.flow, event.sequence) for event in sender.of("SEND")}
     taken = [(one.flow, one.sequence) for one in log.join(listener.events) if one.complete]
@@ -187,7 +187,7 @@ def outcome(sender_log: Path, listener_log: Path, problem: str | None = None) ->
 
 
 def require() -> None:
-    """Raises TwinlinkError where mgen is not installed."""
+    """Raise TwinlinkError if mgen is not installed."""
     if shutil.which("mgen") is None:
         raise TwinlinkError("mgen is not installed; `apt install mgen` brings it")
 
@@ -198,11 +198,11 @@ def _command(prefix: Sequence[str], *arguments: str) -> list[str]:
 
 
 class _Process:
-    """One mgen; what it says goes to a file, as a pipe that nobody reads would hold it up in the end."""
+    """One mgen; its output goes to a file, as an unread pipe would block it."""
 
     def __init__(self, command: list[str]) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as this)
-        # A group of its own: Ctrl-C is for the one who started it, who then ends it in order.
+        # A process group of its own: on Ctrl-C this process ends it in order.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=subprocess.STDOUT, process_group=0
         )
@@ -222,7 +222,7 @@ class _Process:
                 self._process.wait()
 
     def said(self) -> str:
-        # Not by seeking: the position is the process's too, which may still be writing.
+        # Not by seeking: the running process shares the file position.
         return os.pread(self._said.fileno(), _MAX_SAID, 0).decode(errors="replace")
 
     def last_words(self) -> str:

@@ -1,7 +1,7 @@
-"""The octets of one TCP connection from MGEN, cut into messages.
+"""Messages from the octets of one TCP connection from MGEN.
 
-MGEN has no framing besides its packets' size field.  A message of several packets (fragments) is joined by putting
-them one behind the other, headers and all, so that what leaves the bridge is what entered it.
+MGEN's only framing is the packets' size field.  The packets (fragments) of a message are concatenated, headers
+included, so that the bridge delivers exactly what it received.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from ..errors import MalformedPayload
 from . import message
 from .message import Flag, Protocol
 
-_FIRST = 256 * 1024  # octets of a connection's buffer to begin with; it grows to the longest message
+_FIRST = 256 * 1024  # initial octets of a connection's buffer, which grows to the longest message
 
 
 class Whole(NamedTuple):
-    """One message, complete.  ``octets`` has the octet for the protocol before it, and is valid until the next one."""
+    """A complete message.  ``octets`` begins with the octet for the protocol, and is valid until the next one."""
 
     octets: memoryview
     flow: int
@@ -25,31 +25,31 @@ class Whole(NamedTuple):
 
 
 class Stream:
-    """Receives into its own buffer: ask for `room`, write there, and `feed` how much was written.
+    """Receives into its own buffer: read into `room`, then `feed` the number of octets.
 
     Attributes:
         incomplete: messages that ended before their last fragment came.
-        too_long: messages longer than the limit, which were left out.
+        too_long: messages longer than the limit, which are dropped.
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: octets that a message may have."""
+        """``limit``: greatest number of octets in a message."""
         self.incomplete = 0
         self.too_long = 0
         self._limit = limit
         self._view = memoryview(bytearray(_FIRST))
-        self._message = self._fragment = self._end = 1  # where each begins; octet 0 is for the protocol
-        self._first: message.Start | None = None  # of the message under way
+        self._message = self._fragment = self._end = 1  # offsets; octet 0 is for the protocol
+        self._first: message.Start | None = None  # of the incomplete message
         self._fragments = 0
-        self._leaves_out = False  # the message under way is too long
+        self._leaves_out = False  # the incomplete message is too long
 
     @property
     def under_way(self) -> int:
-        """Octets of a message that is not complete."""
+        """Octets of the incomplete message."""
         return self._end - self._message
 
     def room(self) -> memoryview:
-        """Where the next octets go."""
+        """The free part of the buffer."""
         if self._end == len(self._view):
             larger = memoryview(bytearray(2 * len(self._view)))
             larger[: self._end] = self._view
@@ -57,10 +57,10 @@ class Stream:
         return self._view[self._end :]
 
     def feed(self, octets: int) -> Iterator[Whole]:
-        """Take in what was written to `room`; iterate to the end.
+        """Process what was written to `room`; the iterator must be exhausted.
 
         Raises:
-            MalformedPayload: this is no MGEN stream, or not any more; where the next packet begins cannot be known.
+            MalformedPayload: the stream is not MGEN's, so that the start of the next packet is unknown.
         """
         self._end += octets
         while self._end - self._fragment >= message.HEADER.size:
@@ -96,7 +96,7 @@ class Stream:
         self._move_down()
 
     def finish(self) -> None:
-        """The connection has ended: what is under way will not be completed."""
+        """The connection has ended; an incomplete message is counted."""
         if self._first or self.under_way:
             self.incomplete += 1
             self._begin_message(self._end)
@@ -112,7 +112,7 @@ class Stream:
         self._leaves_out = False
 
     def _move_down(self) -> None:
-        """Make room: what is left of the buffer's content goes to its beginning."""
+        """Make room by moving the unread octets to the start of the buffer."""
         gone = self._message - 1
         if gone:
             self._view[1 : self._end - gone] = bytes(self._view[self._message : self._end])

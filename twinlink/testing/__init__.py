@@ -6,23 +6,23 @@ A transport's own test is a class with a name and, where needed, a few attribute
 
     class TestMine(TransportConformance):
         transport = "mine"           # as registered in the entry-point group twinlink.transports
-        driver = "my_driver"         # the module whose absence must be reported as TransportMissing
+        driver = "my_driver"         # the module that may be missing, reported as TransportMissing
 
 Run it with pytest.  ``pytest.register_assert_rewrite("twinlink.testing")`` in a conftest.py, before the import, makes
-a failed assertion show its values.  docs/adding-a-transport.md says what a transport must do; here is how that is seen:
+a failed assertion show its values.  docs/adding-a-transport.md says what a transport must do:
 
-| class      | what it holds a transport to                                                                   |
+| class      | what it tests                                                                                   |
 |------------|------------------------------------------------------------------------------------------------|
 | Delivery   | payloads, limits, flows, order, both directions, bursts                                        |
 | Acks       | every message acknowledged, what is missing is named                                           |
 | Handlers   | exceptions, sending and waiting in handlers                                                    |
-| Peers      | who is up: nobody, several, late ones, ones that come back                                     |
+| Peers      | peers: none, several, late ones, returning ones                                                |
 | Closing    | from every state within a second, nothing left behind                                          |
-| Repairing  | what is missing is asked for, sent again or reported; what is kept is bounded                  |
-| Strangers  | garbage, gaps, duplicates and reordering from programs that are not ours                       |
+| Repairing  | NAKs, retransmission, reports of losses, bounded buffers                                       |
+| Strangers  | garbage, gaps, duplicates and reordering from foreign programs                                 |
 | Opening    | wrong arguments, endpoints in use, a missing driver                                            |
 
-Environment: ``TWINLINK_TEST_SCALE`` (default 1) multiplies every patience on a slow machine.
+Environment: ``TWINLINK_TEST_SCALE`` (default 1) multiplies every time-out on a slow machine.
 """
 
 from .base import Conformance, ForeignPeer, free_endpoint, patience, wait_until
@@ -38,4 +38,4 @@ __all__ = ["ForeignPeer", "TransportConformance", "free_endpoint", "patience", "
 
 
 class TransportConformance(Delivery, Acks, Handlers, Peers, Closing, Repairing, Strangers, Opening, Conformance):
-    """Everything a transport is held to; subclass it as ``TestSomething`` and set ``transport``."""
+    """All tests of a transport; subclass it as ``TestSomething`` and set ``transport``."""

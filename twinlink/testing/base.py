@@ -1,4 +1,4 @@
-"""What the parts of the suite share: endpoints, links that are closed at the end, and a peer made by hand."""
+"""Shared parts of the suite: endpoints, links that are closed at the end, and a peer that speaks the wire format."""
 
 import itertools
 import json
@@ -33,21 +33,21 @@ from twinlink.transports import Endpoint, Transport, transport_class
 from twinlink.transports.base import Frame, make_options
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
-# Ports below the range of outgoing connections and below those that a sweep takes; a worker of pytest-xdist has a part.
+# Ports below the ephemeral range and those of a sweep, divided among the workers of pytest-xdist.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 _PART = 10000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 PORTS = range(10000 + _WORKER * _PART, 10000 + (_WORKER + 1) * _PART)
 _turn = itertools.count(random.randrange(_PART))
-PATIENCE_S = 60.0  # with what has to come: only a test that fails waits for so long
+PATIENCE_S = 60.0  # for what must come: only a failing test waits for so long
 CLOSE_S = 1.0  # the contract
-GENEROUS = 4  # a busy machine is no breach of it
+GENEROUS = 4  # factor that allows for a busy machine
 
 Open = Callable[..., twinlink.Link]
 Pair = tuple[twinlink.Link, twinlink.Link]
 
 
 def patience(seconds: float = PATIENCE_S) -> float:
-    """``seconds``, or more on a machine that said it is slow (``TWINLINK_TEST_SCALE``)."""
+    """``seconds``, scaled by ``TWINLINK_TEST_SCALE``."""
     return seconds * SCALE
 
 
@@ -60,17 +60,17 @@ def wait_until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> 
 
 
 class Stopwatch:
-    """How long something took, without what the machine was late by meanwhile; a context manager.
+    """A context manager that measures a duration without the machine's own stalls.
 
-    How late it is shows in a thread that does nothing but sleep: what it sleeps too long, others had to wait as well.
-    So a limit of the contract can be asked of a machine that stands still now and then, and what is too slow by itself
-    is too slow here, too (unless it holds Python's own lock meanwhile, which looks the same).
+    A thread that only sleeps measures the stalls: its delay applies to other threads as well.  So a time limit can be
+    tested on a machine that stalls now and then; code that is too slow by itself still fails (unless it holds Python's
+    global lock, which looks the same).
     """
 
     _NAP_S = 0.01
 
     def __init__(self) -> None:
-        self._late: tuple[float, float] = 0.0, time.monotonic() + self._NAP_S  # so far; when this nap is over
+        self._late: tuple[float, float] = 0.0, time.monotonic() + self._NAP_S  # stalls so far; end of this nap
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._nap, daemon=True)
 
@@ -80,17 +80,17 @@ class Stopwatch:
             self._late = self.late_s(), time.monotonic() + self._NAP_S
 
     def late_s(self) -> float:
-        """Seconds that the machine has been late so far."""
+        """Seconds of stalls so far."""
         late_s, due = self._late
         more_s = time.monotonic() - due
         return late_s + more_s if more_s > self._NAP_S else late_s
 
     def now(self) -> float:
-        """Seconds on a clock that does not run while the machine is late."""
+        """Seconds on a clock that stops during stalls."""
         return time.monotonic() - self.late_s()
 
     def sleep(self, seconds: float) -> None:
-        """Until so much has passed on this clock."""
+        """Sleep for so long on this clock."""
         until = self.now() + seconds
         while (left := until - self.now()) > 0:
             time.sleep(left)
@@ -105,11 +105,11 @@ class Stopwatch:
 
 
 def free_endpoint(ports: int = 2) -> str:
-    """``tcp/127.0.0.1:port`` with ``ports`` free ports from there up, which no other call gets soon."""
+    """``tcp/127.0.0.1:port`` with ``ports`` consecutive free ports, which no other call returns soon."""
     while True:
         found = [PORTS[next(_turn) % len(PORTS)] for _ in range(ports)]
         if found[-1] - found[0] != ports - 1:
-            continue  # it began again at the first one
+            continue  # wrapped around to the first one
         try:
             for port in found:
                 with socket.socket() as probe:
@@ -120,7 +120,7 @@ def free_endpoint(ports: int = 2) -> str:
 
 
 def receive_all(receiver: twinlink.Receiver, count: int, seconds: float = PATIENCE_S) -> list[twinlink.Message]:
-    """The next ``count`` messages; fails when they do not come, or when one more does."""
+    """The next ``count`` messages; fails if there are fewer or more."""
     deadline = time.monotonic() + patience(seconds)
     messages: list[twinlink.Message] = []
     while len(messages) < count:
@@ -132,7 +132,7 @@ def receive_all(receiver: twinlink.Receiver, count: int, seconds: float = PATIEN
 
 
 def drain(link: twinlink.Link, *kinds: type[twinlink.Event]) -> list[Any]:
-    """The events so far, of these kinds."""
+    """The events of these kinds so far."""
     found = []
     while (event := link.events().receive(timeout=0)) is not None:
         found.append(event)
@@ -140,12 +140,12 @@ def drain(link: twinlink.Link, *kinds: type[twinlink.Event]) -> list[Any]:
 
 
 def malformed(link: twinlink.Link) -> dict[str, int]:
-    """How often the link has dropped what, by reason."""
+    """Malformed frames that the link has dropped, by reason."""
     return dict(link.stats()["malformed"])
 
 
 class ForeignPeer:
-    """A peer that speaks the wire format by hand, over a bare transport: it can do what a link never does."""
+    """A peer that speaks the wire format over a bare transport, and can do what a link never does."""
 
     def __init__(self, transport: Transport, node: str = "foreign", epoch: int | None = None) -> None:
         self.transport = transport
@@ -157,27 +157,27 @@ class ForeignPeer:
         self.hellos = 0
         self.bundles = 0  # received
         self.numbers: dict[int, int] = {}  # epoch -> number of its last hello
-        self.echoes: dict[int, int] = {}  # epoch -> number of our last hello that it has heard
-        self._kept: deque[tuple[bytes, Frame]] = deque()  # came while it was greeting
+        self.echoes: dict[int, int] = {}  # epoch -> number of our last hello that it acknowledged
+        self._kept: deque[tuple[bytes, Frame]] = deque()  # received during the handshake
 
     def send(self, topic: str, octets: bytes) -> None:
-        """Any octets under any topic."""
+        """Send any octets on any topic."""
         self.transport.send(topic.encode(), octets)
 
     def hello(self, *heard: int) -> None:
-        """Say hello, hearing these epochs; nobody reads all the time what it receives."""
+        """Say hello, acknowledging these epochs."""
         self.hellos += 1
         numbers = {epoch: self.numbers.get(epoch, 0) for epoch in heard}
         body = Hello(self.node, numbers, self.flows, self.repairs, behind=True, max_payload=self.max_payload).encode()
         self.transport.send(HELLO_TOPIC, frame(Kind.HELLO, self.epoch, self.hellos, time.time_ns(), body))
 
     def meet(self, link: twinlink.Link) -> None:
-        """Greet until the link has heard that we hear it; we are then among its peers."""
+        """Say hello until the link has this peer among its peers."""
         while self.transport.receive(0) is not None:
-            pass  # what it said before
+            pass  # earlier frames
 
         def greet() -> int:
-            """Which of our hellos the link has heard."""
+            """The number of our last hello that the link acknowledged."""
             self.hello(link.epoch)
             while (received := self._read(0.02)) is not None:
                 if parse(received[1])[:2] == (Kind.HELLO, link.epoch):
@@ -191,7 +191,7 @@ class ForeignPeer:
         wait_until(lambda: greet() >= confirming)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        """The next topic and frame, out of a bundle where it was in one; of hellos it takes note."""
+        """The next topic and frame, unbundled; hellos are recorded."""
         received = self._kept.popleft() if self._kept else self._read(timeout_s)
         if received is None or len(received[1]) < HEADER_OCTETS or check(received[1]) is not Kind.BUNDLE:
             return received
@@ -223,7 +223,7 @@ class ForeignPeer:
         self.send(f"ack/{flow}", frame(Kind.ACK, self.epoch, 0, now, body))
 
     def next(self, *kinds: Kind, seconds: float = PATIENCE_S) -> bytes:
-        """The next frame of one of these kinds that it receives; others are passed over."""
+        """The next received frame of one of these kinds; others are skipped."""
         deadline = time.monotonic() + patience(seconds)
         while time.monotonic() < deadline:
             received = self.receive(0.1)
@@ -232,7 +232,7 @@ class ForeignPeer:
         raise AssertionError(f"no {' or '.join(kind.name for kind in kinds)} came within {patience(seconds):g} s")
 
     def close(self) -> None:
-        """Go without a word, as a killed program does."""
+        """Close without a goodbye, as a killed program does."""
         self.transport.close()
 
 
@@ -244,10 +244,10 @@ class Conformance:
 
     Attributes:
         transport: its name.
-        options: for every link that is opened.
+        options: of every link.
         driver: top-level module that the transport needs and that may be missing; None if it needs none.
-        package: what the message about the missing driver must name; the same as ``driver`` when not given.
-        shares_endpoint: whether a second listener at an endpoint is accepted (most transports refuse).
+        package: the name in the message about the missing driver; by default ``driver``.
+        shares_endpoint: whether the transport accepts a second listener at an endpoint (most refuse).
     """
 
     transport: ClassVar[str]
@@ -258,7 +258,7 @@ class Conformance:
 
     @pytest.fixture
     def endpoint(self) -> str:
-        """Where this test's links meet; override it for a transport that wants something else."""
+        """The endpoint of this test's links; override it for a transport that needs another form."""
         return free_endpoint(transport_class(self.transport).ports)
 
     @pytest.fixture
@@ -277,22 +277,22 @@ class Conformance:
         wait_until(lambda: not [t for t in set(threading.enumerate()) - threads if t.name.startswith("twinlink")])
 
     def open(self, role: str, endpoint: str, **options: Any) -> twinlink.Link:
-        """A link; closing it is the caller's."""
+        """Open a link, which the caller closes."""
         arguments: dict[str, Any] = {role: endpoint, **self.options, **options}
         return twinlink.open(self.transport, **arguments)
 
     @pytest.fixture(params=["listen", "connect"])
     def role(self, request: pytest.FixtureRequest) -> str:
-        """What the first of two links does."""
+        """The role of the first of two links."""
         return str(request.param)
 
     @pytest.fixture
     def pair(self, opening: Open, role: str) -> Pair:
-        """Two links that are ready; the first listens, then connects."""
+        """Two ready links; the first listens, then connects."""
         return self.ready_pair(opening, role)
 
     def ready_pair(self, opening: Open, role: str = "listen", **options: Any) -> Pair:
-        """Two links that are ready."""
+        """Two ready links."""
         first = opening(role, node="first", **options)
         second = opening(other(role), node="second", **options)
         first.wait_ready(patience())
@@ -314,12 +314,12 @@ class Conformance:
 
     @pytest.fixture
     def no_peer_falls_silent(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A foreign peer that greets no more stays up, however long the test takes on this machine."""
+        """Keep a foreign peer up without further hellos, however long the test takes."""
         monkeypatch.setattr(liveness, "PEER_TIMEOUT_NS", 10**15)
         monkeypatch.setattr(liveness, "HARD_TIMEOUT_NS", 10**15)
 
     def bare_transport(self, endpoint: str, role: str) -> Transport:
-        """The transport without a link, for foreign octets."""
+        """The bare transport, for foreign octets."""
         backend = transport_class(self.transport)
         options = make_options(self.transport, backend.options_class, self.options)
         transport = backend(Endpoint.parse(endpoint), role == "listen", MAX_PAYLOAD + HEADER_OCTETS, options)
@@ -327,7 +327,7 @@ class Conformance:
         return transport
 
     def close_in_time(self, link: twinlink.Link) -> None:
-        """Close, and hold it to the contract."""
+        """Close within the contract's time."""
         with Stopwatch() as watch:
             began = watch.now()
             link.close()
@@ -336,7 +336,7 @@ class Conformance:
         assert link.closed
 
     def plain(self, link: twinlink.Link) -> dict[str, Any]:
-        """The link's counters, proven to be plain data."""
+        """The link's counters, checked to be JSON data."""
         stats: dict[str, Any] = json.loads(json.dumps(link.stats()))
         return stats
 
@@ -347,12 +347,12 @@ def other(role: str) -> str:
 
 
 def in_thread(act: Callable[[], object]) -> "Running":
-    """Do something in a thread of its own."""
+    """Run a function in a thread."""
     return Running(act)
 
 
 class Running:
-    """A thread that keeps what its function returned or raised."""
+    """A thread that stores the result or exception of its function."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -368,7 +368,7 @@ class Running:
             self._error = error
 
     def result(self, seconds: float = PATIENCE_S) -> Any:
-        """What the function returned; fails when it does not end in time."""
+        """The result of the function; fails if it does not end in time."""
         self._thread.join(patience(seconds))
         assert not self._thread.is_alive(), "hangs"
         if self._error is not None:

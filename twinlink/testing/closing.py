@@ -1,4 +1,4 @@
-"""Close from every state within a second, with nothing left behind."""
+"""Close from every state within a second, without leaving resources behind."""
 
 # ruff: noqa: D102  (a test's name is its sentence)
 
@@ -19,7 +19,7 @@ from twinlink.transports import transport_class
 
 from .base import Conformance, MakeForeign, Open, drain, in_thread, other, patience, receive_all, wait_until
 
-LONG_S = 2 * patience()  # what waits so long is not over before a test gives up
+LONG_S = 2 * patience()  # longer than the time-out of a test
 LEAVES_WITHOUT_CLOSE = """
 import sys, threading, twinlink
 transport, endpoint, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
@@ -34,9 +34,9 @@ for _ in range(100):
 
 
 class Closing(Conformance):
-    """From any state, in about a second, and nothing is left."""
+    """Close from any state, in about a second, without leaving resources behind."""
 
-    def test_with_nobody_there_and_twice(self, opening: Open, role: str) -> None:
+    def test_without_a_peer_and_twice(self, opening: Open, role: str) -> None:
         link = opening(role)
         link.sender("flow").send(b"")
         self.close_in_time(link)
@@ -60,7 +60,7 @@ class Closing(Conformance):
             outbox.send(bytes(1000))
         wait_until(lambda: link.stats()["received"]["in"]["queued"] == 100)
         self.close_in_time(link)
-        assert [message.sequence for message in inbox] == list(range(100))  # what had come can still be read
+        assert [message.sequence for message in inbox] == list(range(100))  # received messages can still be read
         assert inbox.receive() is None
         assert len(drain(link, twinlink.PeerUp)) == 1
         assert list(link.events()) == []
@@ -69,7 +69,7 @@ class Closing(Conformance):
 
     @pytest.mark.parametrize("reliability", ["repair", "detect"])
     def test_what_it_still_owes_is_a_gap_at_its_peer(self, opening: Open, reliability: Any) -> None:
-        """Which reads nothing, so that some of it has not left: it is told that this will not come."""
+        """The peer reads nothing, so some messages have not left: it learns that they are abandoned."""
         listener, connector = opening("listen", window=2**20), opening("connect", window=2**20)
         for link in (listener, connector):
             link.wait_ready(patience())
@@ -84,21 +84,19 @@ class Closing(Conformance):
         assert [(gap.first, gap.end) for gap in drain(listener, twinlink.Gap)] == [(arrived, 8)]
 
     @pytest.mark.usefixtures("no_peer_falls_silent")
-    def test_a_closed_link_holds_no_payloads_that_nobody_acknowledged(
-        self, opening: Open, foreign: MakeForeign
-    ) -> None:
+    def test_a_closed_link_holds_no_unacknowledged_payloads(self, opening: Open, foreign: MakeForeign) -> None:
         link = opening("listen")
         peer = foreign()
         peer.meet(link)
         outbox = link.sender("flow")
-        gc.disable()  # a link refers to itself: when Python finds a closed one is not known
+        gc.disable()  # a link has reference cycles: the time of their collection is unknown
         tracemalloc.start()
         try:
             for _ in range(10):
                 outbox.send(bytes(1_000_000))
             self.close_in_time(link)
             while peer.receive(0.05) is not None:
-                pass  # in memory, what was handed over is in the peer's queue
+                pass  # in memory, sent frames are in the peer's queue
             held, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -114,7 +112,7 @@ class Closing(Conformance):
         if waiting_in != "wait_ready":
             foreign().meet(link)
         if waiting_in in ("flush", "send"):
-            link.sender("flow").send(bytes(1_000_000))  # nobody will acknowledge it
+            link.sender("flow").send(bytes(1_000_000))  # it will not be acknowledged
         entered = threading.Event()
         waits: dict[str, Callable[[], Any]] = {
             "receive": lambda: link.receiver("flow").receive(),
@@ -131,7 +129,7 @@ class Closing(Conformance):
 
         waiting = in_thread(wait)
         assert entered.wait(patience())
-        time.sleep(0.05)  # most likely inside by now; if not, what follows must hold all the same
+        time.sleep(0.05)  # most likely inside by now; the rest must hold in any case
         self.close_in_time(link)
         try:
             assert waiting.result() in (None, [])
@@ -212,7 +210,7 @@ class Closing(Conformance):
         finally:
             release.set()
         wait_until(lambda: not [t for t in threading.enumerate() if t.name == f"twinlink-{second.node}"])
-        opening(role).wait_ready(patience())  # what the blocked link held is free again
+        opening(role).wait_ready(patience())  # the blocked link has released the endpoint
 
     def test_while_threads_send(self, opening: Open, role: str) -> None:
         for _ in range(3):
@@ -250,10 +248,10 @@ class Closing(Conformance):
                 connector.wait_ready(patience())
                 connector.sender("flow").send(bytes(100_000))
                 receive_all(listener.receiver("flow"), 1)
-            with pytest.raises(twinlink.TransportError):  # nor by a link that never came to be
+            with pytest.raises(twinlink.TransportError):  # nor by a link that failed to open
                 self._open_twice(endpoint)
 
-        use()  # what a driver keeps for the whole process is there from now on
+        use()  # from now on the driver holds what it keeps for the whole process
         threads, descriptors = set(threading.enumerate()), open_descriptors()
         for _ in range(3):
             use()

@@ -1,4 +1,4 @@
-"""Messages arrive as they were sent, and the sender knows it."""
+"""Messages arrive as they were sent, and the sender learns it."""
 
 # ruff: noqa: D102  (a test's name is its sentence)
 
@@ -153,7 +153,7 @@ class Delivery(Conformance):
             outboxes[name].flush(patience())
         assert drain(second, *ORDER_EVENTS) == []
 
-    def test_a_flow_nobody_has_asked_for_yet_is_held(self, opening: Open) -> None:
+    def test_messages_of_an_unclaimed_flow_are_held(self, opening: Open) -> None:
         first, second = self.ready_pair(opening)
         for number in range(100):
             first.sender("later").send(bytes([number]))
@@ -186,20 +186,20 @@ class Delivery(Conformance):
     def test_a_burst_of_1000_times_100_kb_loses_nothing(self, opening: Open, role: str) -> None:
         if available_octets() < 2 * 1024**3:
             pytest.skip("less than 2 GiB of memory available")
-        first, second = self.ready_pair(opening, role, send_timeout=patience())  # more than it keeps: it may wait
+        first, second = self.ready_pair(opening, role, send_timeout=patience())  # more than the window: send may block
         outbox = first.sender("burst")
         payload = random.Random(0).randbytes(100_000)
         for number in range(1000):
             outbox.send(number.to_bytes(4) + payload[4:])
         outbox.flush(patience())
-        messages = receive_all(second.receiver("burst"), 1000)  # asked for only now: everything was held
+        messages = receive_all(second.receiver("burst"), 1000)  # claimed only now: everything was held
         assert [int.from_bytes(message.payload[:4]) for message in messages] == list(range(1000))
         assert all(message.payload[4:] == payload[4:] for message in messages)
         assert drain(first, *ORDER_EVENTS) + drain(second, *ORDER_EVENTS) == []
 
 
 class Acks(Conformance):
-    """Every message acknowledged; what is missing is named."""
+    """Every message is acknowledged; missing ones are named."""
 
     def test_every_message_is_acknowledged_with_four_timestamps(self, pair: Pair) -> None:
         first, second = pair
@@ -212,8 +212,8 @@ class Acks(Conformance):
         messages = receive_all(inbox, 1000)
         for ack, message in zip(acks, messages, strict=True):
             assert ack.sent_ns == message.sent_ns
-            made_up = ack.peer_received_ns == ack.peer_sent_ns  # on a busy machine some are late
-            assert made_up or ack.peer_received_ns == message.received_ns
+            late = ack.peer_received_ns == ack.peer_sent_ns  # on a busy machine some are late
+            assert late or ack.peer_received_ns == message.received_ns
             assert ack.sent_ns <= ack.peer_received_ns <= ack.peer_sent_ns <= ack.received_ns  # one host, one clock
             assert ack.rtt_ns > 0
             assert (ack.epoch, ack.flow) == (second.epoch, "flow")
@@ -226,7 +226,7 @@ class Acks(Conformance):
         assert abs(delays["clock_offset_ns"]["offset"]) <= delays["clock_offset_ns"]["bound"]
 
     def test_flush_waits_until_on_ack_has_been_called_for_all(self, pair: Pair) -> None:
-        """Also where a handler waits: acks that come meanwhile are told of afterwards."""
+        """Also while a handler waits: acks that come meanwhile are reported afterwards."""
         first, second = pair
         second.receiver("flow", handler=lambda _: None)
         elsewhere = first.receiver("elsewhere")
@@ -270,7 +270,7 @@ class Acks(Conformance):
         outbox = first.sender("flow", on_ack=acks.append)
         second.receiver("flow", handler=lambda _: None)
         for _ in range(100):
-            outbox.send(bytes(1_000_000))  # takes its time to copy
+            outbox.send(bytes(1_000_000))  # takes long to copy
             outbox.flush(patience())
         assert [ack.sequence for ack in acks if ack.rtt_ns < ack.peer_received_ns - ack.sent_ns] == []
 
@@ -291,7 +291,7 @@ class Acks(Conformance):
             wait_until(lambda: outbox.stats()["outstanding"] == 0)
             for _ in range(3):
                 outbox.send(b"")
-                time.sleep(0.002)  # they leave one by one, and are there together when the handler returns
+                time.sleep(0.002)  # they leave one by one, and are all there when the handler returns
             turn.release()
         assert running.acquire(timeout=patience())
         turn.release()
@@ -306,14 +306,14 @@ class Acks(Conformance):
             assert message is not None
             assert message.sequence == number
 
-    def test_flush_names_what_nobody_was_there_for(self, opening: Open, role: str) -> None:
+    def test_flush_names_messages_sent_without_a_peer(self, opening: Open, role: str) -> None:
         outbox = opening(role).sender("flow")
         for _ in range(3):
             outbox.send(b"")
         with pytest.raises(twinlink.AckTimeout, match="0-2") as caught:
             outbox.flush(0.01)
         assert caught.value.missing == ((0, 3),)
-        outbox.flush(0.01)  # said once
+        outbox.flush(0.01)  # reported once
         assert outbox.stats()["lost"] == 3
 
     @pytest.mark.usefixtures("no_peer_falls_silent")
@@ -343,7 +343,7 @@ class Acks(Conformance):
         with pytest.raises(twinlink.AckTimeout) as caught:
             outbox.flush(0.05)
         assert caught.value.missing == ((0, 1), (3, 4), (5, 6))
-        peer.ack(link, "flow", 5, 5)  # past 0 and 3 without having had them
+        peer.ack(link, "flow", 5, 5)  # skips 0 and 3
         wait_until(lambda: outbox.stats()["outstanding"] == 0)
         assert [(lost.first, lost.end) for lost in drain(link, twinlink.Lost)] == [(0, 1), (3, 4)]
         with pytest.raises(twinlink.AckTimeout) as caught:
@@ -352,7 +352,7 @@ class Acks(Conformance):
 
 
 def available_octets() -> int:
-    """Memory that can be had without swapping."""
+    """Memory available without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

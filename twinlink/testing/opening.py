@@ -1,4 +1,4 @@
-"""What cannot be opened says why."""
+"""Errors of opening name their cause."""
 
 # ruff: noqa: D102  (a test's name is its sentence)
 

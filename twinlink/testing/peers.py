@@ -1,4 +1,4 @@
-"""Who is up: nobody, several, late ones, ones that come back."""
+"""Peers: none, several, late ones, returning ones."""
 
 # ruff: noqa: D102  (a test's name is its sentence)
 
@@ -31,7 +31,7 @@ from .base import (
 class Peers(Conformance):
     """Peers that come, go, and come back."""
 
-    def test_opening_towards_nobody_is_no_error_but_waiting_is(self, opening: Open, endpoint: str, role: str) -> None:
+    def test_opening_without_a_peer_is_no_error_but_waiting_is(self, opening: Open, endpoint: str, role: str) -> None:
         link = opening(role)
         with pytest.raises(twinlink.PeerTimeout) as caught:
             link.wait_ready(0.2)
@@ -153,7 +153,7 @@ class Peers(Conformance):
         receive_all(inbox, 5)
         outbox = link.sender("down")
         outbox.send(b"never acknowledged")
-        time.sleep(1.5 * RESTART_NS / 1e9)  # a peer of the same name that spoke just now would be another node
+        time.sleep(1.5 * RESTART_NS / 1e9)  # a peer of the same name that was heard just now would be another node
         new = foreign(node="gnb")
         new.meet(link)
         for number in range(5):
@@ -188,9 +188,9 @@ class Peers(Conformance):
             peer.meet(link)
         wait_until(lambda: told(*peers))
         caplog.clear()
-        link.peer_manager._duplicate_names._reported.clear()
+        link._peer_manager._duplicate_names._reported.clear()
         wait_until(lambda: told(peers[1]) or drain(link, twinlink.PeerDown))  # the first falls silent,
-        wait_until(lambda: told(*peers))  # and is not heard any more
+        wait_until(lambda: told(*peers))  # and is no longer heard
         assert link.peers() == ["gnb"]
         assert caplog.text.count("two nodes") == 1
 
@@ -206,7 +206,7 @@ class Peers(Conformance):
     def test_a_peer_that_falls_silent_is_down_while_another_one_goes_on(
         self, opening: Open, foreign: MakeForeign
     ) -> None:
-        """What never ends must not look like a backlog, behind which a hello may wait."""
+        """Continuous traffic must not look like a backlog, behind which a hello may wait."""
         listener, connector = self.ready_pair(opening)
         listener.receiver("flow", handler=lambda _: None)
         outbox, over = connector.sender("flow"), threading.Event()
@@ -229,7 +229,7 @@ class Peers(Conformance):
         assert drain(connector, twinlink.PeerDown) == []
 
     def test_an_event_handler_may_use_the_link(self, opening: Open) -> None:
-        """A greeting on PeerUp, as an application would send it."""
+        """A message on PeerUp, as an application would send it."""
         listener = opening("listen")
         outbox, problems = listener.sender("greeting"), []
 
@@ -250,7 +250,7 @@ class Peers(Conformance):
         wait_until(lambda: outbox.stats()["in_flight_octets"] == 0)
 
     def test_when_a_handler_of_events_is_given_it_gets_the_held_ones_first(self, pair: Pair) -> None:
-        """Also where calls of another handler, which takes its time, are due."""
+        """Also while calls of another, slow handler are due."""
         first, second = pair
         outbox = first.sender("flow")
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""What is missing is asked for, sent again, or reported; what is kept is bounded; what is old is told from new."""
+"""Selective repeat: NAKs, retransmission, reports of losses, bounded buffers, sessions."""
 
 # ruff: noqa: D102  (a test's name is its sentence)
 
@@ -27,7 +27,7 @@ from .base import Conformance, ForeignPeer, MakeForeign, Open, drain, malformed,
 
 
 class Repairing(Conformance):
-    """The link's own repair, against a peer that is made by hand."""
+    """The link's repair, against a foreign peer."""
 
     @pytest.fixture
     def link(self, opening: Open) -> twinlink.Link:
@@ -97,10 +97,10 @@ class Repairing(Conformance):
 
     @pytest.mark.usefixtures("greeting")
     def test_what_comes_after_it_was_given_up_is_not_acknowledged(self, link: twinlink.Link, peer: ForeignPeer) -> None:
-        """Its sender has lost it, and so has this side."""
+        """The sender has lost it, and so has this side."""
         inbox = link.receiver("flow")
         peer.data("flow", 0)
-        self.gone(peer, "flow", 5, (1, 3))  # 3 and 4 are still missing, so what was given up behind them waits
+        self.gone(peer, "flow", 5, (1, 3))  # 3 and 4 are still missing, so the abandoned ones behind them wait
         self.gone(peer, "flow", 5, (4, 5))
         for sequence in (2, 4, 3, 0):
             peer.data("flow", sequence)
@@ -184,10 +184,10 @@ class Repairing(Conformance):
 
     @pytest.mark.usefixtures("no_peer_falls_silent")
     @pytest.mark.parametrize("repairs", [True, False])
-    def test_messages_in_bulk_share_frames_where_everybody_reads_bundles(
+    def test_messages_in_bulk_share_frames_if_every_peer_reads_bundles(
         self, opening: Open, foreign: MakeForeign, monkeypatch: pytest.MonkeyPatch, repairs: bool
     ) -> None:
-        monkeypatch.setattr(send_queue, "BULK_NS", 10**9)  # these come in bulk on a slow machine too
+        monkeypatch.setattr(send_queue, "BULK_NS", 10**9)  # these come in bulk on a slow machine, too
         link = opening("listen")
         peer = foreign()
         peer.repairs = repairs
@@ -234,7 +234,7 @@ class Repairing(Conformance):
         self.ask(peer, link, "flow", 4, (1, 4))
         while not any(first == 1 for first, _ in parse_abandoned(peer.next(Kind.ABANDONED))[1]):
             peer.hello(link.epoch)
-        peer.ack(link, "flow", 0, 2)  # it was there to be read
+        peer.ack(link, "flow", 0, 2)  # it could be read
         while parse_abandoned(peer.next(Kind.ABANDONED))[1]:
             peer.hello(link.epoch)
         self.ask(peer, link, "flow", 4)

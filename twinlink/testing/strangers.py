@@ -1,4 +1,4 @@
-"""What programs that are not ours put on the wire: it is counted, and changes nothing else."""
+"""Frames of foreign programs are counted, and change nothing else."""
 
 # ruff: noqa: D102  (a test's name is its sentence)
 
@@ -15,7 +15,7 @@ from .base import Conformance, ForeignPeer, MakeForeign, Open, Pair, drain, malf
 EPOCH = 0x0123456789ABCDEF
 GOOD = frame(Kind.DATA, EPOCH, 0, 1, b"payload")
 
-# what is wrong with it -> topic, octets
+# reason -> topic, octets
 GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     "truncated": [("traffic/flow", b""), ("traffic/flow", b"T"), ("traffic/flow", GOOD[:31]), ("ack/flow", b"hello")],
     "magic": [("traffic/flow", b"XX" + GOOD[2:]), ("ack/flow", bytes(100)), ("traffic/_link", b"{" * 100)],
@@ -66,7 +66,7 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
 
 
 class Strangers(Conformance):
-    """Garbage, and order that is not ours."""
+    """Garbage, and foreign orders of messages."""
 
     @pytest.mark.parametrize("reason", list(GARBAGE))
     def test_garbage_is_counted_and_changes_nothing_else(
@@ -74,7 +74,7 @@ class Strangers(Conformance):
     ) -> None:
         listener, connector = self.ready_pair(opening)
         outbox, inbox = connector.sender("flow"), listener.receiver("flow")
-        listener.sender("flow")  # so that acks on it have somebody to go to
+        listener.sender("flow")  # so that acks on it have a destination
         stranger = foreign()
         self.reach(stranger, listener)
         before = self.plain(listener)
@@ -116,7 +116,7 @@ class Strangers(Conformance):
         assert [message.sequence for message in receive_all(inbox, 500)] == list(range(500))
 
     def test_the_highest_numbers_there_are(self, opening: Open, foreign: MakeForeign) -> None:
-        """Not garbage by its looks; must not end the link either."""
+        """Well-formed, but must not end the link either."""
         listener, connector = self.ready_pair(opening)
         outbox = listener.sender("flow")
         handled: list[int] = []
@@ -182,17 +182,17 @@ class Strangers(Conformance):
         assert [(gap.first, gap.end) for gap in drain(link, twinlink.Gap)] == [(101, 103)]
 
     def reach(self, stranger: ForeignPeer, link: twinlink.Link) -> None:
-        """Return when everything that the stranger sends arrives, without it becoming a peer."""
+        """Return when frames of the foreign program arrive, without it becoming a peer."""
 
         def arrives(octets: bytes, reason: str) -> bool:
             stranger.send("traffic/reach", octets)
             return malformed(link).get(reason, 0) > 0
 
         wait_until(lambda: arrives(b"?", "truncated"))
-        stranger.send("traffic/reach", bytes(32))  # behind all the others
+        stranger.send("traffic/reach", bytes(32))  # after all the others
         wait_until(lambda: malformed(link).get("magic", 0) > 0)
 
 
 def numbers(event: Any) -> tuple[int, ...]:
-    """The sequence numbers an event speaks of."""
+    """The sequence numbers of an event."""
     return (event.first, event.end) if isinstance(event, twinlink.Gap) else (event.sequence,)

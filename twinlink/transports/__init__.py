@@ -1,7 +1,7 @@
-"""The transports by name, and how others add theirs.
+"""The transports by name; other packages add theirs by entry points.
 
 A transport moves frames between one listener and its connectors; it knows nothing of sequences, acks or flows.
-What one must provide stands in `base.Transport`; `twinlink.testing` holds the conformance suite.
+`base.Transport` is the interface; `twinlink.testing` is the conformance suite.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from .base import Endpoint, Transport
 
 __all__ = ["Endpoint", "Transport", "names", "transport_class"]
 
-# name -> module, class, what pip installs to bring the driver
+# name -> module, class, package of the driver for pip
 TRANSPORTS = {
     "memory": ("twinlink.transports.memory", "MemoryTransport", None),
     "mqtt": ("twinlink.transports.mqtt", "MqttTransport", "twinlink[mqtt]"),
@@ -32,7 +32,7 @@ def transport_class(name: str) -> type[Transport]:
     """The class for a name.
 
     Raises:
-        ConfigurationError: nobody provides a transport of this name.
+        ConfigurationError: no transport has this name.
         TransportMissing: its driver is not installed.
     """
     if name in TRANSPORTS:
@@ -52,7 +52,7 @@ def transport_class(name: str) -> type[Transport]:
             extra = f"[{point.extras[0]}]" if point.extras else ""
             distribution = point.dist.name if point.dist else "the package that provides it"
             raise TransportMissing(
-                f"transport {name!r} is provided by {distribution}, whose driver is not installed ({error}); "
+                f"transport {name!r} is provided by {distribution}, but its driver is not installed ({error}); "
                 f"install it with: pip install '{distribution}{extra}'"
             ) from error
         return loaded

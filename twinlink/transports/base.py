@@ -1,4 +1,4 @@
-"""What a transport is: small hooks, filled by each backend."""
+"""Interface of a transport: small hooks, implemented by each backend."""
 
 import _thread
 import operator
@@ -17,7 +17,7 @@ from ..errors import ConfigurationError, TransportError
 _ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 
 Frame = bytes | memoryview
-MOST = 2**31 - 1  # what the drivers, in C and Rust, take
+MOST = 2**31 - 1  # the greatest integer that the drivers accept
 THREAD_ENDS_S = 0.0001
 
 
@@ -30,14 +30,14 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """Raises ConfigurationError showing the form that is expected."""
+        """Parse an endpoint.  Raises ConfigurationError with the expected form."""
         match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise ConfigurationError(f"endpoint {text!r} is not of the form tcp/host:port, such as tcp/10.0.0.5:7447")
         if not 1 <= int(match["port"]) <= 65535:
             raise ConfigurationError(f"endpoint {text!r}: a port is a number from 1 to 65535")
         try:
-            match["host"].encode("idna")  # as the resolver will
+            match["host"].encode("idna")  # as the resolver does
         except UnicodeError:
             raise ConfigurationError(
                 f"endpoint {text!r}: between the dots of a host name stand 1 to 63 characters"
@@ -50,9 +50,9 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Options:
-    """Base of a transport's options: a frozen dataclass whose fields have defaults, each documented where it stands.
+    """Base of a transport's options: a frozen dataclass of fields with defaults, each documented at its definition.
 
-    A number must be above 0, or may be 0 where that is the default, and is at most `MOST`, or what its field says:
+    A number must be above 0, or may be 0 if that is the default, and is at most `MOST`, or the limit of its field:
     ``field(default=16, metadata={"most": 16})``.
     """
 
@@ -60,20 +60,20 @@ class Options:
 class Transport(ABC):
     """Moves frames between one listener and any number of connectors, under exact topics.
 
-    What a listener sends reaches every connector; what a connector sends reaches the listener.  Whether the other
-    side is there does not matter to `open` and `send`: the link above finds out who listens.
+    Frames of a listener reach every connector; frames of a connector reach the listener.  `open` and `send` do not
+    depend on whether the other side is up: the link above tracks peers.
 
     Threads: `send` may be called by several threads at once.  `receive` is called by one thread at a time, not
-    always the same.  `close` is called once, while nobody is in `receive`; a `send` that comes later does nothing.
+    always the same.  `close` is called once, while no thread is in `receive`; a later `send` does nothing.
     """
 
     options_class: ClassVar[type[Options]] = Options
     ports: ClassVar[int] = 1  # consecutive TCP ports from the endpoint's
-    added_octets: ClassVar[int] = 0  # by `join`, behind header and payload
-    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # may be on its way before the link holds back; flows share it
-    gives_up_ns: int = 0  # so long after a peer fell silent `send` may wait for it: use `offer` until then
-    whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame it takes well, if it is the only one
-    scouts: bool = False  # it has the link find out when a listener's port answers again, see `reached`
+    added_octets: ClassVar[int] = 0  # added by `join` after header and payload
+    direct_octets: ClassVar[int] = 2 * 1024 * 1024  # octets in flight before the link queues; shared by the flows
+    gives_up_ns: int = 0  # `send` may block for so long after a peer fell silent: use `offer` until then
+    whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame that it carries well on its own
+    scouts: bool = False  # whether the link probes the listener's port, see `reached`
     epoch: int | None = None  # of the link that opens it, set before
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
@@ -84,7 +84,7 @@ class Transport(ABC):
         self.options = options
 
     def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:
-        """Further endpoints to connect to, where one is enough and the transport can use several: add to `endpoints`.
+        """Add further endpoints to `endpoints`, if the transport can use any one of several.
 
         Raises ConfigurationError; called before `open`.
         """
@@ -92,75 +92,75 @@ class Transport(ABC):
 
     @property
     def threads(self) -> int:
-        """So many threads and processes it has at most, with one peer; the link sees to it that they can be started."""
+        """Greatest number of threads and processes, with one peer; the link checks that they can be started."""
         return 0
 
     @abstractmethod
     def open(self) -> None:
-        """Listen or connect, without waiting for anybody.  Raises TransportError."""
+        """Listen or connect, without waiting for a peer.  Raises TransportError."""
 
     @abstractmethod
     def send(self, topic: bytes, frame: bytes) -> None:
-        """Hand a frame to everybody at the other end; in order, and without loss while they are connected."""
+        """Send a frame to all connected peers; in order, and without loss while they are connected."""
 
     def prefer(self, topic: bytes) -> None:  # noqa: B027  (most transports have one queue for everything)
-        """What is sent on ``topic`` from now on goes before other data, where the transport can do that."""
+        """Give frames on ``topic`` priority over other data from now on, if the transport can."""
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        """Hand over a frame, but whoever has no room for it does not get it: drop it there rather than wait.
+        """Send a frame without blocking: drop it for a peer that has no room for it.
 
-        For what nobody is known to hear, and while a peer that fell silent may hold up the others.
+        For frames without a known receiver, and while a silent peer may block the others.
         """
         self.send(topic, frame)
 
     def joins(self, epoch: int, hears_us: bool) -> bool:
-        """Whether this peer has connected, and gets hellos and acks but no messages yet: it is not up before.
+        """Whether this peer has connected but does not receive messages yet; until then it is not up.
 
-        Asked at each of its hellos until it is up; ``hears_us``: of which this is one that has got ours.
+        Called for each of its hellos until it is up; ``hears_us``: whether this one acknowledges ours.
         """
         return False
 
     def why_alone(self) -> str | None:
-        """What to check while no peer is heard, if the transport knows better than the link."""
+        """Advice for a link without a peer, if the transport knows more than the link."""
         return None
 
     def greeted(self) -> None:  # noqa: B027  (most transports get everything as soon as they are connected)
-        """Somebody has said hello.  Called by the thread that receives, while it is not in `receive`."""
+        """A peer has said hello.  Called by the receiving thread, outside `receive`."""
 
     def parted(self) -> None:  # noqa: B027
-        """Nobody is heard any more, or yet.  Called as `greeted` is."""
+        """No peer is heard.  Called as `greeted` is."""
 
-    # (header, payload) -> one frame for `send`, with what the transport adds to it.  It takes bytes and views.
+    # (header, payload) -> one frame for `send`, with the transport's own octets.  Takes bytes and views.
     join: Callable[[bytes, Any], bytes] = staticmethod(operator.add)
 
     @abstractmethod
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        """The next topic and frame; None after ``timeout_s`` seconds (0: what is there) or a little earlier.
+        """The next topic and frame; None after ``timeout_s`` seconds (0: without blocking) or a little earlier.
 
         A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
         """
 
     def renew(self, patience: int) -> None:  # noqa: B027  (most transports find out by themselves)
-        """Nobody has been up for a while: connect anew, if the old connection may be one in name only.
+        """No peer has been up for a while: reconnect, if the connection may be dead.
 
-        One that was made since the last call has until the next one to prove itself.  ``patience`` says how many times
-        longer than by default a connection may take to be made.  It is 1 at first and changes until somebody is up: the
-        path may be long.  Then it stays, or becomes less where the path is short, until nobody has been up for two
-        minutes.  Called by the thread that receives, while it is not in `receive`.
+        A connection made since the last call is kept until the next one.  ``patience`` multiplies the time-out of
+        connecting.  It is 1 at first and varies until a peer is up, because the path may be long.  Then it stays, or
+        decreases on a short path, until no peer has been up for two minutes.  Called by the receiving thread, outside
+        `receive`.
         """
 
     def reached(self, patience: int) -> None:  # noqa: B027  (for those with ``scouts``)
-        """The other side's port answers, after it did not, or needs more patience: connect now.  Else as `renew`."""
+        """The other side's port answers again, or needs more patience: connect now.  Otherwise as `renew`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back sockets and threads within half a second, sending what can be sent in that time."""
+        """Release sockets and threads within half a second, and send queued frames as far as possible in that time."""
 
 
 def check_descriptors(count: int) -> None:
-    """Raise TransportError where this process can open fewer files than a driver needs.
+    """Raise TransportError if this process can open fewer files than a driver needs.
 
-    For drivers that do not say so: without them libzmq ends the process, and Zenoh's threads end without a word.
+    Drivers do not report it: libzmq aborts the process, and Zenoh's threads end silently.
     """
     opened = []
     try:
@@ -177,9 +177,9 @@ def check_descriptors(count: int) -> None:
 
 
 def check_threads(count: int) -> None:
-    """Raise TransportError where this process can start fewer threads than a link and its driver need.
+    """Raise TransportError if this process can start fewer threads than a link and its driver need.
 
-    Without them libzmq ends the process, and Zenoh panics.  Takes about 0.1 ms for each.
+    Without them libzmq aborts the process, and Zenoh panics.  The check takes about 0.1 ms per thread.
     """
     ids: list[int] = []
     end = threading.Lock()
@@ -193,7 +193,7 @@ def check_threads(count: int) -> None:
     try:
         with end:
             while started < count:
-                _thread.start_new_thread(stay, ())  # threading.Thread takes twice as long: it waits until each runs
+                _thread.start_new_thread(stay, ())  # threading.Thread takes twice as long, as it waits until each runs
                 started += 1
     except RuntimeError as error:
         raise TransportError(
@@ -202,11 +202,11 @@ def check_threads(count: int) -> None:
         ) from error
     finally:
         while len(ids) < started or [one for one in ids if Path("/proc/self/task", str(one)).exists()]:
-            time.sleep(THREAD_ENDS_S)  # one that has not ended counts
+            time.sleep(THREAD_ENDS_S)  # a thread that has not ended counts
 
 
 def advice(reason: str) -> str:
-    """What to do next when the system gives this reason for not listening; empty where there is nothing to say."""
+    """Advice for this error of listening; empty if there is none."""
     if "in use" in reason:
         return "; `ss -ltnp` shows by which program: end it, or take another port"
     if "assign" in reason:
@@ -217,9 +217,9 @@ def advice(reason: str) -> str:
 
 
 def make_options(name: str, options_class: type[Options], given: dict[str, Any], others: Iterable[str] = ()) -> Options:
-    """The options as given, defaults filled in.
+    """The given options, with defaults.
 
-    Raises ConfigurationError naming what is unknown or wrong; ``others`` are options that are not the transport's.
+    Raises ConfigurationError that names an unknown or wrong option; ``others`` are the names of the link's options.
     """
     known = {field.name: field for field in fields(options_class)}
     unknown = sorted(set(given) - set(known))

@@ -1,7 +1,7 @@
-"""Both ends in one process: the reference for every other transport, and the quickest way to try a program.
+"""Both ends in one process: the reference for other transports, and the quickest way to try a program.
 
-Guarantees order and no loss from the moment both ends are open; frames are handed over, not copied.  Endpoints are
-names only: no port is taken.
+It guarantees order and no loss once both ends are open; frames are passed by reference.  Endpoints are names only: no
+port is used.
 """
 
 import queue
@@ -13,7 +13,7 @@ from .base import Endpoint, Frame, Transport
 
 
 class _Room:
-    """Everybody at one endpoint."""
+    """All transports at one endpoint."""
 
     def __init__(self) -> None:
         self.listener: MemoryTransport | None = None

@@ -1,8 +1,7 @@
-"""A private mosquitto broker: there as long as the program that started it, and gone with it.
+"""A private mosquitto broker, which ends with the program that started it.
 
-It reads and writes nothing of the machine's: its configuration stands in a temporary directory, it keeps nothing, and
-whatever is under way is in its memory.  A shell holds a pipe to the program; when that closes, by `stop` or because
-the program was killed, the broker ends.
+It uses no files of the system: its configuration is in a temporary directory, and all messages are in memory.  A shell
+holds a pipe to the program; when that closes, by `stop` or because the program was killed, the broker ends.
 """
 
 import contextlib
@@ -22,11 +21,11 @@ from .base import Endpoint, advice
 START_S = 5.0  # it takes 0.01 s
 STOP_S = 1.0
 LOOK_S = 0.002
-SBIN = "/usr/sbin:/usr/local/sbin:/sbin"  # where it is installed; seldom on the PATH of an ordinary user
+SBIN = "/usr/sbin:/usr/local/sbin:/sbin"  # where it is installed, which is seldom on a user's PATH
 RUNNING = re.compile(r"mosquitto version \S+ running")
 FREE_PORT_TRIES = 3  # another program may take a free port before mosquitto does
 
-# The broker's process is a child of this shell, which says its number, waits for it, and ends as it ended.
+# The broker's process is a child of this shell, which prints its process id, waits for it, and returns its exit code.
 LIFELINE = """
 exec 3<&0 </dev/null
 directory=$1; shift
@@ -39,8 +38,8 @@ kill "$lifeline"; wait
 exit "$status"
 """
 
-# 0 means no limit.  What is under way is bounded by the links' windows; a limit here would drop without a word.
-# max_packet_size is looked at before memory is taken for a packet.
+# 0 means no limit.  The links' windows bound messages in flight; a limit here would drop silently.
+# max_packet_size is checked before memory is allocated for a packet.
 CONFIGURATION = """
 listener {port} {host}
 allow_anonymous true
@@ -82,10 +81,10 @@ class Mosquitto:
         Args:
             endpoint: where to listen; a free port of 127.0.0.1 if None.
             max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
-            prefix: a command that becomes the one that follows it, such as ``("ip", "netns", "exec", "NAME")``.
+            prefix: a command that executes the one that follows, such as ``("ip", "netns", "exec", "NAME")``.
 
         Raises:
-            TransportError: it is not installed, or refuses; says why.
+            TransportError: it is not installed, or does not start; the message says why.
         """
         for attempt in range(FREE_PORT_TRIES):
             self.endpoint = endpoint or _free_endpoint()
@@ -121,7 +120,7 @@ class Mosquitto:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                start_new_session=True,  # Ctrl-C is for the program: it has something to say before the broker goes
+                start_new_session=True,  # Ctrl-C is for the program, which says goodbye before the broker ends
             )
             assert self._shell.stdout
             with self._shell.stdout as told:
@@ -143,15 +142,15 @@ class Mosquitto:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._shell.poll() is None
 
     def log(self) -> str:
-        """What it has said so far: errors and warnings, not who connects."""
+        """Its log so far: errors and warnings, without connections."""
         return os.pread(self._log.fileno(), 100_000, 0).decode(errors="replace")
 
     def stop(self) -> None:
-        """End it at once; what it has not passed on is gone.  A second call does nothing."""
+        """End it at once; undelivered messages are lost.  A second call does nothing."""
         if hasattr(self, "_shell"):
             assert self._shell.stdin
             self._shell.stdin.close()

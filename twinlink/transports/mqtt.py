@@ -1,6 +1,6 @@
-"""MQTT 5 over paho-mqtt: the same topics and frames as everywhere, with a broker between the two ends.
+"""MQTT 5 over paho-mqtt: the same topics and frames as on other transports, through a broker.
 
-MQTT knows no listener, so there are two ways to have a broker:
+MQTT has no listener, so there are two ways to have a broker:
 
 - By default the listening side starts one: a private mosquitto process at its endpoint (`mosquitto.py`), which ends
   with the link.  The other side connects to it as to any listener::
@@ -15,14 +15,14 @@ MQTT knows no listener, so there are two ways to have a broker:
 
 A frame is the payload of a PUBLISH on ``traffic/<flow>`` or ``ack/<flow>``.  Both directions share these topics, so
 
-- nobody is sent what it published itself (subscription option No Local);
-- a listener marks what it publishes with the Payload Format Indicator 0, "unspecified octets", which is what a frame
-  is; connectors do not, and it means the same.  A server must hand the property on unaltered (MQTT 5.0, 3.3.2.3.2).
-  Listeners take what is not marked, connectors what is: two connectors never take each other's messages.  They are
-  still sent them: every connector costs the broker, and the network, what the others send.
+- a client does not receive what it published itself (subscription option No Local);
+- a listener marks its messages with the Payload Format Indicator 0, "unspecified octets"; connectors omit it, which
+  means the same.  A server must forward the property unaltered (MQTT 5.0, 3.3.2.3.2).  Listeners accept unmarked
+  messages, connectors marked ones, so that connectors ignore each other's messages.  The broker still delivers them:
+  every connector receives what the others send.
 
-The socket is served by whoever is in `receive`, as paho allows for event loops: an own thread would cost a hand-over
-for each message.  Connecting has a thread, since resolving a name and waiting for TCP cannot be cut short.
+The thread in `receive` serves the socket, as paho allows for event loops: a thread of its own would add a thread switch
+per message.  Connecting has a thread, since resolving a name and waiting for TCP cannot be interrupted.
 """
 
 import contextlib
@@ -56,12 +56,12 @@ from .mqtt_client import (
 )
 
 ACK_INITIAL = ord("a")
-AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, and then some
-HOLD_S = 0.05  # how long a data message waits for the socket to take it; then it is left to `receive`
-FAREWELL_S = 0.3  # what is unsent at close gets this long
-DESCRIPTORS = 12  # of files and sockets, those included that starting a broker takes for a moment
+AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, with a margin
+HOLD_S = 0.05  # how long a data message waits for the socket; then `receive` writes it
+FAREWELL_S = 0.3  # to send queued frames at close
+DESCRIPTORS = 12  # of files and sockets, including those for the start of a broker
 LOOK_S = 0.01
-ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where to reach one's own broker that listens everywhere
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # address of our own broker that listens on all interfaces
 
 logger = logging.getLogger("twinlink")
 
@@ -86,17 +86,17 @@ class MqttTransport(Transport):
         options = self.options
         self._inbox: deque[tuple[bytes, Frame]] = deque()
         self._lock = threading.Lock()  # paho's client belongs to one thread at a time
-        self._urgent: list[None] = []  # as long as an ack, a hello or the reader waits for the client
+        self._urgent: list[None] = []  # one item for each ack, hello or reader that waits for the client
         self._closing = threading.Event()
-        self._up = False  # the broker has accepted us, and gets our subscriptions before all that we send
-        self._parted = False  # the broker has answered our farewell
+        self._up = False  # the broker has accepted us, and gets our subscriptions before our messages
+        self._parted = False  # the broker has answered our UNSUBSCRIBE
         self._unacknowledged: set[int] = set()  # with QoS 1 and 2
         self._warned = ""
         self._pause_s = max(options.reconnect_ms / 1000, LOOK_S)
         self._reader = 0  # the thread that was in `receive` last
         self._receive_maximum = 0
         self._connecting: threading.Thread | None = None
-        self._descriptor: int | None = None  # of the socket, while the client may be served
+        self._descriptor: int | None = None  # of the socket; None while the client must not be served
         self._polled: tuple[int, int] | None = None
         self._mark = listeners_mark() if self.listening else None
         if self.listening and options.private_broker:
@@ -124,13 +124,13 @@ class MqttTransport(Transport):
         client.on_message = self._arrived
         client.on_unsubscribe = self._answered
         if self.options.qos:
-            client.on_publish = self._acknowledged  # called for QoS 0 as well, which costs
+            client.on_publish = self._acknowledged  # not for QoS 0, where the call only costs time
         return client
 
     # Connecting
 
     def _start_connecting(self, after_s: float) -> None:
-        """Begin a thread that connects, if none does."""
+        """Start a thread that connects, unless one does."""
         if self._connecting is None or not self._connecting.is_alive():
             self._connecting = threading.Thread(
                 target=self._connect, args=(after_s,), name="twinlink-mqtt-connect", daemon=True
@@ -145,16 +145,16 @@ class MqttTransport(Transport):
             after_s = self._pause_s
 
     def _connect_once(self) -> bool:
-        """Whether TCP connects.  The client has no socket now, so nobody else touches it."""
+        """Whether TCP connects.  The client has no socket now, so no other thread uses it."""
         try:
             if self.broker and not self.broker.running:
                 self._restart(self.broker)
             if self._client.max_inflight_messages != self._receive_maximum:
-                self._client.disconnect()  # it is; but only then paho takes the number
+                self._client.disconnect()  # it is disconnected, but only then paho accepts the number
                 self._client.max_inflight_messages = self._receive_maximum
             self._client.reconnect()
-        except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
-            if self.listening and not self.broker:  # elsewhere it may well be that the listener has not begun
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
+            if self.listening and not self.broker:  # otherwise the listener may not have started yet
                 self._warn(f"cannot be reached, and is tried again: {getattr(error, 'strerror', error)}")
             return False
         if self._closing.is_set():
@@ -179,10 +179,10 @@ class MqttTransport(Transport):
         if reason.is_failure:
             self._warn(f"refuses us: {reason}")
             return
-        maximum = getattr(properties, "ReceiveMaximum", 0)  # absent: as many as there are numbers
+        maximum = getattr(properties, "ReceiveMaximum", 0)  # absent: no limit but the range of packet identifiers
         if self.options.qos and maximum != self._receive_maximum:
             self._receive_maximum = maximum
-            client.disconnect()  # paho takes the number between two connections only
+            client.disconnect()  # paho accepts the number between two connections only
             return
         subscribe(client, self.options.qos)
         self._warned = ""
@@ -201,7 +201,7 @@ class MqttTransport(Transport):
             self._warn(f"disconnects us: {reason}")
 
     def _warn(self, what: str) -> None:
-        """Say it, but not at every attempt."""
+        """Log a warning, but not at every attempt."""
         if what != self._warned:
             self._warned = what
             logger.warning("mqtt: the broker at %s %s", self.endpoint, what)
@@ -209,7 +209,7 @@ class MqttTransport(Transport):
     # Sending
 
     def send(self, topic: bytes, frame: bytes) -> None:
-        # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
+        # Locks are not fair: threads that send continuously would delay acks by seconds.
         if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
             try:
                 self._urgent.append(None)
@@ -226,14 +226,14 @@ class MqttTransport(Transport):
                 self._hold()
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        if not self._behind():  # what the broker has not taken would be ahead of our hello
+        if not self._behind():  # queued frames would be ahead of our hello
             self.send(topic, frame)
 
     def _publish(self, topic: bytes, frame: bytes) -> None:
-        """Queue a message and write what the socket takes; without a connection it goes nowhere."""
+        """Queue a message and write what the socket takes; without a connection it is dropped."""
         with self._lock:
             if not self._up:
-                self._serve_client()  # perhaps nobody has been in `receive` yet
+                self._serve_client()  # perhaps no thread has been in `receive` yet
             if not self._up or self._closing.is_set():
                 return
             qos = self.options.qos
@@ -263,11 +263,11 @@ class MqttTransport(Transport):
         return self._client.want_write() or len(self._unacknowledged) > MAX_IN_FLIGHT
 
     def _hold(self) -> None:
-        """Wait a little for the broker, so that the client's queue stays short.
+        """Wait briefly for the broker, so that the client's queue stays short.
 
-        Not in the thread that receives: others wait for what it reads, and it writes as soon as the socket takes more.
+        Not in the receiving thread: other threads wait for its frames, and it writes as soon as the socket takes more.
         """
-        self._wake_reader()  # it knows now that there is something to write
+        self._wake_reader()  # so that it polls for writing, too
         deadline = time.monotonic() + HOLD_S
         while self._behind() and time.monotonic() < deadline and not self._closing.is_set():
             descriptor = self._descriptor
@@ -294,7 +294,7 @@ class MqttTransport(Transport):
         return inbox.popleft()
 
     def _wait(self, timeout_s: float) -> None:
-        """Until there is something to read, something to write can be written, or another thread wakes us."""
+        """Wait until the socket is readable, or writable if needed, or another thread wakes us."""
         descriptor = self._descriptor
         if descriptor is None:
             wanted = None
@@ -320,7 +320,7 @@ class MqttTransport(Transport):
             self._urgent.pop()
 
     def _serve_client(self) -> None:
-        """Read a packet, if there is one, and write what waits."""
+        """Read pending packets and write queued ones."""
         client = self._client
         if self._descriptor is None:
             if not self._closing.is_set():
@@ -338,20 +338,20 @@ class MqttTransport(Transport):
 
     def _arrived(self, client: Client, userdata: Any, message: MQTTMessage) -> None:
         if is_marked(message.properties) == self.listening:
-            return  # for the others
+            return  # for the other side
         try:
             self._inbox.append((message.topic.encode(), bytes(message.payload)))
         except UnicodeDecodeError:
             self._inbox.append((b"", b""))
 
     def _wake_reader(self) -> None:
-        with contextlib.suppress(OSError):  # full: it will wake; closed: nobody reads
+        with contextlib.suppress(OSError):  # full: the reader will wake; closed: there is none
             self._wake.send(b"\0")
 
     # Closing
 
     def renew(self, patience: int) -> None:
-        with contextlib.suppress(RuntimeError):  # it is connected: what follows has no limit
+        with contextlib.suppress(RuntimeError):  # it is connected
             self._client.connect_timeout = patience * self.options.connect_timeout_ms / 1000
 
     def close(self) -> None:
@@ -370,7 +370,7 @@ class MqttTransport(Transport):
         self._wake.close()
 
     def _part(self, deadline: float) -> None:
-        """Return when the broker has passed on all that we sent: it answers in order, so let it answer something."""
+        """Return when the broker has forwarded our messages: it answers in order, so wait for its UNSUBACK."""
         asked = False
         while not self._parted and self._descriptor is not None and (left := deadline - time.monotonic()) > 0:
             if not asked and not self._unacknowledged:

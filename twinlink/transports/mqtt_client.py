@@ -15,9 +15,9 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from .base import Options
 
 FILTERS = ("ack/+", "traffic/+")
-MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: messages in each direction that the other has not acknowledged
-SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a client whose connection broke
-READ_PACKETS = 64  # at one go, with QoS 2
+MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: unacknowledged messages per direction
+SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a disconnected client
+READ_PACKETS = 64  # per call, with QoS 2
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class MqttOptions(Options):
     # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on.
     qos: int = field(default=0, metadata={"most": 2})
     private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
-    # A client silent for 1.5 times as long is gone; until then the broker queues for it.
+    # The broker disconnects a client that is silent for 1.5 times as long; until then it queues.
     keepalive_s: int = field(default=10, metadata={"most": 65535})
-    user_timeout_ms: int = 2000  # what the broker's host has not acknowledged for so long ends the connection
+    user_timeout_ms: int = 2000  # TCP_USER_TIMEOUT of the connection
     connect_timeout_ms: int = 250  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     reconnect_ms: int = 50
 
@@ -46,7 +46,7 @@ def make_client(host: str, port: int, options: MqttOptions, max_packet: int) -> 
         protocol=MQTTProtocolVersion.MQTTv5,
     )
     client.connect_timeout = options.connect_timeout_ms / 1000
-    client.max_queued_messages = 0  # no limit: what is under way is bounded by the link's window
+    client.max_queued_messages = 0  # no limit: the link's window bounds messages in flight
     client.max_inflight_messages = 0  # no limit but the broker's: the transport waits at MAX_IN_FLIGHT
     client.on_socket_open = lambda client, userdata, opened: _set_up(opened, options.user_timeout_ms)
     client.on_socket_register_write = _served_elsewhere
@@ -59,18 +59,18 @@ def make_client(host: str, port: int, options: MqttOptions, max_packet: int) -> 
 
 
 def subscribe(client: Client, qos: int) -> None:
-    """To all that is not our own, nor retained from earlier; both filters at once."""
+    """Subscribe to both filters at once, without our own and retained messages."""
     options = SubscribeOptions(qos=qos, noLocal=True, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
     client.subscribe([(topic_filter, options) for topic_filter in FILTERS])
 
 
 def listeners_mark() -> Properties:
-    """What distinguishes a listener's messages: Payload Format Indicator 0, "unspecified octets"."""
+    """The mark of a listener's messages: Payload Format Indicator 0, "unspecified octets"."""
     return _properties(PacketTypes.PUBLISH, PayloadFormatIndicator=0)
 
 
 def is_marked(properties: Properties | None) -> bool:
-    """Whether a message has that property."""
+    """Whether a message has the mark."""
     return hasattr(properties, "PayloadFormatIndicator")
 
 
@@ -79,12 +79,12 @@ def hang_up(client: Client) -> None:
     client.disconnect(properties=_properties(PacketTypes.DISCONNECT, SessionExpiryInterval=0))
     client.loop_write()
     opened = client.socket()
-    if opened is not None:  # the broker takes nothing: paho closes when DISCONNECT is written
+    if opened is not None:  # the broker reads nothing; else paho has closed it after DISCONNECT
         opened.close()
 
 
 def cut(client: Client) -> None:
-    """After an interruption in the midst of a packet (Ctrl-C): the rest would not fit, so end this connection."""
+    """End the connection after an interruption (Ctrl-C) within a packet, which would corrupt the stream."""
     opened: Any = client.socket()
     if opened is not None:
         with contextlib.suppress(OSError):
@@ -92,14 +92,14 @@ def cut(client: Client) -> None:
 
 
 class _ReadingLess(Client):
-    """paho's client, but `loop_read` does as it is told; for QoS 2.
+    """paho's client with a `loop_read` that keeps to its limit; for QoS 2.
 
-    paho's own reads as many packets at one go as messages are in flight.  These may be tens of thousands (mosquitto
-    2.0.11 ignores our Receive Maximum), and while it reads nobody says hello: the peers give us up.
+    paho's own reads as many packets per call as messages are in flight, possibly tens of thousands (mosquitto 2.0.11
+    ignores our Receive Maximum).  Meanwhile no hello is sent, and the peers declare us down.
     """
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        """Read packets until there are no more, or so many have been read."""
+        """Read pending packets, at most ``max_packets``."""
         for _ in range(max_packets):
             if self._sock is None:
                 return MQTTErrorCode.MQTT_ERR_NO_CONN
@@ -124,4 +124,4 @@ def _set_up(opened: Any, user_timeout_ms: int) -> None:
 
 
 def _served_elsewhere(client: Client, userdata: Any, opened: Any) -> None:
-    """Its presence keeps paho from writing in the midst of `publish`: whoever holds the transport's lock does."""
+    """Its presence keeps paho from writing within `publish`: the thread with the transport's lock does that."""

@@ -29,28 +29,28 @@ from .base import Endpoint, Frame, Transport, advice, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration
 
-# One thread to read and one to write: a round trip takes a tenth less than with Zenoh's own choice on two cores.  More
-# to connect and accept, because they may wait (see LINGER).  A ZENOH_RUNTIME in the environment wins.
+# One thread to read and one to write: a round trip takes a tenth less than with Zenoh's default on two cores.  More
+# threads connect and accept, because they may block (see LINGER).  ZENOH_RUNTIME in the environment has precedence.
 RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 1), tx: (worker_threads: 1))"
-# Zenoh has its sockets linger: closing that of a peer which has gone without a word holds the thread that does it, and
-# all whom it serves, for these 10 s.
+# Zenoh sets SO_LINGER: closing the socket of a peer that vanished blocks the thread, and the connections that it
+# serves, for these 10 s.
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
 TICK_S = 0.05
-# Each message that was sent alone takes 64 KiB until it is read.  So while nobody reads, because a handler takes its
-# time, some are copied in each tick; as long as that lasts a reader has to wait.
+# A message that was sent alone occupies 64 KiB until it is read.  So while no thread reads, because of a long handler,
+# each tick copies some; a reader waits meanwhile.
 STOWED_IN_A_TICK = 256
-# What a stall held up takes tens of MiB at once, and glibc's arenas keep their highest level.  It is given back when
-# traffic has been interrupted anyway: this long after a connection came or went.
+# The backlog of a stall takes tens of MiB, and glibc's arenas keep their peak.  Memory is returned when traffic is
+# interrupted anyway: this long after a connection came or went.
 CALM_S = 2.0
 POLL_S = 0.0005
 # Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
 # tail of the next when a connection ends between them: right header, right length, wrong payload.  So a frame is
-# followed by a seal, its time once more, which the tail of another message does not end with.
+# followed by a seal, a copy of its timestamp, which the tail of another message does not have.
 SEAL = slice(24, 32)
 SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
-FIFO_MESSAGES = 1_000_000  # beyond what seven full flows hold; a full one would hold Zenoh's network thread
+FIFO_MESSAGES = 1_000_000  # more than seven full flows hold; a full one would block Zenoh's network thread
 DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
 THREADS_THAT_STAY = 7  # of them, when a session ends
@@ -67,11 +67,11 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
-    _process: ClassVar[int | None] = None  # which first used Zenoh: a fork of it would connect to nobody
+    _process: ClassVar[int | None] = None  # that first used Zenoh: a fork of it could not connect
     _patience = 1  # see renew
     added_octets = SEAL_OCTETS
-    # What its data queue holds while a batch, of 48 or 64 KiB, is being written.  A message that waits in it for
-    # ``block_before_close_ms`` ends the connection, though it moves.
+    # The content of its data queue while a batch of 48 or 64 KiB is being written.  A message that waits in it for
+    # ``block_before_close_ms`` ends the connection, although data flow.
     direct_octets = 15 * 48 * 1024
     whole_octets = 17 * 64 * 1024
 
@@ -79,7 +79,7 @@ class ZenohTransport(Transport):
         super().__init__(endpoint, listening, max_frame, options)
         check(options, listening)
         self._client = options.mode == "client"
-        self.scouts = not self._client  # that a router answers says nothing of a peer
+        self.scouts = not self._client  # a router that answers proves nothing about a peer
 
     def alternatives(self, endpoints: Sequence[Endpoint]) -> None:
         if not self._client:
@@ -100,16 +100,16 @@ class ZenohTransport(Transport):
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._publishers_lock = threading.Lock()
         self._preferred: set[bytes] = set()
-        self._ticks_left = 0  # until a recv is ended
+        self._ticks_left = 0  # until a recv is woken
         self._reading = threading.Lock()
-        self._stowed: deque[tuple[bytes, Frame]] = deque()  # read by the ticker, before all that is read next
+        self._stowed: deque[tuple[bytes, Frame]] = deque()  # read by the ticker, before all later frames
         self._closing = threading.Event()
         self._left = False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
             if self._client:
-                self._be_without_session()  # the ticker connects, since that may take its time
+                self._be_without_session()  # the ticker connects, since that may take long
             else:
                 self._open_session()
         except zenoh.ZError as error:
@@ -119,7 +119,7 @@ class ZenohTransport(Transport):
         self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
         try:
             self._ticker.start()
-        except BaseException:  # Ctrl-C as well
+        except BaseException:  # Ctrl-C included
             self.close()
             raise
 
@@ -136,7 +136,7 @@ class ZenohTransport(Transport):
         # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
         subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
         waker = session.declare_publisher(f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL)
-        # All of them, or none where one fails.
+        # All of them, or none if one fails.
         self._connections, self._subscriber, self._waker = connections, subscriber, waker
         self._connected = False  # when renew was last called
         with self._publishers_lock:
@@ -157,7 +157,7 @@ class ZenohTransport(Transport):
         self._reopen(patience)
 
     def reached(self, patience: int) -> None:
-        if not self._session.info.peers_zid():  # else its own attempt has just succeeded
+        if not self._session.info.peers_zid():  # otherwise its own attempt has just succeeded
             self._reopen(patience)
 
     def _reopen(self, patience: int) -> None:
@@ -167,11 +167,11 @@ class ZenohTransport(Transport):
             self._open_session()
         except zenoh.ZError:
             self._patience = before
-            return  # asked again soon
+            return  # retried soon
         self._close_aside(old)
 
     def _close_aside(self, old: zenoh.Session) -> None:
-        """On a thread of its own, because it may take long."""
+        """Close a session on a thread of its own, because it may take long."""
         closer = threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True)
         try:
             closer.start()
@@ -179,10 +179,11 @@ class ZenohTransport(Transport):
             old.close()  # type: ignore[no-untyped-call]
 
     def _tick(self) -> None:
-        """Look after new connections, and end a recv that has waited long enough by a message to ourselves; at the end,
-        leave: Zenoh's close may take long, and no thread can be started for it while the interpreter ends.
+        """Handle new connections, wake a recv after two ticks by a message to ourselves, and close the session at the
+        end.
 
-        Zenoh's recv has no time limit.  What is looked at may be of a session that is being closed, see renew.
+        Zenoh's recv has no time-out.  Its close may take long, and no thread can be started for it while the
+        interpreter ends.  The session may be closed meanwhile, see renew.
         """
         trim_at = math.inf
         if self._client:
@@ -211,7 +212,7 @@ class ZenohTransport(Transport):
         self._leave()
 
     def _connection_changes(self) -> list[zenoh.SampleKind]:
-        """PUT for a connection that was made, DELETE for one that has ended, since the last call."""
+        """PUT for each connection made, DELETE for each that ended, since the last call."""
         changes: list[zenoh.SampleKind] = []
         with contextlib.suppress(zenoh.ZError):
             while (event := self._connections.try_recv()) is not None:
@@ -219,15 +220,15 @@ class ZenohTransport(Transport):
         return changes
 
     def _keep_router(self, changes: list[zenoh.SampleKind]) -> None:
-        """In mode client: connect to a router that answers; anew when the connection has ended.
+        """In mode client: connect to a router that answers, with a new session after each connection.
 
-        A session of Zenoh would connect again by itself, but may then lack its routes, see renew.
+        A Zenoh session would reconnect by itself, but may then lack its routes, see renew.
         """
         if zenoh.SampleKind.DELETE in changes:
             old, waker = self._session, self._waker
             self._be_without_session()
             with contextlib.suppress(zenoh.ZError):
-                waker.put(b"")  # ends a recv on what is closed next
+                waker.put(b"")  # wakes a recv on the session that is closed next
             self._close_aside(old)
         if isinstance(self._session, AbsentSession):
             waker = self._waker
@@ -257,7 +258,7 @@ class ZenohTransport(Transport):
             sample = self._subscriber.try_recv()
             if sample is None:
                 break
-            if (taken := _taken(sample)) is not None:  # a wake-up that nobody waits for is of no use later
+            if (taken := _taken(sample)) is not None:  # a wake-up without a waiting reader is discarded
                 self._stowed.append(taken)
 
     def config(self) -> zenoh.Config:
@@ -272,7 +273,7 @@ class ZenohTransport(Transport):
                 self._publishers[topic] = self._session.declare_publisher(
                     topic.decode(),
                     reliability=zenoh.Reliability.RELIABLE,
-                    # The thread that receives must not wait for a peer that takes nothing.
+                    # The receiving thread must not wait for a peer that reads nothing.
                     congestion_control=control.BLOCK if data else control.DROP,
                     priority=zenoh.Priority.DATA
                     if data and topic not in self._preferred
@@ -283,7 +284,7 @@ class ZenohTransport(Transport):
             return self._publishers[topic]
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
-        return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes its time
+        return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes long
 
     def send(self, topic: bytes, frame: bytes) -> None:
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
@@ -293,7 +294,7 @@ class ZenohTransport(Transport):
             publisher = self._publishers.get(topic) or self._publisher(topic)
             publisher.put(frame)
         except zenoh.ZError as error:
-            if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # else it was renewed
+            if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # otherwise it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
 
     def offer(self, topic: bytes, frame: bytes) -> None:
@@ -341,13 +342,13 @@ class ZenohTransport(Transport):
             self._ticker.join(CLOSE_S)
 
     def _leave(self) -> None:
-        # Zenoh 1.10 keeps 20 KB for good of a session that still has a publisher when it is closed.
+        # Zenoh 1.10 leaks 20 KB of a session that still has a publisher when it is closed.
         with self._publishers_lock:
             left, self._left = self._left, True
             publishers, self._publishers = self._publishers, {}
-        if left:  # Ctrl-C, while the ticker was being started, had whoever opens do it
+        if left:  # after Ctrl-C during the start of the ticker, the opening thread closed it
             return
-        publishers.clear()  # outside the lock, for which a thread that sends may wait
+        publishers.clear()  # outside the lock, for which a sending thread may wait
         del self._waker
         self._session.close()  # type: ignore[no-untyped-call]
 
@@ -364,10 +365,10 @@ def _taken(sample: zenoh.Sample) -> tuple[bytes, Frame] | None:
 
 
 def clear_linger() -> None:
-    """Have the sockets of this process that linger as Zenoh's do close at once, as sockets do by default."""
+    """Reset SO_LINGER of this process's sockets that have Zenoh's value."""
     try:
         entries = list(Path("/proc/self/fd").iterdir())
-    except OSError:  # no descriptor is left to look with: the next connection is another occasion
+    except OSError:  # no free descriptor: retried at the next connection
         return
     for entry in entries:
         with contextlib.suppress(OSError):  # not a socket, or closed by now
@@ -380,6 +381,6 @@ def clear_linger() -> None:
 
 
 def _reason(error: zenoh.ZError) -> str:
-    """The part of Zenoh's message that a person can use: the system's reason, if there is one."""
+    """The useful part of Zenoh's message: the system's reason, if there is one."""
     found = re.search(r"([A-Z][^:\[\]]*) \(os error \d+\)", str(error))
     return found[1] if found else str(error).split(" at ")[0]

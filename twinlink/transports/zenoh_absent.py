@@ -1,4 +1,4 @@
-"""What stands in for a Zenoh session, and for what is declared on it, until a router answers.
+"""Placeholders of a Zenoh session, its publishers and its subscriber, until a router answers.
 
 In mode client, `zenoh.open` succeeds only when it has connected.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class AbsentSession:
-    """A session without a connection, and a publisher of it: what is put goes nowhere, as it would for a peer."""
+    """A session without a connection, and its publisher: messages are dropped, as without a peer."""
 
     def declare_publisher(self, *_: object, **__: object) -> "AbsentSession":
         """As `zenoh.Session.declare_publisher`."""
@@ -22,15 +22,15 @@ class AbsentSession:
 
 
 class AbsentSubscriber:
-    """A subscriber that gets nothing but wake-ups; it is its own publisher of them."""
+    """A subscriber that gets wake-ups only, and is their publisher."""
 
     def __init__(self, longest_s: float) -> None:
-        """``longest_s``: for so long `recv` waits at most, because the thread that ends it may be connecting."""
+        """``longest_s``: time-out of `recv`, because the thread that wakes it may be connecting."""
         self._longest_s = longest_s
         self._woken = threading.Event()
 
     def put(self, _: bytes) -> None:
-        """End a `recv` that is waiting."""
+        """Wake a blocked `recv`."""
         self._woken.set()
 
     def try_recv(self) -> Any:

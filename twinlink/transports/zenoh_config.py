@@ -1,4 +1,4 @@
-"""Options of transport ``zenoh``, and the configuration of a Zenoh session that they make."""
+"""Options of transport ``zenoh``, and the configuration of its session."""
 
 import json
 import re
@@ -12,8 +12,8 @@ from .base import Endpoint, Options
 
 MODES = ("peer", "client")
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,63}(/[A-Za-z0-9._-]{1,63}){0,7}")
-ACCEPT_PENDING = 1000  # of Zenoh's own 100, connections that say nothing would take all for the time that is given them
-FRAMING_OCTETS = 4096  # more than Zenoh and the seal add to a frame
+ACCEPT_PENDING = 1000  # silent connections would occupy Zenoh's default of 100 until their time-out
+FRAMING_OCTETS = 4096  # greatest overhead of Zenoh and the seal per frame
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class ZenohOptions(Options):
     """Options of transport ``zenoh``."""
 
     mode: str = "peer"  # or "client": this node connects to a Zenoh router, as its peers do
-    namespace: str = ""  # such as "twinlink/cell-7", before every key: nodes with another one do not hear this one
+    namespace: str = ""  # such as "twinlink/cell-7", a prefix of every key: separates groups of nodes
     shared_memory: bool = False  # payloads of 3072 octets and more bypass TCP between peers on one host
     # Batches of 64 KiB in the data priorities; 2 is Zenoh's default, 16 is quicker from 100 KB.
     data_queue: int = field(default=16, metadata={"most": 16})
-    lease_ms: int = 2000  # silence after which Zenoh gives a connection up
+    lease_ms: int = 2000  # silence after which Zenoh closes a connection
     block_before_close_ms: int = 700  # a peer that does not take a message, or part, for this long is disconnected
-    drop_after_ms: int = 20  # an ack or hello that finds the queue full for so long goes: the next one says as much
+    drop_after_ms: int = 20  # an ack or hello is dropped after so long at a full queue: the next one replaces it
     reconnect_ms: int = 30
-    reconnect_max_ms: int = 30  # always the same
+    reconnect_max_ms: int = 30  # constant interval
     open_timeout_ms: int = 120  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
     accept_timeout_ms: int = 4000  # two round trips
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
@@ -37,7 +37,7 @@ class ZenohOptions(Options):
 
 
 def check(options: ZenohOptions, listening: bool) -> None:
-    """Raise ConfigurationError where mode, namespace and side do not go together."""
+    """Raise ConfigurationError if mode, namespace and side do not fit together."""
     if options.mode not in MODES:
         raise ConfigurationError(f"option mode of transport zenoh is one of {', '.join(MODES)}, not {options.mode!r}")
     if options.namespace and not NAMESPACE.fullmatch(options.namespace):
@@ -66,7 +66,7 @@ def configuration(
         endpoints: to listen on, or to connect to: in mode client the first of them that answers.
         listening: which of the two.
         max_frame: octets of the longest frame.
-        patience: a connection may take so many times longer than by default to be made.
+        patience: factor of the time-out of connecting.
     """
     client, places = options.mode == "client", [str(endpoint) for endpoint in endpoints]
     retry = {
@@ -82,7 +82,7 @@ def configuration(
         "connect/timeout_ms": 0 if client else -1,
         "connect/exit_on_failure": client,
         "connect/retry": retry,
-        # Else open, and with it renew, would last half a second while no peer is there.
+        # Otherwise open and renew would take half a second without a peer.
         "open/return_conditions/connect_scouted": False,
         "open/return_conditions/declares": False,
         "listen/timeout_ms": 0,

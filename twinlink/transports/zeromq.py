@@ -1,7 +1,7 @@
 """ZeroMQ PUB/SUB: one socket pair for each direction, frames ``[topic, header + payload]``.
 
 The listener binds its PUB to the endpoint's port and its SUB to the next one up; the connector connects its SUB and
-PUB to them.  A raw SUB socket at the listener's port sees the traffic (docs/protocol.md).
+PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/wire-format.md).
 """
 
 import os
@@ -21,49 +21,49 @@ from ..protocol.frames import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 
 ACK_INITIAL = ord("a")
-# Members of an enumeration take their time.
+# Integers, because access to members of an enumeration is slow.
 SNDMORE, NOBLOCK, EVENTS, POLLIN = int(zmq.SNDMORE), int(zmq.NOBLOCK), int(zmq.EVENTS), int(zmq.POLLIN)
-# Whoever asks for hellos by name is a node of ours.  A connector asks for the rest of the traffic when the listener has
-# said hello: to one that has only connected, and does not acknowledge yet, it would be sent as fast as to the others,
-# whatever the path takes.  Until then it subscribes to JOINING and its epoch as well, so that the listener knows.
+# A subscriber to the topic of hellos is a node of ours.  A connector subscribes to the rest of the traffic after the
+# listener's hello: before, it does not acknowledge, and nothing would limit the rate of what it is sent.  Until then it
+# also subscribes to JOINING and its epoch, which tells the listener.
 TOPICS = (HELLO_TOPIC, b"ack/")
 TRAFFIC = b"traffic/"
 JOINING = b"joining/"
-VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; the frame before tells which this one will be
-HANDSHAKE_MS = 1000  # times the patience; else 30 s, for what takes a connection and says nothing, as a tunnel may
-ATTEMPT_MS = 1000  # connecting is one round trip, and over a longer one a peer would count as gone
-ANEW = 3  # times the handshake's time: after so long alone, no attempt to connect is under way that could succeed
+VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; predicted by the frame before
+HANDSHAKE_MS = 1000  # times the patience; otherwise 30 s for a silent connection, such as a tunnel's
+ATTEMPT_MS = 1000  # one round trip: over a longer one a peer would be declared down
+ANEW = 3  # times the handshake's time-out: after so long without a peer, no pending attempt can succeed
 DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
-FAREWELL_MS = 100  # what is unsent at close gets this long
-SUBSCRIPTIONS = 16  # of one connection that wait to be read
+FAREWELL_MS = 100  # to send queued frames at close
+SUBSCRIPTIONS = 16  # pending, of one connection
 SUBSCRIPTION_OCTETS = 1024
-LOOK_SUBSCRIPTIONS = 256  # that are read at one go: a flood of them is not to keep everybody waiting
-JOIN_S = 0.002  # what a peer subscribes to is here so long after the hello that answers ours, unless TCP lost it
-LISTEN_RESOLVE_S = 5.0  # the resolver gets this long where we listen on a name
-RESOLVE_S = 0.2  # and this long, before `open` goes on without it, where we connect to one
+LOOK_SUBSCRIPTIONS = 256  # read per call, so that a flood of them blocks nothing else
+JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ours, unless TCP lost it
+LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
+RESOLVE_S = 0.2  # likewise for a connector, after which `open` goes on
 HELD_LOOK_S = 0.001
-JOINED_S = 0.02  # and the other way round: so long nothing is sent to who gets everything, and is not up
+JOINED_S = 0.02  # likewise: how long nothing is sent to a subscriber of everything that is not up
 
 
 @dataclass(frozen=True)
 class ZeromqOptions(Options):
     """Options of transport ``zeromq``.
 
-    The link bounds what is under way (``window`` octets and 131,072 messages for each flow), so the marks below, which
-    count messages, only keep a stranger in check: a raw subscriber that stops reading, a raw publisher that floods.
-    PUB drops at its mark, and a full SUB stops answering heartbeats: both lie beyond what seven full flows hold.
+    The link bounds messages in flight (``window`` octets and 131,072 messages per flow), so the high-water marks, which
+    count messages, only limit foreign programs: a raw subscriber that stops reading, a raw publisher that floods.  PUB
+    drops at its mark, and a full SUB stops answering heartbeats: both are beyond what seven full flows hold.
     """
 
     send_hwm: int = 1_000_000  # messages for each subscriber
     receive_hwm: int = 1_000_000  # messages from each publisher; beyond it TCP holds the publisher back
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel's autotuning, which was never slower
     os_receive_buffer: int = 0
-    heartbeat_ms: int = 200  # finds half-open TCP, and peers that are stopped
+    heartbeat_ms: int = 200  # detects half-open TCP, and stopped peers
     heartbeat_timeout_ms: int = 1000
-    reconnect_ms: int = 30  # and up to as much again, by chance
+    reconnect_ms: int = 30  # plus a random time of up to as much
     reconnect_max_ms: int = 0  # always the same
     connect_timeout_ms: int = 50  # at first, see renew; TCP itself would try again after 1, 3, 7 s
-    io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts when it cannot make them all
+    io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts if it cannot start them all
 
 
 class ZeromqTransport(Transport):
@@ -80,25 +80,25 @@ class ZeromqTransport(Transport):
 
     def open(self) -> None:
         check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
-        keep_freed_memory()  # over Zenoh nothing is quicker for it
+        keep_freed_memory()  # not over Zenoh, where it gains nothing
         self._context = zmq.Context(io_threads=self.options.io_threads)
         self._closed = False
-        self._copies = True  # whether the next frame is received by copying it; else as a view of libzmq's memory
+        self._copies = True  # whether the next frame is copied; otherwise it is a view of libzmq's memory
         self._patience = 1
         self._limit_ms = self.options.connect_timeout_ms
         self._connected_to = ""
-        self._tries_since = 0.0  # to connect anew, or while nobody is heard
-        self._whereabouts: RepeatedLookup | None = None  # where an address is known it is the only one
+        self._tries_since = 0.0  # start of the attempts to connect; 0 while a peer is heard
+        self._lookup: RepeatedLookup | None = None  # None for an address, which needs no resolver
         self._nodes_listen = False
-        self._joining: set[bytes] = set()  # the topics of those who are
+        self._joining: set[bytes] = set()  # the JOINING topics of such connectors
         self._held_until = 0.0
         self._joins_as = b"" if self.listening or self.epoch is None else b"%s%016x" % (JOINING, self.epoch)
         self._greeted = True
-        self._topic = b""  # received where a frame should have been
-        self._urgent: list[None] = []  # as long as there are acks and hellos waiting for the socket
+        self._topic = b""  # a topic that was received in place of a frame
+        self._urgent: list[None] = []  # one item for each ack or hello that waits for the socket
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
         try:
-            self._pub = self._socket(zmq.XPUB)  # a PUB that says what is subscribed to
+            self._pub = self._socket(zmq.XPUB)  # a PUB that receives subscriptions
             self._pub.setsockopt(zmq.RCVHWM, SUBSCRIPTIONS)
             self._pub.setsockopt(zmq.MAXMSGSIZE, SUBSCRIPTION_OCTETS)
             self._sub = self._socket(zmq.SUB)
@@ -106,10 +106,10 @@ class ZeromqTransport(Transport):
                 self._sub.setsockopt(zmq.SUBSCRIBE, topic)
             self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
             self.parted()
-            # After each signal pyzmq's recv and poll wait for all of their time again, one every 50 ms without end.
+            # After each signal pyzmq's recv and poll restart their time-out: with one every 50 ms they never return.
             self._poll = select.poll()
             self._poll.register(self._sub.fileno(), select.POLLIN)
-            # Past pyzmq's Python layer, which looks for what frames of ours never are: half the cost of a send.
+            # Bypasses pyzmq's Python layer, which checks for types that our frames never have: half the cost of a send.
             self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
             self._get: Callable[[int], Any] = super(zmq.Socket, self._sub).get
             first, second = self.endpoint.port, self.endpoint.port + 1
@@ -123,10 +123,10 @@ class ZeromqTransport(Transport):
             elif is_address(self.endpoint.host):
                 self._connect(self.endpoint.host)
             else:
-                self._whereabouts = RepeatedLookup(self.endpoint.host, self.endpoint.port)
+                self._lookup = RepeatedLookup(self.endpoint.host, self.endpoint.port)
                 self._move(RESOLVE_S)
         except BaseException as error:  # Ctrl-C as well
-            self._context.destroy(linger=0)  # while a socket is open, whoever ends the context waits for ever
+            self._context.destroy(linger=0)  # with an open socket, ending the context blocks for ever
             if not isinstance(error, zmq.ZMQError | OSError):
                 raise
             what = "listen on" if self.listening else "connect to"
@@ -141,7 +141,7 @@ class ZeromqTransport(Transport):
         made = self._context.socket(kind)
         options = self.options
         made.setsockopt(zmq.LINGER, 0)
-        # Refuses ZMTP before 3, which libzmq takes many a stranger's answer for, and ends the process over it.
+        # Refuses ZMTP before 3: libzmq mistakes answers of foreign programs for it, and aborts.
         made.setsockopt(zmq.ZAP_DOMAIN, b"twinlink")
         made.setsockopt(zmq.SNDHWM, options.send_hwm)
         made.setsockopt(zmq.RCVHWM, options.receive_hwm)
@@ -151,9 +151,9 @@ class ZeromqTransport(Transport):
             made.setsockopt(zmq.RCVBUF, options.os_receive_buffer)
         made.setsockopt(zmq.HEARTBEAT_IVL, options.heartbeat_ms)
         made.setsockopt(zmq.HEARTBEAT_TIMEOUT, options.heartbeat_timeout_ms)
-        # A ping waits behind what is unsent, and its time begins when it leaves.  Where TCP gets rid of nothing, only
-        # TCP's own limit ends the connection; without one it would try again after 6, 13 and 26 s, and go on then.
-        # It is longer, as TCP gets to send a lost packet again twice, on a path with some delay.
+        # A ping waits behind queued frames, and its time-out begins when it leaves.  If TCP makes no progress, only its
+        # own limit ends the connection; without one it would retry after 6, 13 and 26 s, and go on then.
+        # It is longer, so that TCP can retransmit a lost packet twice on a path with some delay.
         made.setsockopt(zmq.TCP_MAXRT, options.heartbeat_timeout_ms * 3 // 2)
         made.setsockopt(zmq.RECONNECT_IVL, options.reconnect_ms)
         made.setsockopt(zmq.RECONNECT_IVL_MAX, options.reconnect_max_ms)
@@ -161,7 +161,7 @@ class ZeromqTransport(Transport):
         return made
 
     def _connect(self, host: str) -> None:
-        """Both sockets to the same address: each would ask the resolver itself, and could reach another host."""
+        """Connect both sockets to the same address: each would resolve the name itself, perhaps differently."""
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 if self._connected_to:
@@ -174,18 +174,18 @@ class ZeromqTransport(Transport):
             self._tries_since = time.monotonic()
 
     def _move(self, within_s: float = 0.0) -> None:
-        """Connect to where the host is now, if the resolver has said that it is somewhere else."""
-        if self._whereabouts is not None and (host := self._whereabouts.poll(within_s)):
+        """Connect to the host's new address, if the resolver has returned another one."""
+        if self._lookup is not None and (host := self._lookup.poll(within_s)):
             self._connect(host)
 
     def send(self, topic: bytes, frame: bytes) -> None:
-        # A lock is not fair: threads that send without a pause would keep the acks waiting for seconds.
+        # Locks are not fair: threads that send continuously would delay acks by seconds.
         if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
             try:
                 self._urgent.append(None)
                 self._send_now(topic, frame)
                 if topic == HELLO_TOPIC:
-                    self._look_who_listens()
+                    self._read_subscriptions()
             finally:
                 self._urgent.pop()
         else:
@@ -200,25 +200,25 @@ class ZeromqTransport(Transport):
                 try:
                     self._send(frame)
                 except BaseException:
-                    self._send(b"")  # Ctrl-C: end the message, or the next frame would become a part of it
+                    self._send(b"")  # after Ctrl-C: end the message, or the next frame would become a part of it
                     raise
                 if self._joining:
                     self._look()
 
     def offer(self, topic: bytes, frame: bytes) -> None:
-        # A node that has connected is about to say hello.  What it got now would be ahead of ours, and without a peer
-        # that acknowledges there is no limit to that.
-        self._look_who_listens()
+        # A node that has just connected will say hello.  Data sent now would be ahead of our hello, and without a peer
+        # that acknowledges there is no limit to them.
+        self._read_subscriptions()
         if not self._nodes_listen:
             self.send(topic, frame)
 
-    def _look_who_listens(self) -> None:
+    def _read_subscriptions(self) -> None:
         with self._send_lock:
             if not self._closed:
                 self._look()
 
     def _look(self) -> None:
-        """Read what has been subscribed to, by the first that did, and what no longer is, by anybody."""
+        """Read new subscriptions, and those that no subscriber has any more."""
         for _ in range(LOOK_SUBSCRIPTIONS):
             if not int(self._pub.get(zmq.EVENTS)) & zmq.POLLIN:
                 return
@@ -233,17 +233,17 @@ class ZeromqTransport(Transport):
                 self._held_until = time.monotonic() + JOINED_S
 
     def _is_held(self) -> bool:
-        """Whether somebody gets everything now, and its hello is still to be heard."""
+        """Whether a subscriber of everything has not said hello yet."""
         if time.monotonic() >= self._held_until:
             self._held_until = 0.0
         return self._held_until > 0
 
     def joins(self, epoch: int, hears_us: bool) -> bool:
         topic = b"%s%016x" % (JOINING, epoch)
-        self._look_who_listens()
+        self._read_subscriptions()
         if topic in self._joining and hears_us:
             time.sleep(JOIN_S)
-            self._look_who_listens()
+            self._read_subscriptions()
         self._held_until = 0.0
         return topic in self._joining
 
@@ -271,8 +271,8 @@ class ZeromqTransport(Transport):
                 topic = recv(NOBLOCK)
             except zmq.Again:
                 return None
-        # Whether a part is the last of its message is not asked: that takes twice as long as to receive one.  A
-        # stranger's message of one part or of many is found by how parts begin.
+        # Whether a part is the last of its message is not queried, which would take twice as long as to receive it.
+        # A foreign message of one or many parts is recognised by how its parts begin.
         try:
             frame: Frame = recv(NOBLOCK) if self._copies else recv(NOBLOCK, copy=False).buffer
         except zmq.Again:  # parts of one message arrive together
@@ -286,12 +286,12 @@ class ZeromqTransport(Transport):
     def renew(self, patience: int) -> None:
         if self.listening:
             return
-        # Where something else answers, libzmq makes no more attempts, and does not say so.
+        # If another protocol answers, libzmq stops its attempts silently.
         anew = time.monotonic() - self._tries_since > ANEW * HANDSHAKE_MS / 1000 * patience
         if anew or patience != self._patience:
             self.reached(patience)
-        if self._whereabouts is not None:
-            self._whereabouts.next_address()
+        if self._lookup is not None:
+            self._lookup.next_address()
             self._move()
 
     def reached(self, patience: int) -> None:
