@@ -1,6 +1,6 @@
 """The frames on the wire: one header for every message, and the bodies of all that is not data.
 
-Every message is one topic and one frame; the frame is this header and a body (docs/wire-format.md)::
+Every message is one topic and one frame; the frame is this header and a body (docs/protocol.md)::
 
      0                   1                   2                   3
      0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1

@@ -1,7 +1,7 @@
 """ZeroMQ PUB/SUB: one socket pair for each direction, frames ``[topic, header + payload]``.
 
 The listener binds its PUB to the endpoint's port and its SUB to the next one up; the connector connects its SUB and
-PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/wire-format.md).
+PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/protocol.md).
 """
 
 import os
