@@ -1,1 +1,1 @@
-"""What the programs that run for long share, beside what they share with the command (`twinlink.cli`)."""
+"""The toolkit of the commands and applications: options, terminal, journal, link set-up, health checks over HTTP."""

@@ -14,10 +14,9 @@ from .console import writing
 def write_arrays(place: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = True) -> None:
     """Write an ``.npz``; an OSError names ``place``.
 
-    It is made in memory: a zip file that finds the disk full is closed once more by the interpreter, which then shows
-    a traceback.
+    The content is built in memory: after a full disk the interpreter closes a zip file again, which prints a traceback.
     """
-    made = io.BytesIO()
-    (np.savez_compressed if compressed else np.savez)(made, **arrays)
+    content = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(content, **arrays)
     with writing(place):
-        place.write_bytes(made.getbuffer())
+        place.write_bytes(content.getbuffer())

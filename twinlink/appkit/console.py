@@ -1,4 +1,4 @@
-"""What every command shares at the terminal: exit codes, errors, output, Ctrl-C.
+"""A command at the terminal: exit codes, errors, output, tables, Ctrl-C.
 
 Results go to stdout, logs to stderr.  A command never shows a traceback unless ``TWINLINK_TRACEBACK`` is set.
 """
@@ -16,48 +16,50 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, SendTimeout, TwinlinkError
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 DONE = 0  # done, and every requirement met
-NOT_MET = 1  # a peer is missing, something was lost, a requirement was not met
+NOT_MET = 1  # a peer is missing, something was lost, or a requirement was not met
 FAILED = 2  # the operation failed
 BAD_ARGUMENTS = 3
 
-TWICE_S = 0.3  # `timeout -s INT` signals the process and its group: one wish to end it
-
-_MEASURE = ("scipy", "matplotlib", "rich", "jsonschema")  # what the extra `measure` brings; `demo` brings these too
+_ONE_REQUEST_S = 0.3  # signals this close together are one request: `timeout -s INT` signals the process and its group
+_UNBOUNDED = 10_000  # columns of a table that is not shown on a terminal: no line is wrapped
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ADVICE = {
     **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "check the path"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "run as a user who may do that, or name another path"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "run as a permitted user, or name another path"),
     errno.EEXIST: "name another path",
-    errno.EMFILE: "`ulimit -n` shows how many this process may have, and takes a higher number",
+    errno.EMFILE: "`ulimit -n` shows how many files this process may open, and sets a higher limit",
 }
 
 
 def log(name: str, text: str) -> None:
-    """One line on stderr, for the person who watches."""
+    """Write one line to stderr."""
     tell(f"{name}: {text}\n")
 
 
 def tell(text: str) -> None:
-    """Write to stderr; where nobody can read it, it is not worth failing for."""
+    """Write to stderr; a command does not fail because stderr is closed or full."""
     with contextlib.suppress(OSError, AttributeError):  # AttributeError: closed by the shell, sys.stderr is None
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def on_one_line(text: str) -> str:
-    """For a log: what others chose (names, reasons) must neither look like further lines nor steer a terminal."""
+    """Escape what is not printable: a name that a peer chose must neither start a new line nor control the terminal."""
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 @contextlib.contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """A disk that is full is said with ``place``: the system names no file once one is open."""
+    """Add ``place`` to the error of a full disk: the system names no file once it is open."""
     try:
         yield
     except OSError as error:
@@ -67,34 +69,43 @@ def writing(place: Path) -> Iterator[None]:
 
 
 def explain(error: OSError) -> str:
-    """What the system refused, for a person: which file, why, and what to do."""
+    """The message of a system error: which file, why, and what to do."""
     place = f"{error.filename}: " if error.filename else ""
     advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
     return f"{place}{error.strerror or error}{advice}"
 
 
 def wrapped(text: str) -> str:
-    """Long lines broken between words where stdout is a terminal; as it is elsewhere, where programs read it."""
+    """Break long lines between words if stdout is a terminal; programs that read stdout get whole lines."""
     if sys.stdout is None or not sys.stdout.isatty():
         return text
     width = min(shutil.get_terminal_size().columns, 100)
     return "\n".join(textwrap.fill(line, width, subsequent_indent="    ") for line in text.splitlines())
 
 
-class OutputError(TwinlinkError):
-    """Standard output cannot be written: the disk is full, for example."""
+def rendered(table: "Table") -> str:
+    """The text of a table: on a terminal in its width, with colours unless NO_COLOR is set; elsewhere plain lines."""
+    from rich.console import Console
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(
+        force_terminal=terminal, width=None if terminal else _UNBOUNDED, markup=False, emoji=False, highlight=False
+    )
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 class Output:
-    """Results on stdout: JSON Lines when ``as_json``, else text."""
+    """Results on stdout: JSON Lines if ``as_json``, else text."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
     def emit(self, record: dict[str, Any], text: str | None = None) -> None:
-        """Print ``record`` as one line of JSON, or ``text`` in its place; None prints nothing.
+        """Print ``record`` as one line of JSON, or else ``text``; None prints nothing.
 
-        A record that has no ``type`` is a summary.
+        A record without a ``type`` is a summary.
         """
         if self.as_json:
             self.write(json.dumps({"type": "summary"} | record).encode() + b"\n")
@@ -102,29 +113,38 @@ class Output:
             self.write(text.encode() + b"\n")
 
     def write(self, data: bytes) -> None:
-        """Write octets as they are, at once.  Raises OutputError, or BrokenPipeError when the reader has left."""
+        """Write octets and flush.
+
+        Raises:
+            BrokenPipeError: the reader of a pipe has left.
+            TwinlinkError: standard output is closed, or the disk is full.
+        """
         if sys.stdout is None:
-            raise OutputError("standard output is closed")
+            raise TwinlinkError("standard output is closed")
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputError(f"standard output cannot be written: {explain(error)}") from error
+            raise TwinlinkError(f"standard output cannot be written: {explain(error)}") from error
 
 
 def ending_signals() -> list[int]:
-    """Those that ask a program to end: Ctrl-C, SIGTERM, and the end of its terminal unless `nohup` has it ignored."""
+    """The signals that ask a program to end: SIGINT, SIGTERM, and SIGHUP unless it is ignored, as by `nohup`."""
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     return [each for each in numbers if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
 
 class Stop:
-    """The `ending_signals` as a request instead of an exception, so that no call of the library is torn in the middle.
+    """The `ending_signals` as a request instead of an exception, so that no call of the library is interrupted.
 
-    The second Ctrl-C is a KeyboardInterrupt as usual: a command that hangs can still be ended by hand.  What comes
-    within `TWICE_S` of the first one belongs to it.
+    The second Ctrl-C raises KeyboardInterrupt as usual, so that a command that hangs can be ended.  Signals within
+    `_ONE_REQUEST_S` of the first one count as the same request.
+
+    Attributes:
+        requested: whether the end was requested.
+        fd: becomes readable at that moment.
     """
 
     def __init__(self) -> None:
@@ -145,7 +165,7 @@ class Stop:
         os.close(self._wake)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep up to ``seconds``; returns at once, and True, when the end is asked for."""
+        """Sleep up to ``seconds``; returns True at once when the end is requested."""
         select.select([self.fd], [], [], max(0.0, seconds))
         return self.requested
 
@@ -154,16 +174,16 @@ class Stop:
         if not self.requested:
             self.requested, self._requested_s = True, now_s
             os.write(self._wake, b"\0")
-        elif now_s - self._requested_s > TWICE_S:
+        elif now_s - self._requested_s > _ONE_REQUEST_S:
             raise KeyboardInterrupt
 
 
 def guarded(name: str, body: Callable[[], int]) -> int:
-    """Run a command's body; whatever it raises becomes one line on stderr and an exit code."""
+    """Run the body of a command; an exception becomes one line on stderr and an exit code."""
     try:
         return body()
     except BrokenPipeError:
-        return DONE  # the reader of our output has seen enough (`... | head`)
+        return DONE  # the reader of the output has left, as `head` does
     except (PeerTimeout, AckTimeout, SendTimeout) as error:
         return _fail(name, str(error), NOT_MET)
     except ConfigurationError as error:
@@ -173,12 +193,10 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     except OSError as error:
         return _fail(name, explain(error), FAILED)
     except ModuleNotFoundError as error:
-        measures = name.startswith("twinlink ") and name != "twinlink demo"
-        extra = "measure" if measures and error.name in _MEASURE else "demo"
-        return _fail(name, f"{error.name} is not installed; `pip install 'twinlink[{extra}]'` brings it", FAILED)
+        return _fail(name, missing_module(error), FAILED)
     except KeyboardInterrupt:
         return _fail(name, "interrupted", FAILED)
-    except SystemExit as end:  # argparse: --help, or bad arguments
+    except SystemExit as end:  # of argparse: --help, or bad arguments
         return end.code if isinstance(end.code, int) else FAILED
     except Exception as error:
         text = f"{type(error).__name__}: {error}; this is a bug in twinlink"
@@ -186,7 +204,12 @@ def guarded(name: str, body: Callable[[], int]) -> int:
             text += " (TWINLINK_TRACEBACK=1 shows where; please report it with that output)"
         return _fail(name, text, FAILED)
     finally:
-        _discard_the_rest()
+        _discard_unwritten()
+
+
+def missing_module(error: ModuleNotFoundError, requirement: str = "twinlink[demo]") -> str:
+    """The message for a module that is not installed; pip installs it with ``requirement``."""
+    return f"{error.name} is not installed; `pip install '{requirement}'` installs it"
 
 
 def _fail(name: str, text: str, code: int) -> int:
@@ -196,8 +219,8 @@ def _fail(name: str, text: str, code: int) -> int:
     return code
 
 
-def _discard_the_rest() -> None:
-    """What is still buffered and cannot be written; else the interpreter would say so, and exit with 120."""
+def _discard_unwritten() -> None:
+    """Drop buffered output that cannot be written; the interpreter would report it and exit with code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -1,4 +1,4 @@
-"""What may stand behind an option, from text to value.  Raises ArgumentTypeError, which says what is expected."""
+"""Converts the text of an option to its value.  Raises ArgumentTypeError, which says what is expected."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from twinlink.prbs import parse_prbs
 
 
 def link_option(text: str) -> tuple[str, Any]:
-    """``name=value``; the value is a number, true or false where it reads as one, else text."""
+    """``name=value``; the value is a number, true, false or another JSON value if it reads as one, else text."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -24,7 +24,7 @@ def link_option(text: str) -> tuple[str, Any]:
 def transport(text: str) -> str:
     """Name of a transport between processes."""
     if text == "memory":
-        raise argparse.ArgumentTypeError("memory connects links of one program; between two, take zeromq or zenoh")
+        raise argparse.ArgumentTypeError("memory connects links of one process; between processes use zeromq or zenoh")
     return text
 
 
@@ -34,7 +34,7 @@ def count(text: str) -> int:
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A whole number within these bounds."""
+    """Converts whole numbers within these bounds."""
     bounds = f"from {least}" if most is None else f"from {least} to {most}"
 
     def chosen(text: str) -> int:
@@ -54,15 +54,15 @@ def prbs(text: str) -> frozenset[int]:
 
 
 def names(text: str) -> str:
-    """A list such as ``a,b``, each once, without spaces; it stays text, as a default is."""
+    """A list such as ``a,b``, each once, as text without spaces, like the default."""
     found = parts(text)
     if not found or len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"a list such as a,b is expected, each once, not {text!r}")
+        raise argparse.ArgumentTypeError(f"a list such as a,b without repetition is expected, not {text!r}")
     return ",".join(found)
 
 
 def parts(text: str) -> tuple[str, ...]:
-    """What stands between the commas."""
+    """The parts between commas."""
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
@@ -90,7 +90,7 @@ def ntp_server(text: str) -> str:
 
 
 class HttpAddress(NamedTuple):
-    """Where to serve; ``host`` without brackets."""
+    """Where to listen; ``host`` without brackets."""
 
     host: str
     port: int
@@ -100,7 +100,7 @@ class HttpAddress(NamedTuple):
 
 
 def http_address(text: str) -> HttpAddress:
-    """``HOST:PORT``, with IPv6 in brackets; port 0 is any that is free."""
+    """``HOST:PORT``, with IPv6 in brackets; port 0 takes a free one."""
     match = re.fullmatch(r"(?:\[(?P<six>.+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", text)
     if match is None or int(match["port"]) > 65535 or (match["six"] and not _is_ipv6(match["six"])):
         raise argparse.ArgumentTypeError(

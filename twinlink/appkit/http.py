@@ -1,11 +1,11 @@
 """Health, readiness and metrics of a program over HTTP, for kubelets and Prometheus: `Server`.
 
-    /healthz   200 while the main loop turns, else 503: whatever supervises the program should restart it
-    /readyz    200 while the program does its work, else 503; JSON says why not
+    /healthz   200 while the main loop turns, else 503: the supervisor of the program should restart it
+    /readyz    200 while the program does its work, else 503 with the reasons, as JSON
     /metrics   in Prometheus' text format
 
-One daemon thread accepts connections and starts another for each.  Whatever a client does, these stay few and end
-soon: each is cut off `PATIENCE_S` after it was accepted, and a new one takes the place of the oldest.
+One daemon thread accepts connections and starts another for each.  Their number and duration are bounded: each is
+closed `PATIENCE_S` after it was accepted, and beyond `CONNECTIONS` the oldest is closed for a new one.
 """
 
 import contextlib
@@ -34,31 +34,32 @@ from twinlink.transports.base import advice
 
 from .pulse import Pulse
 
-PATIENCE_S = 5.0  # for a request to come and its answer to go: a kubelet gives up after 1 s, Prometheus after 10 s
-CONNECTIONS = 8  # beyond so many the oldest is cut off
-MOST_CONNECTIONS = 16  # with those that have been cut off and have not ended yet; beyond it none is taken
-LOOK_S = 0.1  # how often the accepting thread looks for connections to cut off, and whether to end
+PATIENCE_S = 5.0  # for a request and its answer: a kubelet gives up after 1 s, Prometheus after 10 s
+CONNECTIONS = 8  # open at a time; for a further one the oldest is closed
+MOST_CONNECTIONS = 16  # with those whose threads have not ended yet; a further one is refused
+_POLL_S = 0.1  # how often the accepting thread checks for connections to close, and for its own end
 
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
-logger = logging.getLogger("twinlink")  # whose warnings are events of a program's journal
+_logger = logging.getLogger("twinlink")  # the program's journal logs its warnings
 
 _Answer = tuple[HTTPStatus, str, bytes]
 _monotonic = time.monotonic
 
 
 class Server:
-    """Serves while in a ``with`` block.
+    """Serves inside a ``with`` statement.
 
     Args:
-        address: where; port 0 takes one that is free.
+        address: to listen at; port 0 takes a free one.
         pulse: of the main loop.
-        reasons: gives why the program is not ready, nothing when it is; called on threads of the server.
-        collectors: of metrics; asked on threads of the server.
+        reasons: returns why the program is not ready, an empty list if it is; called on threads of the server.
+        collectors: of the metrics; called on threads of the server.
 
     Attributes:
-        address: with the port that is served.
+        address: with the port taken.
 
-    Raises TransportError where nothing can be served at the address.
+    Raises:
+        TransportError: the address cannot be listened at.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Server:
             reason = error.strerror or str(error)
             raise TransportError(f"--http cannot serve at {address}: {reason}{advice(reason)}") from error
         self.address = HttpAddress(address.host, int(self._http.server_address[1]))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(LOOK_S,), name="http", daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(_POLL_S,), name="http", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -106,60 +107,60 @@ class Server:
 
 
 class _Listener(ThreadingHTTPServer):
-    """Accepts connections, and keeps them few and short."""
+    """Accepts connections; bounds their number and duration."""
 
     request_queue_size = 32
 
     def __init__(self, family: int, place: Any, answer: Callable[[str, str], _Answer]) -> None:
         self.address_family = socket.AddressFamily(family)
         self.answer = answer
-        self._ends: dict[Any, float] = {}  # connections, the oldest first -> when to cut it off; infinity once it was
+        self._ends: dict[Any, float] = {}  # connections, the oldest first -> when to close it; infinity once closed
         self._lock = threading.Lock()
         super().__init__(place, _Handler)
 
     def server_bind(self) -> None:
-        """Not HTTPServer's, which asks DNS for the name of this host."""
+        """As TCPServer; HTTPServer also looks up the name of this host in the DNS."""
         TCPServer.server_bind(self)
 
     def verify_request(self, request: Any, client_address: object) -> bool:
-        """Whether a new connection is taken; where there are too many, the oldest ends."""
+        """Whether to take a new connection; closes the oldest if there are too many."""
         with self._lock:
             if len(self._ends) >= MOST_CONNECTIONS:
                 return False
-            lasting = [one for one, end in self._ends.items() if end < math.inf]
-            if len(lasting) >= CONNECTIONS:
-                self._cut_off(lasting[0])
+            open_ones = [one for one, end in self._ends.items() if end < math.inf]
+            if len(open_ones) >= CONNECTIONS:
+                self._cut_off(open_ones[0])
             self._ends[request] = _monotonic() + PATIENCE_S
         return True
 
     def service_actions(self) -> None:
-        """Every `LOOK_S`: ends the connections whose time is over."""
+        """Called every `_POLL_S`: closes the connections whose time is over."""
         now = _monotonic()
         with self._lock:
             for one in [one for one, end in self._ends.items() if end <= now]:
                 self._cut_off(one)
 
     def _cut_off(self, request: Any) -> None:
-        """Its thread, which waits for the client, goes on at once and finds it gone."""
+        """Shut the connection down; its thread, which waits for the client, then sees the end of the stream."""
         self._ends[request] = math.inf
         with contextlib.suppress(OSError):  # the client has left
             request.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        """A connection has ended."""
+        """Called when a connection has ended."""
         with self._lock:
             self._ends.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: object) -> None:
-        """What went wrong with a connection; a client that leaves early, or is cut off, is no news."""
+        """Log an error, except that a client left early or was cut off."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            logger.warning("an HTTP request was not answered", exc_info=True)
+            _logger.warning("an HTTP request was not answered", exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request, one answer."""
+    """Answers one request."""
 
     timeout = PATIENCE_S
     server_version = f"twinlink/{__version__}"
@@ -167,12 +168,12 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Listener
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer a request."""
         path = self.path.partition("?")[0]
         try:
             status, content_type, content = self.server.answer(path, self.headers.get("Accept", ""))
         except Exception as error:
-            logger.warning("%s was not answered", path, exc_info=True)
+            _logger.warning("%s was not answered", path, exc_info=True)
             status, content_type, content = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, f"{error!r}\n".encode()
         self.send_response(status)
         self.send_header("Content-Type", content_type)
@@ -185,4 +186,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *_: object) -> None:
-        """Probes are no news."""
+        """Log nothing: probes come every few seconds."""

@@ -1,4 +1,4 @@
-"""What commands with a link share: its options, opening it, and waiting for the other side."""
+"""The link of a command: its options, opening it, waiting for a peer, and its events as lines of text."""
 
 import argparse
 import socket
@@ -20,14 +20,14 @@ from .console import Stop, log
 PORT = 7447
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
-NOBODY_S = 5.0  # who is there has been found long before, on any path but the longest
-CONNECT_S = 2.0  # for a name to be resolved, and for each address
-ADDRESSES = 3  # of a name are tried
-LOOK_S = 0.1  # how often a wait looks whether the end was asked for
+LOOK_S = 0.1  # how often a wait checks whether the end was requested
+_NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within this time
+_CONNECT_S = 2.0  # for resolving a name, and for each address
+_ADDRESSES = 3  # of a name that are tried
 
 
 def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str) -> None:
-    """Declare the options of a link, of the flow that is used, and of output; ``listens`` as `add_link_options`."""
+    """Declare the options of a link, of its flow and of the output; ``listens`` as for `add_link_options`."""
     add_link_options(parser, listens=listens)
     parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
@@ -39,10 +39,10 @@ def add_link_options(
     """Declare the link's options.
 
     Args:
-        parser: or a group of one.
-        listens: which side the command is when nobody says; None: none.
-        other: who is at the other end.
-        node: name of this side when nobody says.
+        parser: a parser or a group of one.
+        listens: the default side of the command; None: it has no default.
+        other: what the peer is called in the help.
+        node: the default name of this side.
     """
     parser.add_argument(
         "--transport",
@@ -53,7 +53,7 @@ def add_link_options(
     )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
-        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help=f"wait here for {other}"
+        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help=f"listen here for {other}"
     )
     side.add_argument(
         "--connect",
@@ -73,62 +73,62 @@ def add_link_options(
 
 def open_link(given: argparse.Namespace) -> twinlink.Link:
     """Open the link that the options describe."""
-    check_link(given)  # an option that is called like an argument of `twinlink.open` would not get that far
+    check_link(given)  # refuses an option with the name of an argument of `twinlink.open`
     return twinlink.open(
         given.transport,
         listen=given.listen,
-        connect=routers(given.connect),
+        connect=_routers(given.connect),
         node=given.node,
         **dict(given.option or []),
     )
 
 
 def check_link(given: argparse.Namespace) -> Transport:
-    """The link's transport, not open: whatever `open_link` refuses without opening it has been refused."""
+    """Make the link's transport without opening it.  Raises what `open_link` raises before it opens the transport."""
     return link_options.make_transport(
         given.transport,
         listen=given.listen,
-        connect=routers(given.connect),
+        connect=_routers(given.connect),
         node=given.node,
         options=dict(given.option or []),
     )
 
 
-def routers(connect: str | None) -> str | list[str] | None:
-    """What `twinlink.open` takes as ``connect``: a list where ``--connect`` names several endpoints."""
+def _routers(connect: str | None) -> str | list[str] | None:
+    """The argument ``connect`` of `twinlink.open`: a list if ``--connect`` names several endpoints."""
     return connect.split(",") if connect and "," in connect else connect
 
 
-def tell_if_nobody(link: twinlink.Link, tell: Callable[[str], object]) -> None:
-    """Tell once, from a thread of its own, when nobody is there after NOBODY_S, and what to check."""
+def tell_if_no_peer(link: twinlink.Link, tell: Callable[[str], object]) -> None:
+    """If no peer is up after `_NO_PEER_S`, call ``tell`` once with what to check, on a thread of its own."""
 
     def wait() -> None:
         try:
-            link.wait_ready(NOBODY_S)
+            link.wait_ready(_NO_PEER_S)
         except PeerTimeout as error:
-            tell(f"{error}; it goes on trying")
+            tell(f"{error}; still trying")
         except LinkClosed:
-            pass  # nobody wants to know any more
+            pass  # the program ends
 
-    threading.Thread(target=wait, name=f"twinlink-{link.node}-nobody", daemon=True).start()
+    threading.Thread(target=wait, name=f"twinlink-{link.node}-no-peer", daemon=True).start()
 
 
 def check_size(given: argparse.Namespace, link: twinlink.Link) -> None:
-    """Whether the link takes messages of ``--size``.  Raises ConfigurationError."""
+    """Raises ConfigurationError if the link cannot carry messages of ``--size``."""
     if given.size > link.max_payload:
         raise ConfigurationError(f"--size {given.size}: this link takes at most {link.max_payload} octets")
 
 
 def endpoint(given: argparse.Namespace) -> str:
-    """Where the two sides meet, for messages to a person."""
+    """The transport and endpoint, for messages to a person."""
     side = f"listening at {given.listen}" if given.listen else f"connecting to {given.connect}"
     return f"{given.transport}, {side}"
 
 
 def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, name: str, other: str) -> None:
-    """Wait up to ``--timeout`` for a peer; returns without one when the end is asked for.
+    """Wait up to ``--timeout`` for a peer; returns without one when the end is requested.
 
-    Raises PeerTimeout.  ``name`` is this command, ``other`` the one that should run at the other side.
+    Raises PeerTimeout.  ``name`` is this command, ``other`` the command that should run on the other side.
     """
     timeout = given.timeout
     log(name, f"{endpoint(given)}, waits up to {timeout:g} s for a peer")
@@ -136,13 +136,13 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
         link._wait(lambda: bool(link.peers()), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
-        seen = given.connect and connection_problems(given.connect)
+        seen = given.connect and _connection_problems(given.connect)
         tcp = f"; TCP says: {seen}" if seen else ""
         raise PeerTimeout(f"{link._no_peer_error(timeout)} (does `{other}` run there?){tcp}")
 
 
-def connection_problems(connect: str) -> str | None:
-    """As `connection_problem`, of each endpoint that ``--connect`` names; None when one of them can be connected to."""
+def _connection_problems(connect: str) -> str | None:
+    """As `connection_problem`, for every endpoint of ``--connect``; None if one of them accepts a connection."""
     problems = {one: connection_problem(one) for one in connect.split(",")}
     if not all(problems.values()):
         return None
@@ -150,13 +150,13 @@ def connection_problems(connect: str) -> str | None:
 
 
 def connection_problem(connect: str) -> str | None:
-    """Why no TCP connection to an endpoint can be made, in the system's words; None when one can."""
+    """The system's message why no TCP connection to an endpoint can be made, or None if it can."""
     target = Endpoint.parse(connect)
     problem = None
     try:
-        for address in addresses(target.host, CONNECT_S)[:ADDRESSES]:
+        for address in addresses(target.host, _CONNECT_S)[:_ADDRESSES]:
             try:
-                socket.create_connection((address, target.port), timeout=CONNECT_S).close()
+                socket.create_connection((address, target.port), timeout=_CONNECT_S).close()
             except OSError as error:
                 problem = problem or error.strerror or str(error)
             else:
@@ -167,21 +167,25 @@ def connection_problem(connect: str) -> str | None:
 
 
 class Watch:
-    """Events of a link, collected on its I/O thread and told on the command's own."""
+    """Collects the events of a link on its I/O thread; the command's thread logs them.
+
+    Attributes:
+        missing: messages that peers sent and that did not arrive.
+    """
 
     def __init__(self, name: str, link: twinlink.Link) -> None:
-        self.missing = 0  # messages that others sent and that did not arrive
+        self.missing = 0
         self._name = name
         self._nodes: dict[int, str] = {}
         self._events: SimpleQueue[Event] = SimpleQueue()
         link.events(handler=self._events.put)
 
     def node(self, epoch: int) -> str | None:
-        """The name of a session's node, if it said hello."""
+        """The name of a session's node, or None if no HELLO of it has arrived."""
         return self._nodes.get(epoch)
 
     def tell(self) -> None:
-        """Log what happened since the last call."""
+        """Log the events since the last call."""
         while not self._events.empty():
             event = self._events.get()
             self._take(event)
@@ -207,9 +211,9 @@ def _text(event: Event) -> str | None:
         case Gap(flow=flow, first=first, end=end):
             return f"{end - first} messages of flow {flow} did not arrive: {first} to {end - 1}"
         case Unclaimed(flow=flow, first=first, end=end):
-            return f"refused {end - first} messages of flow {flow}, which nobody here asked for: {first} to {end - 1}"
+            return f"refused {end - first} messages of flow {flow}, which has no receiver here: {first} to {end - 1}"
         case Malformed(reason=reason, count=number):
-            return f"dropped what is no message of twinlink ({reason}; {number} so far)"
+            return f"dropped a malformed message ({reason}; {number} so far)"
         case HandlerError(flow=flow, error=error):
             return f"a handler of flow {flow} failed: {error}"
-    return None  # counted in stats(); nothing that a person has to act on
+    return None  # counted in stats(); no action is needed

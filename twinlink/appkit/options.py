@@ -1,9 +1,9 @@
-"""Options of a command, wherever they were given: command line, environment, file.
+"""Options of a command from the command line, the environment and a file.
 
-The command line comes before the environment, the environment before the file, the file before the default.  Every
-long option ``--some-name`` has its variable ``TWINLINK_SOME_NAME`` and its key ``some-name`` in the TOML file that
-``--config`` (or ``TWINLINK_CONFIG``) names.  In the file a key may stand at the top, where it holds for every command
-and program that has the option, or in its own table, which comes before the top::
+The command line takes precedence over the environment, the environment over the file, the file over the default.  A
+long option ``--some-name`` has the variable ``TWINLINK_SOME_NAME`` and the key ``some-name`` in the TOML file that
+``--config`` (or ``TWINLINK_CONFIG``) names.  A key at the top of the file holds for every command and program that has
+the option; a key in the table of one command or program takes precedence over the top::
 
     transport = "zenoh"
     [ping]
@@ -11,8 +11,8 @@ and program that has the option, or in its own table, which comes before the top
     [exporter]
     protect-prbs = ["0-12", 50]
 
-One file serves all: a command passes over the tables and keys of the others, but not over what none of them knows.
-Variables that start with ``TWINLINK_`` and are no option are ignored: Kubernetes sets some for a Service of that name.
+One file serves all: a command ignores the tables and keys of the others, but rejects a key that none of them knows.
+Other variables that start with ``TWINLINK_`` are ignored: Kubernetes sets some for a Service of that name.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; what nobody knows is said with what may have been meant."""
+        """As argparse; the error for an unknown argument suggests the nearest known one."""
         given, rest = self.parse_known_args(args, namespace)
         if rest:
             unknown = " ".join(rest)
@@ -49,11 +49,11 @@ class Parser(argparse.ArgumentParser):
         return given
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the arguments and end with exit code 3."""
+        """Print the message and exit with code 3."""
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Help and version are results; whatever else argparse says is for the person who watches."""
+        """Write help and version to stdout as results, other messages to stderr."""
         if file is not None and file is sys.stdout:
             Output(as_json=False).write(message.encode())
         else:
@@ -61,13 +61,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def near(text: str, known: Iterable[str]) -> str:
-    """The known word that was most likely meant, as the end of a message; empty where none is alike."""
+    """The nearest known word as the end of a message; empty if none is similar."""
     found = difflib.get_close_matches(text, list(known), n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 class _Option:
-    """One long option: its key, its variable, and how a value that is not from the command line becomes its value."""
+    """One long option: its key, its variable, and the conversion of values from the environment and the file."""
 
     def __init__(self, action: argparse.Action) -> None:
         self.action = action
@@ -100,11 +100,11 @@ class _Option:
 
     @property
     def _takes_commas(self) -> bool:
-        """Whether it takes several values, as its help shows; then a list may stand for them in the file."""
+        """Whether its help shows several values separated by commas; the file may then give a list."""
         return "," in str(self.action.metavar)
 
     def _flag(self, given: bool) -> bool:
-        """``--no-something`` stores false."""
+        """The value to store: ``--no-something`` stores false."""
         return given is bool(self.action.const)
 
     def _convert(self, text: str) -> Any:
@@ -121,28 +121,28 @@ class _Option:
 
 
 def _text(value: object) -> str:
-    """What would stand on the command line.  Raises ValueError."""
+    """The text that the command line would have.  Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{value!r} is neither a string nor a number")
     return str(value)
 
 
 def keys(parser: argparse.ArgumentParser) -> frozenset[str]:
-    """The keys that a command or program knows in the file."""
+    """The keys of a command or program in the file."""
     return frozenset(_options(parser))
 
 
 def parse(
     parser: Parser, table: str, argv: Sequence[str], all_keys: Callable[[], Mapping[str, frozenset[str]]] | None = None
 ) -> argparse.Namespace:
-    """The options of one command from all four places; ends with exit code 3 where one cannot be used.
+    """The options of one command from all four sources; exits with code 3 if one is invalid.
 
     Args:
-        parser: with every option of the command; none may be ``required``, because the parser sees one place only.
-            Of a mutually exclusive group, the member given in the place that comes first wins.
+        parser: with every option of the command.  None may be ``required``: the parser sees the command line only.
+            Of a mutually exclusive group, the member from the source with the highest precedence is used.
         table: the command's table in the file.
-        argv: the arguments behind the command's name.
-        all_keys: gives the keys of every table that the file may have; called only when there is a file.
+        argv: the arguments after the command's name.
+        all_keys: returns the keys of every table that the file may have; called only if there is a file.
     """
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
     parser.add_argument("--version", action="version", version=f"twinlink {__version__}")
@@ -153,7 +153,7 @@ def parse(
         shown = "" if default is None or isinstance(default, bool) else f"; default {default}"
         option.action.help = f"{option.action.help} [{option.variable}{shown}]".replace("%", "%%")
     for action in parser._actions:
-        action.default = argparse.SUPPRESS  # so that what comes back is what was given
+        action.default = argparse.SUPPRESS  # the namespace then has only what was given
     given = vars(parser.parse_args(argv))
 
     environment = {
@@ -175,11 +175,11 @@ def parse(
         *file,
         ("the defaults", {dest: value for dest, value in defaults.items() if value is not None}),
     ]
-    for place, layer in layers:
+    for source, layer in layers:
         for group in groups:
             if len(group & layer.keys()) > 1:
                 names = " and ".join(f"--{dest.replace('_', '-')}" for dest in sorted(group & layer.keys()))
-                parser.error(f"{place} gives {names}; only one of them can be used")
+                parser.error(f"{source} gives {names}; only one of them can be used")
         settled = {dest for group in groups if group & merged.keys() for dest in group} | merged.keys()
         merged.update((dest, value) for dest, value in layer.items() if dest not in settled)
     return argparse.Namespace(**dict.fromkeys(defaults) | merged)

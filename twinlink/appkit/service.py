@@ -1,4 +1,4 @@
-"""Options of a program that a supervisor runs: ``--check`` says what the program would do, ``--http`` how it does."""
+"""Options of a program that a supervisor runs: ``--check`` prints a plan, ``--http`` serves health and metrics."""
 
 import argparse
 import errno
@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlink import options as link_options
-from twinlink.appkit import convert, linking
-from twinlink.appkit.console import DONE, Output, explain
-from twinlink.appkit.journal import Journal
 from twinlink.errors import ConfigurationError, TwinlinkError
 
+from . import convert, linking
+from .console import DONE, Output, explain, missing_module
+from .journal import Journal
 from .pulse import Pulse
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from twinlink.appkit.convert import HttpAddress
+    from .convert import HttpAddress
 
-MIB = 1024 * 1024
+_MIB = 1024 * 1024
 
 
 def add_http_option(parser: argparse._ActionsContainer) -> None:
@@ -39,18 +39,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("for supervisors")
     add_http_option(group)
     group.add_argument(
-        "--check", action="store_true", help="say what would be done, open nothing, and end: 0, or 3 and the reason"
+        "--check", action="store_true", help="print what would be done, open nothing, and exit: 0, or 3 and the reason"
     )
 
 
 def check(plan: Callable[[], Sequence[str]]) -> int:
-    """For ``--check``: print the plan, a line each; returns the exit code.
+    """For ``--check``: print the plan; returns the exit code.
 
     Args:
-        plan: makes the lines; raises what is wrong.
+        plan: returns the lines, or raises what is wrong.
 
     Raises:
-        ConfigurationError: whatever is wrong, so that the exit code is 3.
+        ConfigurationError: the plan cannot be carried out; the exit code is then 3.
     """
     try:
         lines = plan()
@@ -59,18 +59,18 @@ def check(plan: Callable[[], Sequence[str]]) -> int:
     except OSError as error:
         raise ConfigurationError(explain(error)) from error
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error.name} is not installed; `pip install 'twinlink[demo]'` brings it") from error
+        raise ConfigurationError(missing_module(error)) from error
     Output(as_json=False).emit({}, "\n".join(lines))
     return DONE
 
 
 def plan_of_link(given: argparse.Namespace, sends: Sequence[str], receives: Sequence[str], other: str) -> list[str]:
-    """The lines about the link: where it goes, and what memory it may take.  Raises ConfigurationError and the like.
+    """The lines about the link: its endpoint and the memory that it may use.  Raises as `linking.check_link`.
 
     Args:
         given: with the options of `linking.add_link_options`.
         sends, receives: the flows.
-        other: what is at the other end.
+        other: what the peer is called.
     """
     transport = linking.check_link(given)
     first = transport.endpoint.port
@@ -86,17 +86,17 @@ def plan_of_link(given: argparse.Namespace, sends: Sequence[str], receives: Sequ
 
 def _each(flows: Sequence[str], octets: int) -> str:
     each = "each " if len(flows) > 1 else ""
-    return f"on {' and '.join(flows)} {each}at most {octets / MIB:g} MiB"
+    return f"on {' and '.join(flows)} {each}at most {octets / _MIB:g} MiB"
 
 
 def plan_of_files(*places: tuple[str, Path | None]) -> list[str]:
     """A line for each option that names a file or folder to write.
 
     Args:
-        places: option, such as ``log`` or, where it is a folder, ``records/``, and its path; None: it was not given.
+        places: the option, such as ``log``, or ``records/`` for a folder, and its path, or None if it was not given.
 
     Raises:
-        OSError: one cannot be made or written; a folder that is named before is there for what comes after.
+        OSError: a file or folder cannot be written.  Folders named earlier count as existing for later paths.
     """
     lines, made = [], set()
     for option, path in places:
@@ -111,7 +111,7 @@ def plan_of_files(*places: tuple[str, Path | None]) -> list[str]:
 
 
 def _check_writable(path: Path, folder: bool) -> None:
-    """What is there must be of the right kind and writable; else the folder, at any depth, that it would be made in."""
+    """Check the kind and permission of what exists, or else of the nearest existing folder above it."""
     place = path
     while not place.exists() and (folder or place == path):
         place = place.parent
@@ -130,13 +130,13 @@ def plan_of_http(given: argparse.Namespace) -> list[str]:
     """The line about ``--http``.  Raises MetricsMissing where prometheus_client is not installed."""
     if given.http is None:
         return ["http: not served (--http HOST:PORT)"]
-    import twinlink.metrics  # noqa: F401  (as in `serving`)
+    import twinlink.metrics  # noqa: F401  (raises MetricsMissing)
 
     return [f"http: {given.http} with /healthz, /readyz and /metrics"]
 
 
 def told_by(journal: Journal) -> "Callable[[str, HttpAddress], object]":
-    """What `serving` tells becomes an event of the journal."""
+    """The argument ``tell`` of `serving` that logs to the journal."""
     return lambda text, address: journal.event("http", text, http=str(address))
 
 
@@ -148,22 +148,22 @@ def serving(
     collectors: "Callable[[], Iterable[Collector]]",
     tell: "Callable[[str, HttpAddress], object]",
 ) -> Iterator[None]:
-    """Serves what ``--http`` asks for inside a ``with`` statement; without an address it does, and imports, nothing.
+    """Serve HTTP inside a ``with`` statement; without an address, do nothing and import nothing.
 
     Args:
         address: of ``--http``.
-        pulse, reasons: of `twinlink.appkit.http.Server`.
-        collectors: makes the collectors of metrics.
-        tell: told once what is served, and the address with the port that was taken.
+        pulse, reasons: as for `twinlink.appkit.http.Server`.
+        collectors: returns the collectors of the metrics.
+        tell: called once with a message and the address, which has the port taken.
 
     Raises:
         MetricsMissing: prometheus_client is not installed.
-        TransportError: nothing can be served there.
+        TransportError: the address cannot be listened at.
     """
     if address is None:
         yield
         return
-    import twinlink.metrics  # noqa: F401  (says what to install where that is missing)
+    import twinlink.metrics  # noqa: F401  (raises MetricsMissing)
 
     from .http import Server
 

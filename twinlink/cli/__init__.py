@@ -1,98 +1,140 @@
-"""The `twinlink` command: one module per sub-command, loaded when it is called for.
+"""The `twinlink` command: one module per sub-command, loaded when the sub-command is called.
 
-A sub-command is a module with ``add_options(parser)`` and ``run(given) -> exit code``; it stands in `COMMANDS`.
+A sub-command is a module with ``add_options(parser)`` and ``run(given) -> exit code``.  Those of the library stand in
+`COMMANDS`; an installed application adds its own by an entry point of the group ``twinlink.commands``::
+
+    demo = "twinlink_demo.demo_command [demo]"    # in brackets the extra that installs what the module needs
+
+The first line of the module's docstring is its summary in ``twinlink --help``; importing the module must be cheap.
 """
 
 import argparse
 import contextlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
 from twinlink import __version__
+from twinlink.errors import TwinlinkError
 
 from ..appkit import console, options
 
 COMMANDS = {
-    "demo": "the whole path on this machine, from a gNB's E3 interface to GNU Radio and back; one minute",
     "ping": "measure the round-trip time to a peer that runs pong",
     "pong": "answer ping",
     "pub": "send lines, files or generated messages on a flow",
     "sub": "receive the messages of a flow",
     "sweep": "measure delay, RTT, throughput and jitter over payloads, directions and transports",
-    "report": "make the table, figures and report of a sweep or demo again from its raw records, or compare two",
-    "clock": "show the peer's clock against this one, and NTP's view of both, live",
+    "clock": "show the offset and skew of the peer's clock, and NTP's view of both clocks, live",
     "mgen": "carry MGEN's UDP datagrams and TCP messages over a link",
-    "doctor": "check this machine: what is there, what is wrong, what to do",
+    "doctor": "check this machine: what is installed, what is wrong, what to do",
 }
-PROGRAMS = "twinlink.programs"  # entry points: the table of a program in the file -> what makes its parser
+_EXTRA = "twinlink[measure]"  # what a command of the library needs beyond the dependencies of the package
+_APP_COMMANDS = "twinlink.commands"  # entry points: name of a command -> its module
+_PROGRAMS = "twinlink.programs"  # entry points: table of a program in the file -> the function that makes its parser
 
 
-class Command(Protocol):
+class _Command(Protocol):
     """What the module of a sub-command provides."""
 
     __doc__: str | None
 
     @staticmethod
     def add_options(parser: options.Parser) -> None:
-        """Declare the options; cheap, imports nothing heavy."""
+        """Declare the options."""
 
     @staticmethod
     def run(given: argparse.Namespace) -> int:
-        """Do it; returns the exit code."""
+        """Run the command; returns the exit code."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments."""
+    """Run a command line; returns the exit code: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments."""
     arguments = sys.argv[1:] if argv is None else argv
-    name = f"twinlink {arguments[0]}" if arguments and arguments[0] in COMMANDS else "twinlink"
-    return console.guarded(name, lambda: _run(arguments))
+    named = bool(arguments) and not arguments[0].startswith("-")
+    name = f"twinlink {console.on_one_line(arguments[0])}" if named else "twinlink"
+    return console.guarded(name, lambda: _run(arguments) if named else _show_help(arguments))
 
 
-def _run(arguments: list[str]) -> int:
+def _show_help(arguments: list[str]) -> int:
+    top = _top_parser()
+    names = top.add_subparsers(metavar="COMMAND", dest="command", title="commands")
+    for name, summary in {**dict(_app_summaries()), **COMMANDS}.items():
+        names.add_parser(name, help=summary.replace("%", "%%"), add_help=False)
+    if arguments:
+        top.parse_args(arguments[:1])  # --help and --version end here
+    top.print_help(sys.stderr)
+    return console.BAD_ARGUMENTS
+
+
+def _top_parser() -> options.Parser:
     top = options.Parser(
         prog="twinlink",
         description="Keeps an O-RAN network and its digital twin in sync. `twinlink COMMAND --help` shows the options.",
         epilog="Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.",
     )
     top.add_argument("--version", action="version", version=f"twinlink {__version__}")
-    names = top.add_subparsers(metavar="COMMAND", dest="command", title="commands")
-    for name, summary in COMMANDS.items():
-        names.add_parser(name, help=summary, add_help=False)
-    if not arguments:
-        top.print_help(sys.stderr)
-        return console.BAD_ARGUMENTS
-    name = arguments[0]
-    if name.startswith("-"):
-        top.parse_args([name])  # --help and --version end here
+    return top
+
+
+def _app_summaries() -> Iterator[tuple[str, str]]:
+    for name, point in _app_commands().items():
+        try:
+            summary = (point.load().__doc__ or "").partition("\n")[0]
+        except ImportError as error:
+            yield name, f"cannot be loaded: {error}"
+        else:
+            yield name, summary[:1].lower() + summary[1:].rstrip(".")
+
+
+def _run(arguments: list[str]) -> int:
+    name, point = arguments[0], None
     if name not in COMMANDS:
-        top.error(f"no command is called {name!r}{options.near(name, COMMANDS)}")
-    command = _load(name)
-    given = options.parse(_parser(name, command), name, arguments[1:], all_keys)
-    logging.basicConfig(format=f"twinlink {name}: %(message)s")  # what the library has to say
-    return command.run(given)
+        points = _app_commands()
+        if name not in points:
+            _top_parser().error(f"no command is called {name!r}{options.near(name, [*points, *COMMANDS])}")
+        point = points[name]
+    try:
+        command = cast(_Command, point.load()) if point else _load(name)
+        given = options.parse(_parser(name, command), name, arguments[1:], all_keys)
+        logging.basicConfig(format=f"twinlink {name}: %(message)s")  # of the library's warnings
+        return command.run(given)
+    except ModuleNotFoundError as error:
+        raise TwinlinkError(console.missing_module(error, _extra(point) if point else _EXTRA)) from error
 
 
-def _load(name: str) -> Command:
-    return cast(Command, import_module(f"{__name__}.{name}"))
+def _app_commands() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=_APP_COMMANDS)}
 
 
-def _parser(name: str, command: Command) -> options.Parser:
+def _extra(point: EntryPoint) -> str:
+    distribution = point.dist.name if point.dist else "twinlink"
+    return f"{distribution}[{','.join(point.extras)}]" if point.extras else distribution
+
+
+def _load(name: str) -> _Command:
+    return cast(_Command, import_module(f"{__name__}.{name}"))
+
+
+def _parser(name: str, command: _Command) -> options.Parser:
     parser = options.Parser(prog=f"twinlink {name}", description=command.__doc__)
     command.add_options(parser)
     return parser
 
 
 def all_keys() -> Mapping[str, frozenset[str]]:
-    """What may stand in a file, by table: the options of every command and program that can be loaded here."""
+    """The keys of each table of the file: the options of every command and program that can be loaded here."""
     found = {}
     for name in COMMANDS:
         with contextlib.suppress(ImportError):
             found[name] = options.keys(_parser(name, _load(name)))
-    for point in entry_points(group=PROGRAMS):
+    for name, point in _app_commands().items():
         with contextlib.suppress(ImportError):
-            found[point.name] = options.keys(point.load()())
+            found.setdefault(name, options.keys(_parser(name, point.load())))
+    for program in entry_points(group=_PROGRAMS):
+        with contextlib.suppress(ImportError):
+            found[program.name] = options.keys(program.load()())
     return found

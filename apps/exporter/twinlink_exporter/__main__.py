@@ -109,7 +109,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
             node=link.node,
             protected=sorted(limits.protected),
         )
-        linking.tell_if_nobody(link, partial(journal.event, "no-peer"))
+        linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
 
         def collectors() -> "list[Collector]":
             from twinlink.metrics import collector

@@ -107,7 +107,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             endpoint=link.endpoint,
             node=link.node,
         )
-        linking.tell_if_nobody(link, partial(journal.event, "no-peer"))
+        linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
         link.receiver("control-result", handler=partial(_result, twin, ledger))
         noted = ledger.received if ledger else None

@@ -67,7 +67,7 @@ class Lease:
             shared.leases.append(self)
         if fresh:
             self.link.events(handler=shared.tell)
-            linking.tell_if_nobody(self.link, partial(log, "Twinlink"))
+            linking.tell_if_no_peer(self.link, partial(log, "Twinlink"))
 
     def read(self, flow: str, handler: Callable[[twinlink.Message], None]) -> None:
         """Take a flow's messages.

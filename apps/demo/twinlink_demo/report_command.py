@@ -8,11 +8,8 @@ import argparse
 import json
 from pathlib import Path
 
+from twinlink.appkit.console import DONE, Output, log, wrapped, writing
 from twinlink.errors import ConfigurationError
-
-from ..appkit.console import DONE, Output, log, wrapped, writing
-
-NAME = "twinlink report"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +45,7 @@ def _rebuild(given: argparse.Namespace) -> int:
 
     (folder,) = given.folders
     if "demo" in results.load(folder):
-        from twinlink_demo import report, verdict
+        from . import report, verdict
 
         found = report.write(folder, given.out)
         text = wrapped(verdict.text(found))
@@ -56,7 +53,7 @@ def _rebuild(given: argparse.Namespace) -> int:
         found = results.rebuild(folder, given.out)
         text = wrapped(summary.text(found))
     Output(given.json).emit(found, text)
-    log(NAME, f"report: {(given.out or folder) / results.REPORT}")
+    log("twinlink report", f"report: {(given.out or folder) / results.REPORT}")
     return DONE
 
 

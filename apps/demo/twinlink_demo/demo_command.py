@@ -7,11 +7,10 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
-from ..appkit import convert
-from ..appkit.console import Output, Stop, log, wrapped, writing
+from twinlink.appkit import convert
+from twinlink.appkit.console import Output, Stop, log, wrapped, writing
 
-NAME = "twinlink demo"
-MAX_SECONDS = 600.0  # everything that was played is compared in memory
+_MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +34,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run it; 1 when a requirement is not met, 2 when a part failed."""
-    from twinlink_demo import demo, verdict
     from twinlink_ran_emulator.recording import example
+
+    from . import demo, verdict
 
     settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or example())
     with writing(given.out), Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, wrapped(verdict.text(summary)))
-    log(NAME, f"report: {given.out / 'report.html'}")
+    log("twinlink demo", f"report: {given.out / 'report.html'}")
     return int(summary["exit_code"])
 
 
@@ -51,6 +51,6 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"a time above 0 s and up to {MAX_SECONDS:.0f} s is expected, not {text!r}")
+    if not 0 < value <= _MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"a time above 0 s and up to {_MAX_SECONDS:.0f} s is expected, not {text!r}")
     return value
