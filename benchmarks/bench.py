@@ -1,4 +1,4 @@
-"""What every measurement is given, and what it gives back."""
+"""The context of a measurement, and its interface."""
 
 import os
 from abc import ABC, abstractmethod
@@ -19,13 +19,13 @@ class Bench:
     """The run.
 
     Attributes:
-        wanted: names of the goals asked for.
-        rounds: of fresh processes.
-        quick: as little as shows that it works.
+        wanted: names of the selected goals.
+        rounds: number of rounds, each with new processes.
+        quick: a minimal run that shows that it works.
         stall_s: how long a peer stays stopped (G11).
-        stopped: whether the end was asked for.
-        step: told what is done now and which share of the measurement is done.
-        reasons: why something of a goal was not measured.
+        stopped: whether the end was requested.
+        step: called with the current activity and the finished share of the measurement.
+        reasons: why part of a goal was not measured.
     """
 
     wanted: frozenset[str]
@@ -39,7 +39,7 @@ class Bench:
     def rounds_of(
         self, what: str, contestants: Sequence[Contestant], setting: Setting, rounds: int | None = None
     ) -> Iterator[Round]:
-        """Each round, entered.  Raises Interrupted when the end is asked for."""
+        """Each round, entered.  Raises Interrupted if the end is requested."""
         count = rounds or self.rounds
         for number in range(count):
             self.step(f"{what}, round {number + 1} of {count}", number / count)
@@ -51,13 +51,13 @@ class Bench:
         return quick if self.quick else count
 
     def missing(self, goal: str, reason: str) -> None:
-        """Something of this goal was not measured."""
+        """Note why part of this goal was not measured."""
         known = self.reasons.setdefault(goal, [])
         if reason not in known:
             known.append(reason)
 
     def missing_for(self, goals: Sequence[str], lost: Mapping[str, str]) -> None:
-        """Contestants that failed, all of which these goals need."""
+        """Note the contestants that failed, which these goals need."""
         for goal in goals:
             if goal in self.wanted:
                 for reason in lost.values():
@@ -70,11 +70,11 @@ def is_root() -> bool:
 
 
 class Measurement(ABC):
-    """Something that takes time, for one goal or several.
+    """A measurement for one goal or several.
 
     Attributes:
-        goals: which.
-        seconds: about how long it takes with the defaults, for the progress.
+        goals: their names.
+        seconds: approximate duration with the defaults, for the progress.
     """
 
     goals: tuple[str, ...]
@@ -82,8 +82,8 @@ class Measurement(ABC):
 
     @abstractmethod
     def run(self, bench: Bench) -> None:
-        """Measure; what there is when Interrupted is raised counts."""
+        """Measure; results before Interrupted are kept."""
 
     @abstractmethod
     def parts(self, bench: Bench) -> list[Part | None]:
-        """The figures from what was measured; of a goal that is not wanted they are passed over."""
+        """The figures; those of goals that are not selected are ignored."""

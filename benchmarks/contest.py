@@ -1,7 +1,7 @@
-"""Contestants measured in turn: in each round all get fresh processes, and then work one after the other in blocks.
+"""Contestants measured in turn: in each round all get new processes, and then run in alternating blocks.
 
-It is the sweep's instrument (`twinlink.measure`): its workers, subjects, frames and records.  A sweep gives each
-subject one turn a round; here the turns are short and many, so that a machine whose speed changes is the same to all.
+It uses the sweep's workers, subjects, frames and records (`twinlink.measure`).  A sweep gives each subject one turn per
+round; here the turns are short and many, so that changes of the machine's speed affect all contestants equally.
 """
 
 import random
@@ -18,7 +18,7 @@ from twinlink.measure.setting import Pair, Setting
 from twinlink.measure.worker_handle import Interrupted, Stopped, WorkerFailed, WorkerLost
 
 OPEN_S = 30.0
-TIMEOUT_S = 30.0  # for the peer, and for an answer: it may have the machine to share
+TIMEOUT_S = 30.0  # for the peer, and for an answer, on a busy machine
 WARM_UP = 50  # messages before each block
 STARTED_AT_ONCE = 2
 
@@ -27,7 +27,7 @@ FAILURES = (WorkerLost, WorkerFailed, TwinlinkError, OSError)
 
 @dataclass(frozen=True)
 class Contestant:
-    """A subject of the sweep (`twinlink.measure.channels`) under a name of its own, with options of its own."""
+    """A subject of the sweep (`twinlink.measure.channels`) with its own name and options."""
 
     name: str
     subject: str
@@ -40,11 +40,11 @@ def plain(*subjects: str) -> list[Contestant]:
 
 
 class Round:
-    """All contestants with processes of their own; a context manager.
+    """All contestants with their processes; a context manager.
 
     Attributes:
-        pairs: the workers of those that could be opened, by the contestant's name.
-        lost: why the others, or those that failed later, are out of this round.
+        pairs: workers of the contestants that could be opened, by name.
+        lost: why the others, including later failures, are out of this round.
     """
 
     def __init__(self, contestants: Sequence[Contestant], setting: Setting, stopped: Stopped, seed: int) -> None:
@@ -88,14 +88,14 @@ class Round:
         self.pairs[contestant.name].open(contestant.subject, contestant.options, drop_every, OPEN_S, self._stopped)
 
     def fail(self, name: str, error: Exception | str) -> None:
-        """This contestant is out of this round."""
+        """Remove a contestant from this round."""
         self.lost.setdefault(name, f"{name}: {error}")
         pair = self.pairs.pop(name, None)
         if pair is not None:
             pair.end()
 
     def shuffled(self, names: Sequence[str]) -> list[str]:
-        """Those that are still there, in an order that changes from call to call."""
+        """The remaining contestants, in random order."""
         present = [name for name in names if name in self.pairs]
         return self._order.sample(present, len(present))
 
@@ -109,10 +109,10 @@ class Round:
         rate_hz: float | None = None,
         direction: str = "rw-dt",
     ) -> RoundResult | None:
-        """A block of one contestant; None when it failed, which ends the round for it.
+        """A block of one contestant; None if it failed, which ends the round for it.
 
-        ``closed``: each message leaves when the one before was answered.  Else they leave at ``rate_hz``, or as fast as
-        they can when that is None, and the raw subjects answer many at once, as a link does.
+        ``closed``: each message leaves when the one before was answered.  Otherwise they leave at ``rate_hz``, or
+        unpaced if that is None, and the raw subjects answer many at once, as a link does.
         """
         cell = {"octets": octets, "mode": "closed" if closed else "saturation", "direction": direction, "search": None}
         plan = Plan((name,), (octets,), warm_up=WARM_UP, timeout_s=TIMEOUT_S)

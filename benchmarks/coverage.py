@@ -1,4 +1,4 @@
-"""Whether intervals of 95 % hold the true mean that often: G16."""
+"""Coverage of 95 % intervals of the mean: G16."""
 
 import numpy as np
 from scipy import signal
@@ -34,13 +34,13 @@ class Coverage(Measurement):
                 raise Interrupted
             for n, held in self._held.items():
                 noise = generator.normal(size=n)
-                noise[0] /= np.sqrt(1 - RHO**2)  # as if it had begun long ago
+                noise[0] /= np.sqrt(1 - RHO**2)  # stationary from the start
                 interval = statistics.mean_interval(signal.lfilter([1.0], [1.0, -RHO], noise))
                 assert interval is not None
                 held.append(interval.low <= 0 <= interval.high)
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Of each length."""
+        """Coverage for each length."""
         found: list[Part | None] = []
         for n, held in self._held.items():
             if held:

@@ -41,7 +41,7 @@ class Fan:
         receiver.ask("reflect", octets=OCTETS, count=0)
 
     def send(self, count: int) -> tuple[list[int], list[int]]:
-        """Times of the call, and until the last receiver has the message, in ns."""
+        """Duration of the call, and time until the last receiver has the message, in ns."""
         self._sender.tell(f"send {count} {OCTETS}")
         said = self._sender.answer()
         return said["calls_ns"], said["delays_ns"]
@@ -54,7 +54,7 @@ class Fan:
 
 
 class FanOut(Measurement):
-    """To 16 receivers and to one, in turn."""
+    """Sends to 16 receivers and to one, in turn."""
 
     goals = ("G12",)
     seconds = 60.0
@@ -63,7 +63,7 @@ class FanOut(Measurement):
         self._rounds: dict[str, list[dict[str, tuple[float, float]]]] = {name: [] for name in TRANSPORTS}
 
     def run(self, bench: Bench) -> None:
-        """Blocks to many and to one, in turn."""
+        """Measure blocks to many and to one, in turn."""
         rounds, many = min(bench.rounds, 3), bench.scaled(MANY, 4)
         for number in range(rounds):
             for transport in TRANSPORTS:
@@ -95,7 +95,7 @@ class FanOut(Measurement):
                 fan.end()
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Of both transports."""
+        """Figures of both transports."""
         found = []
         for transport, rounds in self._rounds.items():
             for index, what, most in ((1, "last receiver p50", 4.0), (0, "sender call p50", 1.2)):

@@ -25,7 +25,7 @@ IPERF_S = 1
 
 
 def arrivals_per_s(taken: RoundResult) -> float:
-    """What the receiver got, from the first message to the last; 0 unless every one arrived."""
+    """Received rate, from the first message to the last; 0 unless every one arrived."""
     if len(np.unique(taken.received["sequence"])) < len(taken.sent) or len(taken.sent) < 2:
         return 0.0
     times = taken.received["received_ns"]
@@ -33,7 +33,7 @@ def arrivals_per_s(taken: RoundResult) -> float:
 
 
 class SmallFloods(Measurement):
-    """100 B on every transport, beside the bare library, and without repair."""
+    """100 B on every transport, on the bare library, and without repair."""
 
     goals = ("G7", "G9", "G10")
     seconds = 100.0
@@ -42,7 +42,7 @@ class SmallFloods(Measurement):
         self._rounds: list[dict[str, list[RoundResult]]] = []
 
     def run(self, bench: Bench) -> None:
-        """Three floods of each contestant in a round."""
+        """Measure three floods of each contestant per round."""
         contestants = plain(*TRANSPORTS)
         if bench.wanted & {"G7", "G9"}:
             contestants += plain("raw-zeromq", "raw-zenoh")
@@ -85,7 +85,7 @@ class SmallFloods(Measurement):
 
 
 class Goodput(Measurement):
-    """1 MB messages against what TCP carries; on loopback, and over a cable of 1 Gb/s."""
+    """1 MB messages relative to TCP, on loopback and over a cable of 1 Gb/s."""
 
     goals = ("G5",)
     seconds = 80.0
@@ -94,7 +94,7 @@ class Goodput(Measurement):
         self._rounds: dict[str, list[dict[str, float]]] = {"loopback": [], "1 Gb/s": []}
 
     def run(self, bench: Bench) -> None:
-        """Octets a second of each contestant, round after round."""
+        """Measure octets per second of each contestant, in rounds."""
         self._measure(bench, "loopback", Loopback(), bench.scaled(600, 20))
         if not is_root():
             bench.missing("G5", f"at 1 Gb/s: {NEEDS_ROOT}")
@@ -124,7 +124,7 @@ class Goodput(Measurement):
                 raise Interrupted
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Ratios to the best that TCP gave in the same round."""
+        """Ratios to the best of TCP in the same round."""
         found = []
         for where, least in (("loopback", 0.85), ("1 Gb/s", 0.98)):
             rounds = [each for each in self._rounds[where] if "raw-tcp" in each]
@@ -136,7 +136,7 @@ class Goodput(Measurement):
 
 
 def iperf3_octets_per_s(setting: Loopback | Namespaces) -> float | None:
-    """What one stream of iperf3 carries; None where it is not installed.  Raises OSError, ValueError, KeyError."""
+    """Rate of one iperf3 stream; None if it is not installed.  Raises OSError, ValueError, KeyError."""
     if shutil.which("iperf3") is None:
         return None
     if isinstance(setting, Namespaces):

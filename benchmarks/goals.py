@@ -1,8 +1,7 @@
 """The goals of this project, measured: `make bench`, or `python -m benchmarks.goals`.
 
-Prints for each goal what was measured and whether that meets it, and leaves goals.md and goals.json in --out.  How it
-measures, and how to read it: docs/benchmarks.md.  Needs what `pip install 'twinlink[measure]'` brings, and root for the
-rows that need network namespaces.
+Prints the figures and verdict of each goal, and writes goals.md and goals.json to --out.  docs/benchmarks.md explains
+method and output.  Needs the extra `twinlink[measure]`, and root for the rows that need network namespaces.
 
 Exit code: 0 when every row that can be measured was; 1 when one was not, or with --require when a goal was missed.
 """
@@ -36,7 +35,7 @@ from .verdict import GOALS, Part, Row, markdown, text
 from .wire import WireOctets
 
 NAME = "bench"
-ROUNDS = 6  # fewer do not allow a median an interval of 95 %
+ROUNDS = 6  # the least number for a 95 % interval of a median
 STALL_S = 10.0
 
 MEASUREMENTS: tuple[type[Measurement], ...] = (
@@ -45,7 +44,7 @@ MEASUREMENTS: tuple[type[Measurement], ...] = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is asked for, print it and write it down."""
+    """Measure the selected goals, print and write the results."""
     parser = argparse.ArgumentParser(
         prog=NAME, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(given: argparse.Namespace, stop: Stop, progress: Progress) -> tuple[Bench, list[Part]]:
-    """Everything that the wanted goals need, as long as nobody asks for the end."""
+    """Measure everything that the selected goals need, until the end is requested."""
     wanted = frozenset(given.only)
     needed = [made for made in (kind() for kind in MEASUREMENTS) if wanted & set(made.goals)]
     total, done = sum(one.seconds for one in needed), 0.0

@@ -1,13 +1,13 @@
-"""How many gNBs a host carries: through one Zenoh router, and as a star on one listener.
+"""Number of gNBs that a host carries: through one Zenoh router, and as a star on one listener.
 
     python -m benchmarks.many_nodes
 
-For 1, 4 and 16 gNBs and rising rates it prints what was delivered, the age of the records when they arrived, and the
-processor time of each process, until the processors are full.  All gNBs are links of one process and all twins are
-links of another, so the figures say what links cost and not what processes do.  One host, one clock: an age is exact.
+For 1, 4 and 16 gNBs and increasing rates it prints the delivered rate, the age of records on arrival, and the processor
+time of each process, until the processors are saturated.  All gNBs are links of one process and all twins links of
+another, so the figures are the cost of links, not of processes.  On one host with one clock an age is exact.
 
 - ``router``: a twin for each gNB, each pair in a namespace of its own, all clients of one router.
-- ``star``: one twin, which listens, and to which every gNB connects.
+- ``star``: one listening twin, to which every gNB connects.
 """
 
 import argparse
@@ -30,7 +30,7 @@ COUNTS = (1, 4, 16)
 RATES = (100, 1000, 4000, 8000, 16000, 32000)  # records/s of all gNBs together, until FULL
 FULL = 0.95  # of the processors
 READY_S = 30.0
-BATCH_S = 0.002  # the sending loop sleeps at least so long
+BATCH_S = 0.002  # least sleep of the sending loop
 
 ROUTER = """
 import json, sys, zenoh
@@ -55,7 +55,7 @@ def open_links(stack: ExitStack, side: str, shape: str, endpoint: str, count: in
 
 
 def send(links: list[twinlink.Link], rate: float, seconds: float) -> dict[str, Any]:
-    """Send that many records a second, in turn on all links."""
+    """Send at this rate (records/s), in turn on all links."""
     senders = [link.sender("spectrum", overflow="drop-oldest") for link in links]
     payload, began, sent, total = bytes(OCTETS), time.monotonic(), 0, int(rate * seconds)
     while sent < total:
@@ -70,7 +70,7 @@ def send(links: list[twinlink.Link], rate: float, seconds: float) -> dict[str, A
 
 
 def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
-    """A process of one side: answers each line of stdin, a rate and seconds, with what it saw, as JSON."""
+    """A process of one side: answers each line of stdin, a rate and seconds, with its results as JSON."""
     ages: list[int] = []
     lock = threading.Lock()
 
@@ -100,7 +100,7 @@ def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
 
 
 class Process:
-    """A process that says when it is ready, and answers lines."""
+    """A process that reports when it is ready, and answers lines."""
 
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(
@@ -108,12 +108,12 @@ class Process:
         )
 
     def ask(self, line: str) -> None:
-        """Have it begin."""
+        """Send a line."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
 
     def answer(self) -> str:
-        """The next line that it prints.  Raises RuntimeError when it has ended."""
+        """The next line that it prints.  Raises RuntimeError if it has ended."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
             raise RuntimeError(f"{' '.join(map(str, self._process.args[1:4]))} ended; see its error above")  # type: ignore[index]
@@ -126,13 +126,13 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
-        """End it, and wait until it has."""
+        """End it and wait for that."""
         self._process.terminate()
         self._process.communicate()
 
 
 def measure(shape: str, count: int, seconds: float) -> None:
-    """Print one row for each rate, until the processors are full."""
+    """Print one row for each rate, until the processors are saturated."""
     endpoint, processes = free_endpoint(1), []
     try:
         router = Process("-c", ROUTER, endpoint) if shape == "router" else None
@@ -165,7 +165,7 @@ def row(
     shape: str, count: int, rate: float, seconds: float, twin: dict[str, Any], gnb: dict[str, Any],
     shares: dict[str, float],
 ) -> str:  # fmt: skip
-    """As a line of the table."""
+    """A line of the table."""
     age = twin["age_ns"] or {"p50": float("nan"), "p99": float("nan")}
     cells = (
         shape, count, f"{rate:g}", f"{gnb['sent'] / gnb['seconds']:.0f}", f"{twin['received'] / seconds:.0f}",

@@ -1,4 +1,4 @@
-"""The estimated offset of two clocks that are one: G14."""
+"""The estimated offset of two clocks that are the same: G14."""
 
 import numpy as np
 
@@ -13,13 +13,13 @@ from .verdict import Part
 
 RUNS = 20
 OCTETS = (100, 1024)
-SUBJECTS = (*TRANSPORTS, "raw-tcp")  # a sweep measures bare TCP, too, unless it is told not to
+SUBJECTS = (*TRANSPORTS, "raw-tcp")  # as in a sweep, bare TCP included
 
 Cell = tuple[dict[str, str], RoundResult]
 
 
 class Offsets(Measurement):
-    """Short sweeps in fresh processes; each gives one estimate, whose truth is 0."""
+    """Short sweeps in new processes; each gives one estimate of a true offset of 0."""
 
     goals = ("G14",)
     seconds = 25.0
@@ -30,7 +30,7 @@ class Offsets(Measurement):
         self._cells: list[tuple[float, float]] = []
 
     def run(self, bench: Bench) -> None:
-        """Both directions and two payloads of all subjects."""
+        """Measure both directions and two payloads of all subjects."""
         for each in bench.rounds_of("clock offset", plain(*SUBJECTS), Loopback(), bench.scaled(RUNS, 1)):
             cells: list[Cell] = []
             for octets in OCTETS:
@@ -46,7 +46,7 @@ class Offsets(Measurement):
                 self._cells += _errors([cell])
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Errors of the runs; whether their bounds, and those of single cells, hold the truth."""
+        """Errors of the runs, and coverage of their bounds and those of single cells."""
         found: list[Part | None] = []
         if self._runs:
             found.append(_error_p95(f"error p95 of {len(self._runs)} runs", self._runs, most=2))

@@ -19,7 +19,7 @@ CUT_S = 1.0  # shorter than the silence after which a peer is down
 
 @dataclass(frozen=True)
 class Recovery:
-    """One cut: times from the first to the last of the messages that came after it, and from the heal to the last."""
+    """Result of one cut: time from the first to the last later message, and from the heal to the last."""
 
     took_ns: int
     since_heal_ns: int
@@ -28,7 +28,7 @@ class Recovery:
 
 
 class Recoveries(Measurement):
-    """The connection goes through a relay that is killed, and started again."""
+    """The connection passes a relay that is killed and restarted."""
 
     goals = ("G10",)
     seconds = 30.0
@@ -37,8 +37,8 @@ class Recoveries(Measurement):
         self._taken: dict[str, list[Recovery]] = {name: [] for name in TRANSPORTS}
 
     def run(self, bench: Bench) -> None:
-        """One cut of each transport in a round."""
-        setting = Loopback(Truth(forward_delay_ns=1))  # a delay of nothing: there is a relay
+        """Measure one cut of each transport per round."""
+        setting = Loopback(Truth(forward_delay_ns=1))  # a minimal delay, which adds a relay
         for each in bench.rounds_of("recovery after a cut", plain(*TRANSPORTS), setting, min(bench.rounds, 5)):
             for name in each.shuffled(TRANSPORTS):
                 if each.take(name, OCTETS, 20) is None:
@@ -50,7 +50,7 @@ class Recoveries(Measurement):
             bench.missing_for(self.goals, each.lost)
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Times, and what was lost or came twice."""
+        """Times, losses and duplicates."""
         found: list[Part | None] = []
         for name, taken in self._taken.items():
             took = [one.took_ns / 1e6 for one in taken]
@@ -64,7 +64,7 @@ class Recoveries(Measurement):
 
 
 def cut(pair: Pair, bench: Bench) -> Recovery:
-    """Send while the relay is away, then bring it back."""
+    """Send while the relay is down, then restart it."""
     sender, reflector, relay = pair.real_world, pair.digital_twin, pair.relay
     assert relay is not None
     reflector.ask("reflect", octets=OCTETS, count=MESSAGES, bulk=True)

@@ -1,8 +1,7 @@
 """Round trips of a flow with repair and of one without, on one link: a part of G10.
 
-Between two pairs of processes a round trip differs by more than this goal allows: by where they are put, and by whether
-they look or sleep while they wait.  So both flows share processes, sockets and threads here, and blocks that follow
-each other are compared.
+Round trips of two pairs of processes differ by more than this goal allows, because of their placement and of polling or
+sleeping.  So both flows share processes, sockets and threads, and consecutive blocks are compared.
 """
 
 import random
@@ -17,14 +16,14 @@ from .contest import FAILURES, WARM_UP
 from .sender import READY_S, SenderProcess
 from .verdict import Part, over_rounds
 
-RELIABILITIES = ("repair", "detect")  # each a flow of this name
+RELIABILITIES = ("repair", "detect")  # each is also the name of a flow
 OCTETS = 100
 BLOCKS = 20  # of each flow in a round
 COUNT = 200  # messages of a block
 
 
 class RepairCost(Measurement):
-    """A sender in a process of its own, connected to this one."""
+    """A sender process that is connected to this one."""
 
     goals = ("G10",)
     seconds = 20.0
@@ -33,7 +32,7 @@ class RepairCost(Measurement):
         self._rounds: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
 
     def run(self, bench: Bench) -> None:
-        """A fresh pair of processes and a fresh link in each round."""
+        """Measure with new processes and a new link in each round."""
         for number in range(bench.rounds):
             for transport in TRANSPORTS:
                 bench.step(f"round trips with and without repair, round {number + 1}", number / bench.rounds)
@@ -44,7 +43,7 @@ class RepairCost(Measurement):
 
     @staticmethod
     def _round(transport: str, seed: int, bench: Bench) -> float:
-        """The median of the ratios of two blocks that follow each other."""
+        """The median of the ratios of consecutive blocks."""
         endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
         order = random.Random(seed)
         ratios: list[float] = []
@@ -67,7 +66,7 @@ class RepairCost(Measurement):
         return statistics.median(ratios)
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Of both transports."""
+        """Figures of both transports."""
         return [
             over_rounds("G10", f"{name} repair / detect 100 B p50", ratios, most=1.02)
             for name, ratios in self._rounds.items()

@@ -1,4 +1,4 @@
-"""Round trips of twinlink and of what it is compared with, in turn: G1 to G4, G6, and a part of G9."""
+"""Round trips of twinlink and the baselines, in turn: G1 to G4, G6, and a part of G9."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ def _rtt(percent: float) -> Figure:
 
 
 def _exchange_ns(blocks: Sequence[RoundResult]) -> float:
-    """From a call of send to the next one: send and flush, or send and receive.  Of each block the mean."""
+    """Mean time per block between calls of send: send and flush, or send and receive."""
     return float(np.median([block.entry["elapsed_ns"] / block.entry["sent"] for block in blocks]))
 
 
 def per_message(name: str) -> Figure:
-    """An amount of the blocks' entries by their messages."""
+    """An amount per message, over the blocks."""
 
     def figure(blocks: Sequence[RoundResult]) -> float:
         return float(sum(block.entry[name] or 0 for block in blocks) / sum(block.entry["sent"] for block in blocks))
@@ -95,7 +95,7 @@ class RoundTrips(Measurement):
         self._rounds: list[dict[tuple[str, int], list[RoundResult]]] = []
 
     def run(self, bench: Bench) -> None:
-        """Block after block, the contestants in an order that changes."""
+        """Measure block by block, with the contestants in random order."""
         comparisons = [one for one in COMPARISONS if one.goal in bench.wanted]
         cells = {
             (name, octets)
@@ -141,5 +141,5 @@ class RoundTrips(Measurement):
 
 
 def size(octets: int) -> str:
-    """Such as ``10 KB``."""
+    """A size such as ``10 KB``."""
     return f"{octets // MB} MB" if octets >= MB else f"{octets // KB} KB" if octets >= KB else f"{octets} B"

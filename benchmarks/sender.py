@@ -1,8 +1,8 @@
-"""A sender in a process of its own, for what the sweep's workers do not record: `python -m benchmarks.sender`.
+"""A sender process, for measurements that the sweep's workers do not make: `python -m benchmarks.sender`.
 
-It is told by lines on stdin and answers each with a line of JSON.  What it is depends on its first argument:
+Commands are lines on stdin; each answer is a line of JSON.  The first argument selects the mode:
 
-    stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that somebody stops meanwhile
+    stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that is stopped meanwhile
     fan-out TRANSPORT ENDPOINT PEERS   listens, waits for its peers and sends to all of them
     two-flows TRANSPORT ENDPOINT       connects, and sends on a flow with repair and on one that only detects
 """
@@ -17,7 +17,7 @@ from typing import Any
 import twinlink
 from twinlink.measure import usage
 
-FLOW = "sweep"  # that of the sweep's workers, which receive
+FLOW = "sweep"  # the flow of the sweep's workers, which receive
 READY_S = 30.0
 MB = 1024 * 1024
 OFFERED_HZ = 40.0  # 1 MB messages; more than an unacknowledged flow may keep within two seconds
@@ -25,7 +25,7 @@ SETTLE_S = 20.0
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be what is asked for, until stdin ends."""
+    """Run in a mode until stdin ends."""
     role, transport, endpoint, *rest = arguments
     if role == "stalled":
         stalled(transport, endpoint)
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def stalled(transport: str, endpoint: str) -> None:
-    """Lines in: ``send SECONDS``, then ``settle``."""
+    """Commands: ``send SECONDS``, then ``settle``."""
     payload = bytes(MB)
     with twinlink.open(transport, connect=endpoint, node="sender") as link:
         sender = link.sender(FLOW)
@@ -70,7 +70,7 @@ def stalled(transport: str, endpoint: str) -> None:
 
 
 def two_flows(transport: str, endpoint: str) -> None:
-    """Lines in: ``send FLOW COUNT OCTETS``, where a flow's name is its reliability."""
+    """Commands: ``send FLOW COUNT OCTETS``; a flow's name is its reliability."""
     rtt_ns: list[int] = []
     with twinlink.open(transport, connect=endpoint, node="sender") as link:
         senders = {
@@ -89,7 +89,7 @@ def two_flows(transport: str, endpoint: str) -> None:
 
 
 def fan_out(transport: str, endpoint: str, peers: int) -> None:
-    """Lines in: ``send COUNT OCTETS``."""
+    """Commands: ``send COUNT OCTETS``."""
     last_ns: dict[int, int] = {}
     sent_ns: dict[int, int] = {}
 
@@ -117,13 +117,13 @@ def fan_out(transport: str, endpoint: str, peers: int) -> None:
 
 
 def say(**content: Any) -> None:
-    """One line."""
+    """Print an answer."""
     sys.stdout.write(json.dumps(content) + "\n")
     sys.stdout.flush()
 
 
 class SenderProcess:
-    """Such a process as its user holds it; raises OSError when it ends early."""
+    """A handle of such a process; raises OSError if it ends early."""
 
     def __init__(self, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -132,13 +132,13 @@ class SenderProcess:
         )  # fmt: skip
 
     def tell(self, line: str) -> None:
-        """Say what to do."""
+        """Send a command."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """What it says next."""
+        """The next answer."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -146,7 +146,7 @@ class SenderProcess:
         return dict(json.loads(line))
 
     def end(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 

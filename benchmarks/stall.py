@@ -1,4 +1,4 @@
-"""Memory of a sender whose peer is stopped: G11."""
+"""Memory of a sender with a stopped peer: G11."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from .verdict import Part
 
 
 class Stall(Measurement):
-    """The receiver gets SIGSTOP, the sender goes on; then SIGCONT, and everything must be accounted for."""
+    """The receiver gets SIGSTOP, and the sender goes on; after SIGCONT every message must be accounted for."""
 
     goals = ("G11",)
     seconds = 35.0
@@ -25,7 +25,7 @@ class Stall(Measurement):
         self._seen: dict[str, dict[str, Any]] = {}
 
     def run(self, bench: Bench) -> None:
-        """Each transport once."""
+        """Measure each transport once."""
         for number, transport in enumerate(TRANSPORTS):
             bench.step(f"{transport} with a stopped peer", number / len(TRANSPORTS))
             try:
@@ -64,7 +64,7 @@ class Stall(Measurement):
             receiver.end()
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Growth, and messages of which nobody knows what became."""
+        """Growth of memory, and messages that are unaccounted for."""
         found: list[Part | None] = []
         for transport, seen in self._seen.items():
             growth = (seen["peak"] - seen["before"]) / MB

@@ -12,11 +12,11 @@ from .floods import arrivals_per_s
 from .verdict import Part, ratio
 
 OCTETS = 100
-LOAD = 0.5  # of what a flood of the same transport brought in the same round
+LOAD = 0.5  # as a share of the rate of a flood of the same transport in the same round
 
 
 class Variation(Measurement):
-    """A schedule at half of the rate that twinlink reaches; raw TCP gets the same one."""
+    """A schedule at half of twinlink's greatest rate, the same for raw TCP."""
 
     goals = ("G15",)
     seconds = 60.0
@@ -26,7 +26,7 @@ class Variation(Measurement):
         self._rates: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
 
     def run(self, bench: Bench) -> None:
-        """A flood, then the schedule on both."""
+        """Measure a flood, then the schedule on both."""
         for each in bench.rounds_of("delay variation", plain(*TRANSPORTS, "raw-tcp"), Loopback()):
             for name in each.shuffled(TRANSPORTS):
                 flood = each.take(name, OCTETS, bench.scaled(10_000, 1000), closed=False)
@@ -50,7 +50,7 @@ class Variation(Measurement):
             bench.missing_for(self.goals, each.lost)
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Of both transports."""
+        """Figures of both transports."""
         found = []
         for name, pairs in self._pairs.items():
             rate = f" at {np.median(self._rates[name]):,.0f} messages/s" if pairs else ""
@@ -59,9 +59,9 @@ class Variation(Measurement):
 
 
 def ipdv_p95_ns(taken: RoundResult) -> float:
-    """Of the size of the one-way IPDV (RFC 3393) of messages that follow one another.
+    """p95 of the absolute one-way IPDV (RFC 3393) of consecutive messages.
 
-    Of its size: a receiver that catches up makes most of them negative, and the p95 of the signed ones negative too.
+    Absolute, because a receiver that catches up makes most values negative, and the p95 of the signed ones as well.
     """
     received = taken.received[np.argsort(taken.received["sequence"], kind="stable")]
     delays = metrics.one_way_delays(received, None, "loopback")

@@ -1,4 +1,4 @@
-"""The goals, what was measured for each, and whether that meets it."""
+"""The goals, their figures and their verdicts."""
 
 import statistics
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ class Goal:
     Attributes:
         metric: what is measured.
         wanted: the goal in words.
-        needs: whether ``all`` of its parts must meet theirs, or the best ``any``.
-        cannot: why it cannot be measured at all; such a row is no failure of the run.
+        needs: whether ``all`` of its parts must meet their goals, or ``any``.
+        cannot: why it cannot be measured; such a row is no failure of the run.
     """
 
     metric: str
@@ -55,13 +55,13 @@ class Part:
     """One figure of a row.
 
     Attributes:
-        goal: whose row it belongs to.
-        name: what it is of, such as ``zeromq 100 B p50``.
+        goal: name of its row.
+        name: its subject, such as ``zeromq 100 B p50``.
         value: the figure; a ratio unless ``unit`` says otherwise.
         least, most: the goal; both None for a figure that is only reported.
-        interval: of the value, at ``level`` confidence; None where there is none.
+        interval: of the value, at ``level`` confidence; or None.
         values: of each round.
-        note: what a ratio is of, such as ``45 / 44 us``.
+        note: terms of a ratio, such as ``45 / 44 us``.
     """
 
     goal: str
@@ -77,12 +77,12 @@ class Part:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None where there is none."""
+        """Whether the goal is met; None without a goal."""
         return None if self.least is self.most is None else self._within(self.value)
 
     @property
     def sure(self) -> bool:
-        """Whether the whole interval meets the goal, or none of it does."""
+        """Whether the whole interval, or none of it, meets the goal."""
         if self.interval is None:
             return True
         low, high = self.interval
@@ -105,7 +105,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a goal: its parts, and why some or all are missing."""
+    """The result of a goal: its parts, and why some or all are missing."""
 
     name: str
     parts: tuple[Part, ...]
@@ -113,17 +113,17 @@ class Row:
 
     @property
     def goal(self) -> Goal:
-        """What was wanted."""
+        """The goal."""
         return GOALS[self.name]
 
     @property
     def complete(self) -> bool:
-        """Whether everything was measured that can be."""
+        """Whether everything measurable was measured."""
         return self.goal.cannot is not None or not self.reasons
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met by what was measured; None where nothing was."""
+        """Whether the measured parts meet the goal; None without any."""
         judged = [part.met for part in self.parts if part.met is not None]
         if not judged:
             return None
@@ -131,12 +131,12 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """For the table."""
+        """The verdict for the table."""
         missing = "; ".join(self.reasons) or "nothing was measured"
         if self.met is None:
             return f"not measured: {self.goal.cannot or missing}"
         deciding = [part for part in self.parts if part.met == self.met]
-        # One part that is sure decides a row of which any part is enough, or which wants all and has one missed.
+        # One certain part decides a row that needs any part, or that needs all and has a missed one.
         decides = any if (self.goal.needs == "any") == self.met else all
         text = ("met" if self.met else "missed") + ("" if decides(part.sure for part in deciding) else ", not sure")
         return text + (f"; not measured: {missing}" if self.reasons else "")
@@ -167,7 +167,7 @@ def ratio(
 ) -> Part | None:
     """The median of the rounds' ratios; None without a round.  The interval is `median_interval`.
 
-    ``scale`` and ``unit`` are of the amounts themselves, whose medians stand beside it where there is a unit.
+    ``scale`` and ``unit`` are those of the amounts, which are shown as medians if there is a unit.
     """
     pairs = [(a, b) for a, b in pairs if b > 0]
     found = over_rounds(goal, name, [a / b for a, b in pairs], least=least, most=most)
@@ -199,8 +199,8 @@ def over_rounds(
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The interval of the median between two of the values, and its confidence.
 
-    It supposes nothing of the values but that they are independent (sign test): the narrowest with 95 %, or from the
-    least to the greatest where the values are too few for that (below 6).
+    It assumes only independent values (sign test): the narrowest interval with 95 %, or from the least to the greatest
+    value if there are too few (below 6).
     """
     ordered, n = sorted(values), len(values)
     left_out = 0  # at each end
@@ -214,7 +214,7 @@ def _confidence(left_out: int, n: int) -> float:
 
 
 def number(value: float) -> str:
-    """Three digits, as far as they say something."""
+    """A figure to three significant digits."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"

@@ -1,4 +1,4 @@
-"""Octets of the header, and what a message takes on the wire: G13."""
+"""Octets of the header, and of a message on the wire: G13."""
 
 from twinlink.measure.namespaces import Namespaces
 from twinlink.protocol.frames import HEADER_OCTETS
@@ -12,7 +12,7 @@ OCTETS = 100
 
 
 class WireOctets(Measurement):
-    """By the counters of the cable between two namespaces; acks counted on the way back."""
+    """Octets by the counters of the cable between two namespaces; acks are counted on the way back."""
 
     goals = ("G13",)
     seconds = 12.0
@@ -21,7 +21,7 @@ class WireOctets(Measurement):
         self._seen: dict[str, tuple[float, float]] = {}
 
     def run(self, bench: Bench) -> None:
-        """Ping-pong and a flood of each subject, once: octets do not vary like time."""
+        """Measure ping-pong and a flood of each subject, once, since octets vary less than time."""
         if not is_root():
             bench.missing("G13", f"octets on the wire: {NEEDS_ROOT}")
             return
@@ -40,7 +40,7 @@ class WireOctets(Measurement):
             bench.missing("G13", f"octets on the wire: {error}")
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """The header, and each subject there and back."""
+        """Octets of the header, and of each subject in both directions."""
         found: list[Part | None] = [Part("G13", "header", HEADER_OCTETS, most=32, unit=" B")]
         for name, seen in self._seen.items():
             for octets, way in zip(seen, ("there", "back"), strict=True):

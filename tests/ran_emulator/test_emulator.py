@@ -181,7 +181,7 @@ def test_where_it_may_not_make_sockets_it_says_so(ipc: e3.Endpoints, tmp_path: P
         code, said = emulator.stop()
     assert code == 2
     assert "ipc:///sys/setup cannot be bound" in said
-    assert said.rstrip().endswith("run as a user who may do that")
+    assert said.rstrip().endswith("run as a user with that permission")
 
 
 def test_no_socket_files_are_left_behind(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:

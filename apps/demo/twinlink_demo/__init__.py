@@ -1,4 +1,4 @@
-"""The whole job in one command: gNB, exporter and twin as processes, over each transport, and a report on it.
+"""The demo: gNB, exporter and twin as processes, over each transport, and a report.
 
-`session` runs the parts and leaves raw files; `report` derives everything else from these files alone.
+`session` runs the processes, which write raw files; `report` derives everything else from these files.
 """

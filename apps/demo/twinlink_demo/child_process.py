@@ -1,4 +1,4 @@
-"""A part of the demo: one process, what it says, and the events that it logs."""
+"""A process of the demo, with its output and the events that it logs."""
 
 import contextlib
 import json
@@ -12,12 +12,12 @@ from typing import Any
 
 from twinlink.errors import TwinlinkError
 
-KILL_AFTER_S = 10.0  # a part ends within 2 s of SIGTERM by contract; a busy machine gets more
+KILL_AFTER_S = 10.0  # a process must end within 2 s of SIGTERM; this allows for a busy machine
 LAST_LINES = 8
 
 
 class ChildFailed(TwinlinkError):
-    """A part could not be started, died, or does not go on; ``part`` is its name, ``last_lines`` what it said last."""
+    """A process could not be started, died, or hangs; ``part`` is its name, ``last_lines`` the end of its output."""
 
     def __init__(self, part: str, reason: str, last_lines: list[str]) -> None:
         said = "".join(f"\n    {line}" for line in last_lines) or " nothing"
@@ -28,14 +28,14 @@ class ChildFailed(TwinlinkError):
 
 
 class ChildProcess:
-    """A process of the demo.  Started at once; raises ChildFailed.
+    """A process of the demo, started at once.  Raises ChildFailed.
 
     Args:
-        name: as a person calls it.
+        name: for messages.
         module: run as ``python -m module``.
         arguments: of the command.
         log: where it logs events (``--log`` is added).
-        said: takes its stderr.
+        said: file for its stderr.
     """
 
     def __init__(self, name: str, module: str, arguments: list[str], log: Path, said: Path) -> None:
@@ -43,12 +43,12 @@ class ChildProcess:
         self.log, self.said = log, said
         self._taken = 0
         command = [sys.executable, "-m", module, *arguments, "--log", str(log)]
-        # What is set for options of the demo has the same name as options of its parts.
+        # Variables for the demo's options have the names of those for its processes.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLINK_")}
         wrapper = [sys.executable, "-m", "twinlink_demo.parent_death", str(os.getpid())]
         try:
             with said.open("wb") as stderr:
-                # In a group of its own: Ctrl-C is the runner's, which stops the parts in order.
+                # In a process group of its own: on Ctrl-C the runner stops the processes in order.
                 self._process = subprocess.Popen(
                     [*wrapper, *command],
                     stdin=subprocess.DEVNULL,
@@ -67,11 +67,11 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number when one ended it."""
+        """None while it runs; minus the signal's number if one ended it."""
         return self._process.poll()
 
     def events(self) -> list[dict[str, Any]]:
-        """The events that were logged since the last call."""
+        """The events logged since the last call."""
         if not self.log.exists():
             return []
         with self.log.open("rb") as file:
@@ -81,11 +81,11 @@ class ChildProcess:
         return parse_events(whole)
 
     def failed(self, reason: str) -> ChildFailed:
-        """The error that says so, with what the part said last."""
+        """The error for this reason, with the end of the output."""
         return ChildFailed(self.name, reason, last_lines(self.said))
 
     def check(self) -> None:
-        """Raise ChildFailed when it has ended."""
+        """Raise ChildFailed if it has ended."""
         if (code := self.exit_code) is not None:
             raise self.failed(f"ended ({how_it_ended(code)}) while it was needed")
 
@@ -96,7 +96,7 @@ class ChildProcess:
         return self.exit_code is not None
 
     def stop(self, patience_s: float = KILL_AFTER_S) -> int:
-        """Ask it to end, kill it if it does not; returns its exit code."""
+        """End it with SIGTERM, kill it if necessary; returns its exit code."""
         if self.exit_code is None:
             self._process.send_signal(signal.SIGTERM)
             if not self.wait(patience_s):
@@ -111,7 +111,7 @@ class ChildProcess:
 
 
 def parse_events(octets: bytes) -> list[dict[str, Any]]:
-    """JSON Lines; a line that a kill has cut off is left out."""
+    """The events in JSON Lines, without a truncated last line."""
     found = []
     for line in octets.splitlines():
         with contextlib.suppress(ValueError):
@@ -122,7 +122,7 @@ def parse_events(octets: bytes) -> list[dict[str, Any]]:
 
 
 def last_lines(path: Path, count: int = LAST_LINES) -> list[str]:
-    """The end of a text file; empty when there is none."""
+    """The end of a text file; empty without one."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return [line.rstrip() for line in deque(file, count)]

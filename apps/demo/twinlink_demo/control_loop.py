@@ -1,4 +1,4 @@
-"""The control loop, one episode of the interferer at a time: on, seen, asked, installed, obeyed, seen to work."""
+"""The control loop, per episode of the interferer: detected, block proposed, installed, applied, effective."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,33 +9,33 @@ from numpy.typing import NDArray
 from .evidence import Evidence, Playout, prb_power
 from .score import on_air
 
-STRONG_DB = 6.0  # an interferer that much above the floor, and ...
-LONG_NS = 1_000_000_000  # ... that long on the air has to be blocked, ...
-STALL_NS = 250_000_000  # ... unless the machine was too busy to play it: longer than that between two records
-FREE_SHARE = 0.05  # of the cells freed by the block in which the twin may see energy all the same
-FREE_CELLS = 20  # fewer say nothing
-AFTER_RECORDS = 200  # in which a block may outlast the interferer
-SOON_NS = 3_000_000_000  # the end of an interferer is seen within that time, or not at all
+STRONG_DB = 6.0  # an interferer with this INR, and ...
+LONG_NS = 1_000_000_000  # ... this duration must be blocked, ...
+STALL_NS = 250_000_000  # ... unless the playout stalled for longer than this between two records
+FREE_SHARE = 0.05  # of the cells freed by the block in which the twin may still see energy
+FREE_CELLS = 20  # least number of freed cells for a verdict
+AFTER_RECORDS = 200  # by which a block may outlast the interferer
+SOON_NS = 3_000_000_000  # within which the end of an interferer must be seen
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """An interferer that came on.
+    """One appearance of an interferer.
 
     Attributes:
-        prbs: that it covers.
+        prbs: covered by the interferer.
         first_record, end_record: as played, half open.
         on_ns: time at which its first record was played.
         duration_ns: up to its last record.
-        inr_db: its power above the floor where no UE is, None where it is never seen alone.
-        required: strong and long enough that it has to be blocked, and played without a stall.
-        proposed_ns: when the twin first asked for a block of all its PRBs; None when it never did.
-        installed_ns: when the gNB acknowledged that all of them are blocked; likewise.
-        applied_record: the first record that was played with all of them blocked; likewise.
+        inr_db: its power above the floor in cells without a UE, None without such cells.
+        required: strong and long enough to require a block, and played without a stall.
+        proposed_ns: when the twin first proposed a block of all its PRBs, or None.
+        installed_ns: when the gNB acknowledged a block of all of them, or None.
+        applied_record: the first record played with all of them blocked, or None.
         freed_cells: PRBs of records after its end from which the block kept UEs away.
         freed_busy: of these, those in which the twin saw energy.
-        end_seen_ns: when the twin said that it is gone from all of them; None when it did not before the run ended.
-        closed: installed, applied, and seen to work: the freed cells are free, or the twin saw its end.
+        end_seen_ns: when the twin reported its end on all of them, or None.
+        closed: installed, applied, and effective: the freed cells are free, or the twin saw its end.
     """
 
     prbs: tuple[int, ...]
@@ -55,16 +55,16 @@ class Episode:
 
     @property
     def time_to_block_ns(self) -> int | None:
-        """From interferer on to block installed."""
+        """Time from the start of the interferer to the installed block."""
         return None if self.installed_ns is None else self.installed_ns - self.on_ns
 
     def as_dict(self) -> dict[str, Any]:
-        """For the summary."""
+        """As a dictionary for the summary."""
         return asdict(self) | {"prbs": list(self.prbs), "time_to_block_ns": self.time_to_block_ns}
 
 
 def episodes(evidence: Evidence) -> list[Episode]:
-    """Every episode that was played; empty when the gNB's record is missing."""
+    """Every episode that was played; empty without the gNB's record."""
     playout = evidence.playout
     if playout is None or not len(playout.played_ns):
         return []
@@ -73,7 +73,7 @@ def episodes(evidence: Evidence) -> list[Episode]:
 
 
 def _rectangles(playout: Playout) -> list[tuple[tuple[int, ...], int, int]]:
-    """PRBs that come on together, first record, and the record in which the first of them is gone."""
+    """PRBs that start together, first record, and the record in which the first of them ends."""
     truth = playout.interferer
     before = np.vstack([np.zeros((1, truth.shape[1]), bool), truth[:-1]])
     came = truth & ~before
@@ -104,8 +104,8 @@ def _episode(
     end_seen_ns = None if over_ns is None else _end_seen(evidence, wanted, over_ns)
     works = end_seen_ns is not None or (cells >= FREE_CELLS and busy <= FREE_SHARE * cells)
     steady = int(np.diff(playout.played_ns[first : end + 1]).max(initial=0)) <= STALL_NS
-    # An interferer hides what lies under it, and the twin waits a while before it calls it gone: at the end of a run
-    # neither can be seen.
+    # An interferer hides the cells under it, and the twin reports its end with a delay: at the end of a run neither
+    # can be observed.
     unseen = over_ns is None or int(playout.played_ns[-1]) - over_ns < LONG_NS
     closed = installed_ns is not None and applied is not None and (works or unseen)
     return Episode(
@@ -132,19 +132,19 @@ def _first(events: list[dict[str, Any]], key: str, begin_ns: int, end_ns: int) -
 
 
 def _inr_db(playout: Playout, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int) -> float | None:
-    """Mean power over the floor, in dB; the floor is the mean power of the cells without anybody."""
+    """Mean power over the floor, in dB; the floor is the mean power of cells without UE and interferer."""
     alone = np.zeros_like(playout.ue)
     alone[first:end, list(prbs)] = True
     alone &= playout.interferer & ~playout.ue
-    nobody = ~playout.ue & ~playout.interferer
-    if not alone.any() or not nobody.any():
+    empty = ~playout.ue & ~playout.interferer
+    if not alone.any() or not empty.any():
         return None
-    floor = max(float(power[nobody].mean()), 1e-9)
+    floor = max(float(power[empty].mean()), 1e-9)
     return round(float(10 * np.log10(max(float(power[alone].mean()), 1e-9) / floor)), 2)
 
 
 def _freed(evidence: Evidence, playout: Playout, prbs: tuple[int, ...], end: int) -> tuple[int, int]:
-    """Cells that the block took from a UE after the interferer's end, and those in which the twin saw energy."""
+    """Cells freed by the block after the interferer's end, and those in which the twin saw energy."""
     rebuilt = evidence.rebuilt
     if rebuilt is None:
         return 0, 0
@@ -157,7 +157,7 @@ def _freed(evidence: Evidence, playout: Playout, prbs: tuple[int, ...], end: int
 
 
 def _end_seen(evidence: Evidence, wanted: set[int], over_ns: int) -> int | None:
-    """When the twin first said, soon after the end, that none of these PRBs is interfered with."""
+    """When the twin first reported, soon after the end, no interference on these PRBs."""
     for event in evidence.named("replay", "interference", "interference-ended"):
         if over_ns <= event["time_ns"] <= over_ns + SOON_NS and not wanted & set(event.get("prbs", ())):
             return int(event["time_ns"])

@@ -19,7 +19,7 @@ Both = dict[str, tuple[Playout, Rebuilt]]
 
 
 def age(path: Path, found: Both) -> None:
-    """Per transport: the envelope over the run, and a few records close up."""
+    """Per transport: the envelope over the run, and a few records in detail."""
     figure, grid = plt.subplots(
         len(found), 2, squeeze=False, figsize=(WIDTH, 0.7 + 2.4 * len(found)), width_ratios=(2, 1)
     )
@@ -77,7 +77,7 @@ def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
     rtts = [facts["rtt_ns"]["p99"] / 1e6 for facts in summary["transports"].values() if facts["rtt_ns"]]
     low, high = min(float(each.min()) for each in delays), max(float(each.max()) for each in delays)
     high = max([high, *rtts])
-    grid[0, 0].set_ylim(0.7 * low, high * max(3, (high / low) ** 0.2))  # above the highest, room for the legend
+    grid[0, 0].set_ylim(0.7 * low, high * max(3, (high / low) ** 0.2))  # room for the legend above the curves
     grid[-1, 0].set_xlabel("time (s)")
     figure.savefig(path)
     plt.close(figure)
@@ -89,7 +89,7 @@ def _label(facts: dict[str, Any]) -> str:
 
 
 def _clock(facts: dict[str, Any]) -> str:
-    """What the link, which does not know that both ends read one clock, makes of the other end's."""
+    """The link's estimate of the clock offset; its true value is 0."""
     clock = facts["clock_offset_ns"]
     if not clock:
         return ""

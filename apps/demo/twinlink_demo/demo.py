@@ -1,4 +1,4 @@
-"""The demo: each transport in turn, then the report.  What ran and how it ended is kept in run.json, as of a sweep."""
+"""The demo: each transport in turn, then the report.  run.json records the run, as that of a sweep."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ PACKAGES = ("pyzmq", "eclipse-zenoh", "numpy", "dapps", "asn1tools", "sigmf", "m
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for.
+    """The options of the demo.
 
     Attributes:
         out: folder of the results.
@@ -61,7 +61,7 @@ def run(settings: Settings, stop: Stop) -> dict[str, Any]:
         with Progress(len(settings.transports)) as progress:
             _run_transports(settings, recording, folder, stop, progress)
             progress.phase("drawing the report")
-            from . import report  # only now: matplotlib is heavy, and must not be loaded while something is measured
+            from . import report  # after the measurement, as matplotlib takes time and memory
 
             return report.write(folder.path)
     finally:
@@ -99,7 +99,7 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
 
 
 def _content(settings: Settings, recording: Recording, loops: int) -> dict[str, Any]:
-    """run.json as it begins (docs/results-format.md); ``demo`` is what a sweep does not have."""
+    """The initial run.json (docs/results-format.md); a sweep has no ``demo``."""
     given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(settings).items()}
     sides = ("real_world", "digital_twin")
     host = system.facts()
@@ -133,7 +133,7 @@ def _content(settings: Settings, recording: Recording, loops: int) -> dict[str, 
 
 
 def _wrong(failure: dict[str, Any] | None, interrupted: bool) -> tuple[str, str] | None:
-    """Status and reason of the cells of a transport that did not come to its end."""
+    """Status and reason of the cells of an unfinished transport."""
     if failure:
         return "failed", f"the {failure['part']} {failure['reason']}"
     return ("interrupted", "interrupted before the end") if interrupted else None
@@ -141,7 +141,7 @@ def _wrong(failure: dict[str, Any] | None, interrupted: bool) -> tuple[str, str]
 
 def _versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {"twinlink": twinlink.__version__, "python": platform.python_version()}
-    script = "from gnuradio import gr; print(gr.version())"  # in a process of its own: a wrong numpy may abort it
+    script = "from gnuradio import gr; print(gr.version())"  # in a process of its own, which a wrong numpy may abort
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     found["gnuradio"] = done.stdout.strip() if done.returncode == 0 else None
     for name in PACKAGES:

@@ -1,4 +1,4 @@
-"""What one transport's run left behind, read back; whatever is missing, because a part died, is None or empty."""
+"""The raw files of one transport's run; those missing after a failure are None or empty."""
 
 import contextlib
 import json
@@ -25,12 +25,12 @@ Cells = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Playout:
-    """What the gNB played, with its truth.
+    """The gNB's playout with its ground truth.
 
     Attributes:
         samples: int16, ``(records, subcarriers, 2)``.
-        ue, interferer, blocked: bool, ``(records, n_prbs)``; ``ue`` without what the block took away.
-        freed: likewise: a UE would transmit there, had it not been for the block.
+        ue, interferer, blocked: bool, ``(records, n_prbs)``; ``ue`` without blocked cells.
+        freed: likewise: a UE would transmit there without the block.
         played_ns: Unix time of each record.
     """
 
@@ -44,15 +44,15 @@ class Playout:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What the twin rebuilt, in the order of arrival.
+    """The records rebuilt by the twin, in order of arrival.
 
     Attributes:
-        samples: int16, ``(messages, subcarriers, 2)``; may end early when the twin was killed.
-        record: index of the record as played (E3 timestamp - 1), -1 where the RAN gave none.
+        samples: int16, ``(messages, subcarriers, 2)``; may end early if the twin was killed.
+        record: index of the record as played (E3 timestamp - 1), -1 if the RAN gave none.
         sequence, epoch: of the message.
         sent_ns, received_ns, analysed_ns: Unix time.
-        occupied, interfered, prompt: bool, ``(messages, n_prbs)``: somebody transmits; an interferer does, settled
-            with hindsight, and as decided at the time.
+        occupied, interfered, prompt: bool, ``(messages, n_prbs)``: any transmission; interference by the smoothed
+            answer, and by the causal one.
     """
 
     samples: NDArray[np.int16]
@@ -72,8 +72,8 @@ class Evidence:
     """One transport's run.
 
     Attributes:
-        events: what each part logged.
-        exporter: the exporter's summary; empty when it left none.
+        events: of each process.
+        exporter: the exporter's summary; empty without one.
         n_prbs: of the carrier.
     """
 
@@ -84,7 +84,7 @@ class Evidence:
     n_prbs: int
 
     def named(self, part: str, *names: str) -> list[dict[str, Any]]:
-        """Events of a part with one of these names."""
+        """Events of a process with one of these names."""
         return [event for event in self.events[part] if event["event"] in names]
 
     @property

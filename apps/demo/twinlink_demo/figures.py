@@ -1,4 +1,4 @@
-"""The figures of a demo.  matplotlib's Agg, after the run: nothing is drawn while something is measured."""
+"""The figures of a demo, drawn with matplotlib's Agg after the run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-from . import curves, waterfalls  # they import pyplot, which takes the backend
+from . import curves, waterfalls  # they import pyplot, which fixes the backend
 from .evidence import Evidence
 from .folder import Folder
 
@@ -32,7 +32,7 @@ class Drawn:
     """A figure in the report.
 
     Attributes:
-        transport: that it belongs to, None where it shows all of them.
+        transport: its transport, or None for all.
         path: the PNG.
         title, caption: for the page.
     """
@@ -44,7 +44,7 @@ class Drawn:
 
 
 def draw(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) -> list[Drawn]:
-    """Draw what the evidence allows.  Raises OSError."""
+    """Draw the figures that the files allow.  Raises OSError."""
     with mpl.rc_context(STYLE):
         drawn = [figure for name in found for figure in _transport(folder, name, found[name], summary)]
         drawn += _all(folder, found, summary)
@@ -99,7 +99,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
 
 
 def _telling(episodes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The episode that shows most: closed, and with most cells freed after its end."""
+    """The episode for the figure: closed, with most cells freed after its end."""
     closed = [each for each in episodes if each["closed"]]
     return max(closed, key=lambda each: each["freed_cells"], default=None)
 

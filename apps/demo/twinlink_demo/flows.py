@@ -1,4 +1,4 @@
-"""The link's flows as cells of a run: what was sent on each, in the words of docs/results-format.md."""
+"""The link's flows as cells of a run (docs/results-format.md)."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,11 +14,11 @@ from twinlink.measure.run import Run
 FLOWS = {"spectrum": "rw-dt", "control": "dt-rw", "control-result": "rw-dt"}
 SENDERS = {"rw-dt": "exporter", "dt-rw": "replay"}
 
-Tables = Mapping[tuple[str, str], Table]  # by flow and side; without what a part did not leave
+Tables = Mapping[tuple[str, str], Table]  # by flow and side; some may be missing
 
 
 def cell_id(transport: str, flow: str) -> str:
-    """Names the files of a transport's flow."""
+    """The cell id of a transport's flow, which names its files."""
     return f"{transport}-{flow}"
 
 
@@ -32,7 +32,7 @@ def cells(transports: Iterable[str]) -> list[dict[str, Any]]:
             "octets": 0,
             "direction": direction,
             "mode": "open",
-            "rate_hz": None,  # an application sends when it has something
+            "rate_hz": None,  # an application has no schedule
             "status": "skipped",
             "reason": "not reached",
             "rounds": [],
@@ -44,20 +44,20 @@ def cells(transports: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def read(folder: Path) -> Tables:
-    """What the parts have left in a folder of their ledgers."""
+    """The tables in a folder of ledgers."""
     found = {}
     for flow in FLOWS:
         for side in records.TABLES:
-            with suppress(ValueError):  # never written, or torn: its part was killed
+            with suppress(ValueError):  # missing or truncated: its process was killed
                 found[flow, side] = records.read(records.file(folder, flow, side))
     return found
 
 
 def add(run: Run, transport: str, tables: Tables, wrong: tuple[str, str] | None) -> None:
-    """Put what came of one transport into its cells.
+    """Add the result of one transport to its cells.
 
     Args:
-        wrong: the status, and the reason, of a session that did not come to its end.
+        wrong: status and reason of an unfinished session.
     """
     for cell in run.content["cells"]:
         if cell["subject"] != transport:
@@ -74,14 +74,14 @@ def add(run: Run, transport: str, tables: Tables, wrong: tuple[str, str] | None)
 
 
 def _round(sent: Table) -> dict[str, Any]:
-    """From the first message to the last or its acknowledgement."""
+    """The round of a flow, from the first message to the last or its acknowledgement."""
     begin_ns = int(sent["sent_ns"].min())
     end_ns = int(np.maximum(sent["sent_ns"], sent["received_ns"]).max())
     return {"round": 0, "started_ns": begin_ns, "elapsed_ns": end_ns - begin_ns, "warm_up": 0, "sent": len(sent)}
 
 
 def _note_size(run: Run, flow: str, *tables: Table) -> None:
-    """The greatest message, over whatever transport: so that the flow is one row of the table."""
+    """Note the greatest message over all transports, so that the flow is one row of the table."""
     ours = [cell for cell in run.content["cells"] if cell["flow"] == flow]
     greatest = max(int(table["octets"].max(initial=0)) for table in tables)
     for cell in ours:

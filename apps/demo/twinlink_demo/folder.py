@@ -1,4 +1,4 @@
-"""Where a demo leaves its files, and how an earlier one gives way: only files that a demo has written are removed."""
+"""The folder of a demo.  A new run removes only files that an earlier demo has written."""
 
 import fcntl
 import json
@@ -25,21 +25,21 @@ class TransportFolder:
     path: Path
 
     def log(self, part: str) -> Path:
-        """The events of a part, JSON Lines."""
+        """The events of a process, JSON Lines."""
         return self.path / f"{part}.jsonl"
 
     def said(self, part: str) -> Path:
-        """What a part said on stderr."""
+        """The stderr of a process."""
         return self.path / f"{part}.txt"
 
     @property
     def playout(self) -> Path:
-        """Folder of what the gNB played, with its truth."""
+        """Folder of the gNB's playout, with its ground truth."""
         return self.path / "heard"
 
     @property
     def rebuilt(self) -> Path:
-        """Folder of what the twin rebuilt."""
+        """Folder of the twin's rebuilt records."""
         return self.path / "twin"
 
     @property
@@ -59,7 +59,7 @@ class TransportFolder:
         return files
 
     def clear(self) -> None:
-        """Remove what a run leaves here, and the folders that are empty then."""
+        """Remove the files of a run, and folders that are empty then."""
         for file in self._files():
             file.unlink(missing_ok=True)
         for folder in (self.playout, self.rebuilt, self.path):
@@ -68,7 +68,7 @@ class TransportFolder:
 
 
 class Folder:
-    """A demo-out.
+    """The folder of a demo.
 
     Args:
         path: the folder; need not exist.
@@ -102,9 +102,9 @@ class Folder:
         return TransportFolder(self.path / name)
 
     def prepare(self, transports: list[str]) -> None:
-        """Make the folder ready for a run, in place of an earlier one.
+        """Prepare the folder for a run, replacing an earlier one.
 
-        Raises ConfigurationError when something else is in it, or another demo is at work there; OSError.
+        Raises ConfigurationError if other files are in it, or another demo uses it; OSError.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         mark = self.path / MARK
@@ -141,14 +141,14 @@ class Folder:
         return [records.file(self.path / run.RECORDS, name, side) for name in names for side in records.TABLES]
 
     def release(self) -> None:
-        """Let another demo write here."""
+        """Release the folder for another demo."""
         if self._lock:
             self._lock.close()
             self._lock = None
 
 
 def _names(text: str) -> list[str]:
-    """The transports of the earlier run; a name never leads out of the folder."""
+    """The transports of the earlier run; names that lead out of the folder are ignored."""
     try:
         names = json.loads(text)["transports"]
     except (ValueError, TypeError, KeyError):

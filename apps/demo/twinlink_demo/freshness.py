@@ -1,4 +1,4 @@
-"""How old the twin's knowledge is, and how long messages took.  All parts of the demo read one host's clock."""
+"""Age of information at the twin, and one-way delay.  All processes of the demo read one host's clock."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from .evidence import Playout, Rebuilt, Times
 
 
 def spread(values: Times) -> dict[str, int] | None:
-    """`percentiles`; None without values."""
+    """The `percentiles`; None without values."""
     return percentiles(values.tolist()) if len(values) else None
 
 
 def one_way_ns(rebuilt: Rebuilt) -> Times:
-    """Header stamped by the sender to message taken in by the receiver, one for each message (RFC 7679)."""
+    """One-way delay of each message, from the sender's timestamp to the receiver's (RFC 7679)."""
     return np.asarray(rebuilt.received_ns - rebuilt.sent_ns)
 
 
@@ -29,7 +29,7 @@ def age(playout: Playout, rebuilt: Rebuilt) -> tuple[Times, Times, Times]:
     analysed, played = rebuilt.analysed_ns[valid], playout.played_ns[rebuilt.record[valid]]
     order = np.argsort(analysed, kind="stable")
     analysed, newest = analysed[order], np.maximum.accumulate(played[order]) if len(order) else played
-    last = np.flatnonzero(np.diff(analysed, append=-1) != 0)  # of records analysed at once, what counts is the newest
+    last = np.flatnonzero(np.diff(analysed, append=-1) != 0)  # of records analysed together, the newest counts
     analysed, newest = analysed[last], newest[last]
     before = analysed - np.concatenate((newest[:1], newest[:-1]))
     return analysed, before, analysed - newest

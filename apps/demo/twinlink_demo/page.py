@@ -1,4 +1,4 @@
-"""report.html: one file with everything in it, for a desk or a phone."""
+"""report.html: one self-contained file, for wide and narrow screens."""
 
 import base64
 from datetime import UTC, datetime
@@ -75,7 +75,7 @@ def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -
 
 
 def _told(summary: dict[str, Any]) -> str:
-    """What it has shown, or what does not hold; and what a reader of the figures should know."""
+    """The result, or the unmet requirements, and notes on the figures."""
     shown = "" if summary["failed"] else verdict.answer(summary)
     told = summary["failed"] + summary["notes"]
     items = "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
@@ -159,10 +159,10 @@ def _flows(results: dict[str, Any]) -> str:
         "<h2>Every flow of the link</h2>\n"
         f'<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
         '<p class="soft">Means, ± how far the CI95 reaches, - and + where that is not alike. '
-        "Clock: both ends read one; so well do the messages agree with that. "
-        "Throughput: payload / latency, not a rate that was sustained. A control-result that says that a block ended "
-        "because the twin left reaches nobody, and counts as lost. What both ends saw of every message stands in "
-        "<code>records/</code>, all statistics in <code>results.json</code>.</p>"
+        "Clock: both ends read one; its bound is the error of the link's estimate. "
+        "Throughput: payload / latency, not a rate that was sustained. A control-result that is sent after the twin "
+        "has left counts as lost. The records of both ends are in <code>records/</code>, all statistics in "
+        "<code>results.json</code>.</p>"
     )
 
 

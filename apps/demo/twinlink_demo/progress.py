@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: a live view on a terminal, plain lines elsewhere.  All of it on stderr."""
+"""Progress of the demo on stderr: a live view on a terminal, plain lines elsewhere."""
 
 import contextlib
 from collections import deque
@@ -15,12 +15,12 @@ from twinlink.appkit.console import log
 from twinlink.prbs import format_prbs
 
 TITLES = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}
-STORY = 8  # lines of what happened last
+STORY = 8  # lines of recent events
 COLOURS = {"running": "green", "ended": "dim", "-": "dim"}
 
 
 class Progress:
-    """Told by the demo and its sessions; a context manager.
+    """The progress display, updated by the demo and its sessions; a context manager.
 
     Args:
         total: transports to run.
@@ -53,7 +53,7 @@ class Progress:
             self._live = None
 
     def begin(self, transport: str, seconds: float) -> None:
-        """A transport's run begins; it plays for that long."""
+        """A transport's run begins, and plays for that long."""
         self._number += 1
         self._head = f"{transport} ({self._number} of {self._total})"
         self._seconds, self._played, self._begin_ns = seconds, 0.0, None
@@ -62,28 +62,28 @@ class Progress:
         self._say(f"{self._head}: {seconds:.0f} s of uplink spectrum")
 
     def phase(self, text: str) -> None:
-        """What is being done now."""
+        """Set the current phase."""
         self._now = text
         self._say(f"{self._head}: {text}" if self._head else text)
         self._draw()
 
     def parts(self, states: dict[str, str]) -> None:
-        """State of each part."""
+        """Set the state of each process."""
         self._states = states
         self._draw()
 
     def played(self, seconds: float) -> None:
-        """How long the recording has been playing."""
+        """Set how long the recording has been playing."""
         self._played = seconds
         self._draw()
 
     def event(self, part: str, event: dict[str, Any]) -> None:
-        """A part logged an event: tell what belongs to the story."""
+        """A process logged an event: show those of interest."""
         if event["event"] == "playing" and part == "emulator":
             self._begin_ns = event["time_ns"]
         told = _told(part, event)
         about = event["event"] if event["event"] == "control" else part
-        if told is None or told == self._last.get(about):  # a block that is renewed is no news
+        if told is None or told == self._last.get(about):  # a renewed block is not shown again
             return
         self._last[about] = told
         text, style = told
@@ -92,7 +92,7 @@ class Progress:
         self._say(when + text)
 
     def result(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if self._live:
             self._live.console.print(Text(f"twinlink demo: {text}"))
         else:
@@ -120,7 +120,7 @@ class Progress:
 
 
 def _told(part: str, event: dict[str, Any]) -> tuple[str, str] | None:
-    """An event in words, and its style; None where it is not worth a line."""
+    """An event in words, and its style; None if it is not shown."""
     name, prbs = event["event"], format_prbs(event.get("prbs") or [])
     if name == "process":
         return f"{TITLES[part]} is process {event['pid']}", "dim"

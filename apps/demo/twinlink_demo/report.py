@@ -22,7 +22,7 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
         path: of the demo.
         out: where the files go; the demo's folder when None.
 
-    Raises ConfigurationError where there was no demo, DamagedRun, OSError.
+    Raises ConfigurationError without a demo, DamagedRun, OSError.
     """
     facts, ue = _facts(path)
     measured, rows = results.tabulate(path, out)
@@ -37,7 +37,7 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
 
 
 def _facts(path: Path) -> tuple[dict[str, Any], NDArray[np.bool_]]:
-    """The facts of a run, and the UEs of its recording.  Raises ConfigurationError when there are none, DamagedRun."""
+    """run.json, and the UEs of the recording.  Raises ConfigurationError without them, DamagedRun."""
     run = results.load(path)
     if "demo" not in run:
         raise ConfigurationError(f"{path} is no result of `twinlink demo`")

@@ -1,6 +1,6 @@
-"""What the twin rebuilt and found, held against what the gNB played.
+"""Compares the twin's rebuilt records and detections with the gNB's playout.
 
-Message and record belong together by the E3 timestamp, which is the record's index as played + 1.
+The E3 timestamp of a message is its record's index as played + 1.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .evidence import Cells, Playout, Rebuilt
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Cells (a PRB of a record) by truth and answer."""
+    """Counts of cells (a PRB of a record) by truth and answer."""
 
     hits: int
     false: int
@@ -22,16 +22,16 @@ class Score:
 
     @property
     def precision(self) -> float | None:
-        """``hits / (hits + false)``: how much of what was found is true; None when nothing was found."""
+        """``hits / (hits + false)``; None if nothing was found."""
         return self.hits / (self.hits + self.false) if self.hits + self.false else None
 
     @property
     def recall(self) -> float | None:
-        """``hits / (hits + missed)``: how much of the truth was found; None when there was nothing to find."""
+        """``hits / (hits + missed)``; None if there was nothing to find."""
         return self.hits / (self.hits + self.missed) if self.hits + self.missed else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For the summary."""
+        """As a dictionary for the summary."""
         return {"precision": self.precision, "recall": self.recall,
                 "hits": self.hits, "false": self.false, "missed": self.missed}  # fmt: skip
 
@@ -42,9 +42,9 @@ def score(truth: Cells, found: Cells) -> Score:
 
 
 def on_air(values: NDArray[Any], rebuilt: Rebuilt, n_records: int, missing: Any = 0) -> NDArray[Any]:
-    """Rows per message, put where their record was played; records that never came get ``missing``.
+    """Rows of messages at the positions of their records; lost records get ``missing``.
 
-    Of a record that came twice the first one counts.
+    Of a duplicate the first arrival counts.
     """
     placed = np.full((n_records, *values.shape[1:]), missing, values.dtype)
     valid = (rebuilt.record >= 0) & (rebuilt.record < n_records)
@@ -54,17 +54,17 @@ def on_air(values: NDArray[Any], rebuilt: Rebuilt, n_records: int, missing: Any 
 
 
 def detection(playout: Playout, rebuilt: Rebuilt, found: Cells) -> Score:
-    """What the twin found of the interferer; a record that never came counts as one in which nothing was found."""
+    """Score of the interferer's detection; nothing is found in a lost record."""
     return score(playout.interferer, on_air(found, rebuilt, len(playout.interferer), False))
 
 
 def occupancy(playout: Playout, rebuilt: Rebuilt) -> Score:
-    """What the twin saw of any transmission, UE or interferer."""
+    """Score of the occupancy: any transmission, UE or interferer."""
     return score(playout.ue | playout.interferer, on_air(rebuilt.occupied, rebuilt, len(playout.ue), False))
 
 
 def samples(playout: Playout, rebuilt: Rebuilt) -> dict[str, Any]:
-    """How many samples were compared and how many differ in I or Q; ``bit_identical`` is None without any."""
+    """Number of samples compared, and of those that differ in I or Q; ``bit_identical`` is None without any."""
     rows = min(len(rebuilt.samples), len(rebuilt.record))
     record = rebuilt.record[:rows]
     valid = (record >= 0) & (record < len(playout.samples))
@@ -80,7 +80,7 @@ def samples(playout: Playout, rebuilt: Rebuilt) -> dict[str, Any]:
 def counts(playout: Playout | None, rebuilt: Rebuilt | None, exporter: dict[str, Any]) -> dict[str, int | None]:
     """Messages of flow ``spectrum``.
 
-    ``lost``: sent and never seen by the twin, or played and never exported; None when one side left no record.
+    ``lost``: sent and not received by the twin, or played and not exported; None without a record of either side.
     """
     sent = exporter.get("spectrum", {}).get("sent")
     unique = received = None

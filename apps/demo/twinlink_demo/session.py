@@ -1,4 +1,4 @@
-"""One transport's run: emulator, exporter and replay as processes on private endpoints, from start to clean end."""
+"""One transport's run: emulator, exporter and replay as processes on private endpoints."""
 
 import shutil
 import tempfile
@@ -18,32 +18,32 @@ from .child_process import ChildProcess
 from .folder import TransportFolder
 
 START_S = 60.0  # GNU Radio's first import from a cold disk
-LATE_S = 30.0  # how far behind its schedule playing may be before it counts as stuck
-IDLE_S = 5.0  # the twin ends when it has every record, or after that long without one
+LATE_S = 30.0  # how late the playout may be before it counts as stuck
+IDLE_S = 5.0  # the twin ends when it has every record, or after so long without one
 LOOK_S = 0.1
-DRAIN_S = 0.5  # after an interrupted play, for what is on its way
+DRAIN_S = 0.5  # after an interrupted playout, for records in flight
 
 
 class Stop(Protocol):
-    """Asked for by Ctrl-C; `twinlink.appkit.console.Stop` is one."""
+    """A request to end, such as `twinlink.appkit.console.Stop`."""
 
     requested: bool
 
     def wait(self, seconds: float) -> bool:
-        """Sleep up to ``seconds``; returns at once, and True, when the end is asked for."""
+        """Sleep up to ``seconds``; returns True at once if the end is requested."""
 
 
 class Observer(Protocol):
-    """Watches a session; `progress.Progress` is one."""
+    """Observes a session, such as `progress.Progress`."""
 
     def phase(self, text: str) -> None:
-        """What is being done now."""
+        """The current phase."""
 
     def parts(self, states: dict[str, str]) -> None:
-        """State of each part."""
+        """The state of each process."""
 
     def event(self, part: str, event: dict[str, Any]) -> None:
-        """A part logged an event."""
+        """A process logged an event."""
 
     def played(self, seconds: float) -> None:
         """How long the recording has been playing."""
@@ -51,12 +51,12 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run.
+    """The plan of a session.
 
     Attributes:
         transport: name of the link's transport.
         recording: what the emulator plays.
-        loops: how often.
+        loops: number of times to play it.
     """
 
     transport: str
@@ -75,12 +75,12 @@ class Plan:
 
 
 class Session:
-    """Runs a plan and leaves the parts' files in a folder.
+    """Runs a plan; the processes write their files into a folder.
 
     Attributes:
-        ended: exit code of each part, once all have ended.
-        interrupted: whether Ctrl-C ended the playing early.
-        records: what the parts noted of each message.
+        ended: exit code of each process, once all have ended.
+        interrupted: whether Ctrl-C ended the playout early.
+        records: the processes' records of each message.
     """
 
     def __init__(self, plan: Plan, folder: TransportFolder, stop: Stop, observer: Observer) -> None:
@@ -93,7 +93,7 @@ class Session:
         self._playing_since: float | None = None
 
     def run(self) -> None:
-        """From start to end.  Raises ChildFailed; the other parts have ended cleanly then."""
+        """Run the session.  Raises ChildFailed, after the other processes have ended cleanly."""
         private = Path(tempfile.mkdtemp(prefix="twinlink-", dir="/tmp"))  # a UNIX socket's path has 107 octets at most
         try:
             try:
@@ -134,7 +134,7 @@ class Session:
         self._playing_since = None
         replay = self._parts["replay"]
         self._wait(lambda: replay.exit_code is not None, "replay", "did not end", LATE_S + IDLE_S, may_end="replay")
-        if replay.exit_code not in (None, 0, 1):  # 1 says that records are missing: for the verdict to say
+        if replay.exit_code not in (None, 0, 1):  # 1: records are missing, which the verdict reports
             raise replay.failed(f"failed (exit code {replay.exit_code})")
 
     def _start(self, name: str, module: str, arguments: list[str]) -> None:
@@ -146,9 +146,9 @@ class Session:
     def _wait(
         self, done: Callable[[], bool], part: str, problem: str, seconds: float = START_S, may_end: str | None = None
     ) -> bool:
-        """Until ``done``; False when Ctrl-C came first.
+        """Wait until ``done``; False if Ctrl-C came first.
 
-        Raises ChildFailed when a part other than ``may_end`` ends, or, naming ``part``, when it takes too long.
+        Raises ChildFailed if a process other than ``may_end`` ends, or, naming ``part``, if it takes too long.
         """
         end = time.monotonic() + seconds
         while not done():
@@ -173,7 +173,7 @@ class Session:
             self._observer.played(min(time.monotonic() - self._playing_since, self._plan.seconds))
 
     def _end(self) -> None:
-        """Stop what runs, in the direction of the data; an emulator that has played everything takes the last word."""
+        """Stop the processes, in the direction of the data."""
         order = ["replay", "exporter", "emulator"]
         if "emulator" in self._parts and "done" not in self._seen["emulator"]:
             order = ["emulator", "replay", "exporter"]

@@ -21,7 +21,7 @@ LATE_MS = 100.0
 
 
 def summarise(facts: dict[str, Any], evidence: dict[str, Evidence], sent: dict[str, Table]) -> dict[str, Any]:
-    """The summary (docs/demo.md) of a run's facts, each transport's evidence, and what was sent on its ``spectrum``."""
+    """The summary (docs/demo.md) of a run, from run.json, each transport's files, and its messages of ``spectrum``."""
     transports = {name: _transport(found, facts["transports"][name], sent[name]) for name, found in evidence.items()}
     failed = [f"{name}: {text}" for name, found in transports.items() for text in found["failed"]]
     broken = any(facts["transports"][name]["failure"] for name in facts["transports"])
@@ -87,20 +87,20 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
 
 
 def _clock_offset(exporter: dict[str, Any]) -> dict[str, Any] | None:
-    """As the exporter's end of the link found it, towards the one twin."""
+    """The exporter's estimate for the twin."""
     peers = exporter.get("spectrum", {}).get("peers", {}).values()
     return next((peer["clock_offset_ns"] for peer in peers if peer["clock_offset_ns"]), None)
 
 
 def _sync(evidence: Evidence) -> dict[str, Any] | None:
-    """What the twin's end of the link made of its flow, and how often it was not in sync."""
+    """The twin's state of sync, and how often it was not in sync."""
     ended = next((event.get("sync") for event in evidence.named("replay", "summary")), None)
     states = [event["state"] for event in evidence.named("replay", "sync")]
     return ended and {**ended, "stale": states.count("stale"), "out_of_sync": states.count("out-of-sync")}
 
 
 def _decisions(evidence: Evidence) -> dict[str, int]:
-    """Decisions of the twin, renewals included, and what became of them; the very last may still be on their way."""
+    """The twin's decisions, renewals included, and their results; the last may be unanswered."""
     proposed = evidence.named("replay", "proposed")
     results = evidence.named("replay", "block-result")
     end_ns = max((event["time_ns"] for event in evidence.events["replay"]), default=0)
@@ -118,7 +118,7 @@ def _decisions(evidence: Evidence) -> dict[str, int]:
 
 
 def _notes(name: str, evidence: Evidence) -> list[str]:
-    """What a reader of the figures should know."""
+    """Notes on the figures."""
     late_ms = max((event["late_max_ms"] or 0 for event in evidence.named("emulator", "done")), default=0)
     if late_ms < LATE_MS:
         return []
@@ -128,7 +128,7 @@ def _notes(name: str, evidence: Evidence) -> list[str]:
 
 
 def _unmet(found: dict[str, Any], episodes: list[control_loop.Episode]) -> list[str]:
-    """What is not as it must be, in words."""
+    """The unmet requirements, in words."""
     failed = []
     failure = found["parts"]["failure"]
     if found["parts"]["interrupted"] and not found["played"]:
@@ -136,12 +136,12 @@ def _unmet(found: dict[str, Any], episodes: list[control_loop.Episode]) -> list[
     if failure:
         failed.append(f"the {failure['part']} {failure['reason']}")
     expected = {("replay", 1)}  # records are missing: counted below
-    if failure or found["parts"]["interrupted"]:  # stopped before it could listen to the signal
+    if failure or found["parts"]["interrupted"]:  # stopped before it could handle the signal
         expected |= {(part, -signal.SIGTERM) for part in PARTS}
     for part, code in found["parts"]["exit_codes"].items():
         if code and not (failure and failure["part"] == part) and (part, code) not in expected:
             failed.append(f"the {part} did not end cleanly: {how_it_ended(code)}")
-    ends = ("played", "sent", "received")  # what got lost on E3 was played and never sent
+    ends = ("played", "sent", "received")  # records lost on E3 were played and never sent
     messages = max(found[end] or 0 for end in ends)
     for what in ("lost", "duplicated"):
         if found[what] is None:
@@ -185,7 +185,7 @@ def _open(found: dict[str, Any], episodes: list[control_loop.Episode]) -> str:
 
 
 def text(summary: dict[str, Any]) -> str:
-    """The summary for a person at a terminal, within 60 columns for two transports; the verdict last."""
+    """The summary for a terminal, within 60 columns for two transports; the verdict last."""
     names = list(summary["transports"])
     lines = []
     if names:
@@ -199,7 +199,7 @@ def text(summary: dict[str, Any]) -> str:
 
 
 def answer(summary: dict[str, Any]) -> str:
-    """What a run that passed has shown, in two sentences."""
+    """The result of a passed run, in two sentences."""
     transports = summary["transports"]
     messages = sum(found["received"] for found in transports.values())
     episodes = [each for found in transports.values() for each in found["episodes"]]
@@ -222,7 +222,7 @@ def ms(value: float | None) -> str:
 
 
 def yes(value: bool | None) -> str:
-    """For a table."""
+    """A truth value for a table."""
     return "-" if value is None else "yes" if value else "NO"
 
 
@@ -233,7 +233,7 @@ def _closed(found: dict[str, Any]) -> str:
 
 
 def part_of(found: dict[str, Any], *path: str) -> Any:
-    """A nested value, None where a step is missing."""
+    """A nested value; None if a step is missing."""
     value: Any = found
     for key in path:
         value = value[key] if value is not None else None

@@ -17,25 +17,25 @@ from twinlink_replay.detection.features import to_dbfs
 from .evidence import Cells, Playout, Rebuilt, Times, prb_power
 from .score import on_air
 
-ROWS = 900  # of a picture; more records are averaged
+ROWS = 900  # of an image; more records are averaged
 WIDTH = 7.2
 SPECTRUM = "magma"
 FREE, UE, FOUND, MISSED, FALSE = "#f4f4f2", "#8db4d8", "#e8590c", "#111111", "#9c36b5"
 BLOCK, TRUTH, NOTHING = "#2b8a3e", "#000000", "#9a9a9a"
-PAUSE_PERIODS = 3  # so much later than the last, and playing had paused
+PAUSE_PERIODS = 3  # between two records, from which on the playout has paused
 
 Image = NDArray[np.float32]
 
 
 def spectrogram(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
-    """Two waterfalls on one colour scale: heard and rebuilt."""
+    """Two waterfalls on one colour scale: played and rebuilt."""
     left, right = to_dbfs(prb_power(playout.samples)), _rebuilt_dbfs(playout, rebuilt)
     low, high = np.nanpercentile(left, [2, 99.8])
     figure, axes = plt.subplots(1, 2, sharey=True, figsize=(WIDTH, 6.6))
     shown = ScalarMappable()
     for axis, power, title in zip(axes, (left, right), ("Real World: heard by the gNB", "Digital Twin: rebuilt"),
                                   strict=True):  # fmt: skip
-        axis.set_facecolor(NOTHING)  # records that never came
+        axis.set_facecolor(NOTHING)  # lost records
         extent = (-0.5, power.shape[1] - 0.5, _seconds(playout), 0)
         shown = axis.imshow(_thin(power), aspect="auto", extent=extent, cmap=SPECTRUM, vmin=low, vmax=high)
         axis.set_title(title)
@@ -47,7 +47,7 @@ def spectrogram(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> No
 
 
 def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
-    """Occupancy as seen, interferer as it was and as found, the block, and the share of PRBs in use."""
+    """Occupancy as detected, interferer as played and as detected, the block, and the share of PRBs in use."""
     n_records = len(playout.ue)
     found = on_air(rebuilt.interfered, rebuilt, n_records, False)
     seen = on_air(rebuilt.occupied, rebuilt, n_records, False)
@@ -86,7 +86,7 @@ def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
 
 
 def block(path: Path, playout: Playout, rebuilt: Rebuilt, episode: dict[str, Any], name: str) -> None:
-    """One episode of the interferer: its beginning and its end, with the steps of the loop."""
+    """One episode of the interferer: start and end, with the steps of the control loop."""
     power = _rebuilt_dbfs(playout, rebuilt)
     low, high = np.nanpercentile(power, [2, 99.8])
     begin_ns = int(playout.played_ns[0])
@@ -146,9 +146,9 @@ def block(path: Path, playout: Playout, rebuilt: Rebuilt, episode: dict[str, Any
 
 
 def _columns(playout: Playout) -> tuple[Times, NDArray[np.intp]]:
-    """Edges in Unix ns of what is drawn side by side, and the record in each column; -1 where playing paused.
+    """Edges of the columns in Unix ns, and the record in each column; -1 for a pause of the playout.
 
-    A record lasts until the next one was played, but not through a pause.
+    A record lasts until the next one, but not through a pause.
     """
     played = playout.played_ns
     period = int(np.median(np.diff(played))) if len(played) > 1 else 1
@@ -166,7 +166,7 @@ def _mesh(axis: Axes, edges: NDArray[Any], rows: NDArray[Any], column: NDArray[n
 
 
 def _lifted(playout: Playout, prbs: list[int], over: int) -> int | None:
-    """When the first record was played in which none of the PRBs is blocked any more."""
+    """When the first record without a block of these PRBs was played."""
     free = ~playout.blocked[over:, prbs].any(axis=1)
     if not playout.blocked[over, prbs].any() or not free.any():
         return None
@@ -187,14 +187,14 @@ def _seconds_at(playout: Playout, episode: dict[str, Any]) -> float:
 
 
 def _rebuilt_dbfs(playout: Playout, rebuilt: Rebuilt) -> Image:
-    """Records where they were played; NaN where one never came."""
+    """Power of the rebuilt records in the order of the playout; NaN for lost ones."""
     power = np.full((len(rebuilt.record), playout.ue.shape[1]), np.nan, np.float32)
     power[: len(rebuilt.samples)] = to_dbfs(prb_power(rebuilt.samples))[: len(rebuilt.record)]
     return on_air(power, rebuilt, len(playout.ue), np.nan)
 
 
 def _thin(power: Image) -> Image:
-    """At most `ROWS` rows; neighbours are averaged, missing ones left out."""
+    """At most `ROWS` rows; neighbours are averaged, missing ones ignored."""
     step = -(-len(power) // ROWS)
     rest = len(power) % step
     padded = np.vstack([power, np.full((step - rest if rest else 0, power.shape[1]), np.nan, np.float32)])
@@ -225,7 +225,7 @@ def _smooth(values: NDArray[np.float64], width: int = 10) -> NDArray[np.float64]
 
 
 def _legend(axis: Axes, handles: list[Any]) -> None:
-    """Above the axes on the right, so that it hides nothing."""
+    """A legend above the axes on the right, so that it hides nothing."""
     axis.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.1,
                 columnspacing=1.0, handlelength=1.4)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Where E3 agent and dApps meet: three ZeroMQ sockets on one host.
+"""The endpoints of E3 agent and dApps: three ZeroMQ sockets on one host.
 
     channel      RAN side    dApp side      endpoint
     setup        REP bind    REQ connect    setup
@@ -12,7 +12,7 @@ import argparse
 import re
 from dataclasses import dataclass, replace
 
-PATH_OCTETS = 107  # of the name of a Unix socket
+PATH_OCTETS = 107  # greatest length of the path of a Unix socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def endpoints_of(arguments: argparse.Namespace) -> Endpoints:
-    """The endpoints that the arguments of `add_endpoint_arguments` ask for."""
+    """The endpoints of the arguments of `add_endpoint_arguments`."""
     overrides = {
         name: getattr(arguments, name)
         for name in ("setup", "to_dapp", "from_dapp")
@@ -54,7 +54,7 @@ def endpoints_of(arguments: argparse.Namespace) -> Endpoints:
 
 
 def _endpoint(text: str) -> str:
-    """For argparse: an endpoint as libzmq takes it."""
+    """For argparse: an endpoint that libzmq accepts."""
     way = re.fullmatch(r"ipc://.+|tcp://.+:(\d{1,5})", text)
     if not way or int(way[1] or 1) not in range(1, 65536):
         raise argparse.ArgumentTypeError(f"{text!r}: an endpoint reads ipc:///path or tcp://address:port")

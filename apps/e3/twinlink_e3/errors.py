@@ -1,8 +1,8 @@
-"""What can go wrong on the E3 side.
+"""Errors of the E3 side.
 
 E3Error (TwinlinkError)
 ├── GrammarMissing (ImportError)   the E3 grammar or its compiler is not installed; names the extra
-├── MalformedPdu (ValueError)      octets that are not what the grammar says
+├── MalformedPdu (ValueError)      octets that do not match the grammar
 └── InvalidPdu (ValueError)        a PDU that the grammar cannot express, for example a dApp identifier of 101
 """
 
@@ -10,7 +10,7 @@ from twinlink.errors import TwinlinkError
 
 
 class E3Error(TwinlinkError):
-    """Everything that twinlink_e3 raises on purpose."""
+    """Base of the errors that twinlink_e3 raises."""
 
 
 class GrammarMissing(E3Error, ImportError):

@@ -1,7 +1,7 @@
 """The E3 grammar of generation G0, read from the installed dApp library and compiled for aligned PER (ITU-T X.691).
 
-The grammar files belong to the dApp library (PyPI ``dapps``) and are read where pip put them, never copied: they are
-found through the distribution's metadata, so that none of that library's modules is imported.
+The grammar files belong to the dApp library (PyPI ``dapps``) and are read from its installation, never copied: they are
+found through the distribution's metadata, without importing that library.
 """
 
 from functools import cache
@@ -31,7 +31,7 @@ def spectrum() -> Any:
 
 
 def grammar_path(name: str) -> Path:
-    """Where the grammar file ``name`` of the dApp library lies.  Raises GrammarMissing."""
+    """Path of the grammar file ``name`` of the dApp library.  Raises GrammarMissing."""
     try:
         distribution = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
 """The hot PDU: E3 indicationMessage carrying Spectrum-IQDataIndication, encoded and decoded without asn1tools.
 
-asn1tools takes more than half a millisecond for one 6 KB symbol, as much as the whole way to the twin.  What stands
-here accepts and produces exactly the same octets (property tests hold it to that) and leaves the I/Q where it is.
+asn1tools takes more than half a millisecond for one 6 KB symbol, as much as the whole path to the twin.  This module
+accepts and produces exactly the same octets (checked by property tests) and does not copy the I/Q.
 
 Aligned PER, ITU-T X.691: integers of a range up to 255 are bit fields, larger ones start on an octet; a length of a
 constrained range is a constrained integer.  Numbers on the wire are offsets from the lower bound.
@@ -49,13 +49,13 @@ _COUNT = struct.Struct(">H")
 
 @dataclass(frozen=True, slots=True)
 class IndicationMessage:
-    """What a RAN function reports to one dApp.
+    """A report of a RAN function to one dApp.
 
     Attributes:
-        message_id: 1 to 1000; says nothing about order.
-        dapp_identifier: the dApp that is meant, 1 to 100.  The RAN sends to all of them.
+        message_id: 1 to 1000, without order.
+        dapp_identifier: the addressed dApp, 1 to 100.  The RAN sends to all of them.
         ran_function_identifier: 1 to 100; 1 is the spectrum service model.
-        protocol_data: 1 to 32768 octets of the RAN function's service model; after decoding a view of what came in.
+        protocol_data: 1 to 32768 octets of the RAN function's service model; after decoding a view of the input.
     """
 
     message_id: int
@@ -66,12 +66,12 @@ class IndicationMessage:
 
 @dataclass(frozen=True, slots=True)
 class IqDataIndication:
-    """One OFDM symbol as the gNB heard it.
+    """One OFDM symbol as the gNB received it.
 
     Attributes:
         iq_samples: 1 to 16384 octets, ``ci16_le`` in FFT order; after decoding a view of what came in.
         sample_count: complex samples, 0 to 32768, as the RAN states it.
-        timestamp: 0 to 2**31 - 1 or None; its unit and truth are the RAN's affair (OpenAirInterface has sent 0).
+        timestamp: 0 to 2**31 - 1 or None; its unit and accuracy depend on the RAN (OpenAirInterface has sent 0).
     """
 
     iq_samples: Octets
@@ -80,12 +80,12 @@ class IqDataIndication:
 
 
 def is_indication(octets: Octets) -> bool:
-    """Whether the octets are a PDU with the alternative indicationMessage; looks at nothing else."""
+    """Whether the octets are a PDU with the alternative indicationMessage, which is all that is checked."""
     return len(octets) > 2 and octets[2] >> 4 == _INDICATION
 
 
 def encode_indication(message: IndicationMessage) -> bytes:
-    """The PDU.  Raises InvalidPdu naming the value that is out of range."""
+    """The PDU.  Raises InvalidPdu that names a value out of range."""
     _require("id", message.message_id, 1, MAX_MESSAGE_ID)
     _require("dAppIdentifier", message.dapp_identifier, 1, MAX_IDENTIFIER)
     _require("ranFunctionIdentifier", message.ran_function_identifier, 1, MAX_IDENTIFIER)
@@ -124,7 +124,7 @@ def decode_indication(octets: Octets) -> IndicationMessage:
 
 
 def encode_iq_data(data: IqDataIndication) -> bytes:
-    """The ``protocol_data`` of an indication.  Raises InvalidPdu naming the value that is out of range."""
+    """The ``protocol_data`` of an indication.  Raises InvalidPdu that names a value out of range."""
     _require("length of iqSamples", len(data.iq_samples), 1, MAX_IQ_OCTETS)
     _require("sampleCount", data.sample_count, 0, MAX_SAMPLE_COUNT)
     tail = _COUNT.pack(data.sample_count)

@@ -1,7 +1,7 @@
 """From the order of FFT bins to the natural order of PRBs and back.
 
-A gNB's FFT puts the carrier centre in bin 0, the frequencies above it behind it, and the frequencies below it at the
-end.  Subcarrier 0, the lowest of PRB 0, sits in bin ``fft_size - n_subcarriers / 2`` (OpenAirInterface calls it
+A gNB's FFT has the carrier centre in bin 0, then the frequencies above it, and the frequencies below it at the end.
+Subcarrier 0, the lowest of PRB 0, is in bin ``fft_size - n_subcarriers / 2`` (OpenAirInterface calls it
 ``first_carrier_offset``; 3GPP TS 38.211 clause 5.3.1 places subcarrier k at k - n_subcarriers / 2 spacings from the
 centre).  There is no unused DC bin in NR.  dapps 0.0.6 rotates the symbol by the same offset.
 
@@ -22,7 +22,7 @@ FFT_SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096)  # full and 3/4 sampling; b
 
 
 def first_bin(n_prbs: int, fft_size: int) -> int:
-    """The FFT bin of subcarrier 0.  Raises ValueError when the PRBs do not fit into the FFT."""
+    """The FFT bin of subcarrier 0.  Raises ValueError if the PRBs do not fit into the FFT."""
     subcarriers = n_prbs * SUBCARRIERS_PER_PRB
     if not 0 < subcarriers <= fft_size:
         raise ValueError(

@@ -1,7 +1,7 @@
 """E3AP: every PDU of generation G0 as a dataclass, to and from octets.
 
-Fields carry the grammar's names in Python's spelling (``dAppIdentifier`` is ``dapp_identifier``), so that one rule
-turns one into the other.  indicationMessage takes the short way through `indication`; the rest goes through asn1tools.
+Fields have the grammar's names in Python's spelling (``dAppIdentifier`` is ``dapp_identifier``), converted by one rule.
+indicationMessage is encoded by `indication`, the rest by asn1tools.
 """
 
 from dataclasses import dataclass, fields
@@ -13,12 +13,12 @@ from .errors import InvalidPdu, MalformedPdu
 from .indication import MAX_MESSAGE_ID, IndicationMessage, Octets, decode_indication, encode_indication, is_indication
 
 ResponseCode = Literal["positive", "negative"]
-PROTOCOL_VERSION = "1.0.0"  # what every generation says of itself
+PROTOCOL_VERSION = "1.0.0"  # the same in every generation
 
 
 @dataclass(frozen=True, slots=True)
 class RanFunctionDefinition:
-    """A RAN function as setupResponse lists it; ``ran_function_data`` belongs to its service model."""
+    """A RAN function in setupResponse; ``ran_function_data`` belongs to its service model."""
 
     ran_function_identifier: int
     telemetry_identifier_list: tuple[int, ...]
@@ -28,7 +28,7 @@ class RanFunctionDefinition:
 
 @dataclass(frozen=True, slots=True)
 class SetupRequest:
-    """dApp -> RAN on the setup channel: who I am."""
+    """dApp -> RAN on the setup channel: identification of the dApp."""
 
     message_id: int
     e3ap_protocol_version: str
@@ -39,7 +39,7 @@ class SetupRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetupResponse:
-    """RAN -> dApp on the setup channel: the dApp's identifier and what can be subscribed to."""
+    """RAN -> dApp on the setup channel: the dApp's identifier and the RAN functions."""
 
     message_id: int
     request_id: int
@@ -126,7 +126,7 @@ class ReleaseMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageAck:
-    """Either way; ``request_id`` is the message id of what is acknowledged."""
+    """Either way; ``request_id`` is the message id of the acknowledged PDU."""
 
     message_id: int
     request_id: int
@@ -193,13 +193,13 @@ def decode(octets: Octets) -> Pdu:
 
 
 class MessageIds:
-    """The next message id, 1 to 1000 and round again.  E3 asks for no order; counting up makes logs readable."""
+    """Message ids, 1 to 1000 in a circle.  E3 requires no order; counting makes logs readable."""
 
     def __init__(self) -> None:
         self._counter = count()
 
     def __call__(self) -> int:
-        """The next one."""
+        """The next message id."""
         return next(self._counter) % MAX_MESSAGE_ID + 1
 
 
@@ -207,7 +207,7 @@ def encode_type(specification: Any, name: str, value: dict[str, Any]) -> bytes:
     """Encode ``value`` as the ASN.1 type ``name``.  Raises InvalidPdu."""
     try:
         octets: bytes = specification.encode(name, value, check_constraints=True)
-    except Exception as error:  # asn1tools lets Python's own errors through for values of the wrong type
+    except Exception as error:  # asn1tools raises Python's own errors for values of the wrong type
         raise InvalidPdu(f"{name} cannot be encoded: {error}") from error
     return octets
 
@@ -216,13 +216,13 @@ def decode_type(specification: Any, name: str, octets: Octets) -> dict[str, Any]
     """Decode the ASN.1 type ``name``.  Raises MalformedPdu."""
     try:
         value: dict[str, Any] = specification.decode(name, bytes(octets), check_constraints=True)
-    except Exception as error:  # asn1tools lets Python's own errors through for octets it does not expect
+    except Exception as error:  # asn1tools raises Python's own errors for unexpected octets
         raise MalformedPdu(f"{len(octets)} octets are no {name} of generation G0: {error}") from error
     return value
 
 
 def to_asn1(structure: Any) -> dict[str, Any]:
-    """The dictionary that asn1tools takes: absent fields left out, tuples as lists."""
+    """The dictionary for asn1tools: without absent fields, tuples as lists."""
     values = {
         asn1_name(field.name): _to_asn1_value(getattr(structure, field.name))
         for field in fields(structure)
@@ -232,7 +232,7 @@ def to_asn1(structure: Any) -> dict[str, Any]:
 
 
 def from_asn1(kind: type[Any], values: dict[str, Any], **known: Any) -> Any:
-    """An instance of ``kind`` from the dictionary that asn1tools gives."""
+    """An instance of ``kind`` from asn1tools' dictionary."""
     for field in fields(kind):
         name = asn1_name(field.name)
         if name == "ranFunctionList" and name in values:

@@ -1,6 +1,6 @@
-"""The spectrum service model (RAN function 1): what travels inside E3AP's opaque octet strings.
+"""The spectrum service model (RAN function 1): the content of E3AP's opaque octet strings.
 
-Spectrum-IQDataIndication, the hot one, lives in `indication`.
+Spectrum-IQDataIndication, which is on the hot path, is in `indication`.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ N_PRBS_MAX = 273  # PRB indices are 0 to 272
 
 @dataclass(frozen=True, slots=True)
 class RanFunctionData:
-    """What setupResponse says of the service model; ``name`` 1 to 32 and ``description`` 1 to 128 octets."""
+    """Description of the service model in setupResponse; ``name`` 1 to 32 and ``description`` 1 to 128 octets."""
 
     name: bytes
     version: int
@@ -31,7 +31,7 @@ class PrbBlacklistControl:
 
     Attributes:
         blacklisted_prbs: indices 0 to 272.
-        sampling_threshold: deliver one I/Q capture of so many, 0 to 100; None leaves it as it is.
+        sampling_threshold: deliver one I/Q capture of this many, 0 to 100; None: unchanged.
         validity_period: in s, 1 to 3600; old OpenAirInterface ignores it.
     """
 
@@ -42,14 +42,14 @@ class PrbBlacklistControl:
 
 @dataclass(frozen=True, slots=True)
 class PrbBlacklistReport:
-    """In dAppReport: what the dApp found."""
+    """In dAppReport: the PRBs that the dApp found."""
 
     blacklisted_prbs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PrbBlockedControl:
-    """In xAppControlAction: what an xApp asks of the dApp."""
+    """In xAppControlAction: an xApp's request to the dApp."""
 
     blocked_prbs: tuple[int, ...]
 
@@ -66,11 +66,11 @@ Structure = TypeVar("Structure", RanFunctionData, PrbBlacklistControl, PrbBlackl
 def encode_structure(
     structure: RanFunctionData | PrbBlacklistControl | PrbBlacklistReport | PrbBlockedControl,
 ) -> bytes:
-    """The octets that E3AP carries.  Raises InvalidPdu, GrammarMissing."""
+    """The octets of a structure.  Raises InvalidPdu, GrammarMissing."""
     return encode_type(grammar.spectrum(), _TYPES[type(structure)], to_asn1(structure))
 
 
 def decode_structure(kind: type[Structure], octets: Octets) -> Structure:
-    """Read a structure; which one it is follows from the PDU around it.  Raises MalformedPdu, GrammarMissing."""
+    """Read a structure, of the kind that the enclosing PDU implies.  Raises MalformedPdu, GrammarMissing."""
     structure: Structure = from_asn1(kind, decode_type(grammar.spectrum(), _TYPES[kind], octets))
     return structure

@@ -1,4 +1,4 @@
-"""``twinlink-exporter``: runs beside the gNB until it is told to end."""
+"""``twinlink-exporter``: runs beside the gNB until a signal ends it."""
 
 import argparse
 import json
@@ -50,7 +50,7 @@ def _main(argv: Sequence[str]) -> int:
         try:
             return _run(given, carrier, limits, journal)
         except (twinlink.TwinlinkError, OSError):
-            raise  # for `guarded` to say
+            raise  # `guarded` reports it
         except Exception as error:
             text = f"a defect of the exporter: {error!r}; please report it with the file that --log writes"
             journal.event("failed", text, traceback=traceback.format_exc())
@@ -58,7 +58,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits]:
-    """Raises ConfigurationError, and GrammarMissing where E3 cannot be spoken here."""
+    """Raises ConfigurationError, or GrammarMissing without the E3 grammar."""
     try:
         carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size)
         if carrier.fft_size is not None:
@@ -89,7 +89,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
 
 
 def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: Journal) -> int:
-    # What is written at the end is tried now: then it is too late to name another place.
+    # Files written at the end are checked now, while another path can be chosen.
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)
     if given.summary:
@@ -120,7 +120,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, journal: J
 
         with service.serving(given.http, exporter.pulse, exporter.not_ready, collectors, service.told_by(journal)):
             exporter.run()
-    if ledger:  # now: closing the link waits for acks
+    if ledger:  # before the link is closed, which waits for acks
         with writing(given.records):
             ledger.write(given.records)
     summary = exporter.summary()
@@ -171,7 +171,7 @@ def _frequency(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:  # the twin reads it from JSON, which knows no other numbers
+    if not 0 < value < math.inf:  # the twin reads it from JSON, which has no infinities
         raise argparse.ArgumentTypeError(f"a frequency in Hz is expected, such as 3.6192e9, not {text!r}")
     return value
 

@@ -1,19 +1,20 @@
-"""Which PRB block stands in the RAN, and until when.
+"""The state machine of the PRB block in the RAN.
 
-No I/O: calls bring what happened and when, and return what to do, in order.  The rules:
+No I/O: calls report events with their time, and return actions in order.  The rules:
 
-1. A block stands from the moment it is handed to the RAN.  It is answered ``installed`` when the RAN acknowledges it,
-   or, by an agent that acknowledges nothing, after `ACK_WAIT_NS`, or when the next list follows before that; the time
-   given then is that of handing over.
-2. Every block that was answered ``installed`` is answered ``cleared`` once, when it no longer stands: because its
-   validity ended, the last twin was lost or is out of sync, it was asked for, another block replaced it, the E3 agent
-   was lost, or the exporter ends.  A block with the id of the one that stands renews it and clears nothing.
-3. The exporter keeps the time itself: old OpenAirInterface ignores ``validityPeriod``.
-4. When the RAN refuses a decision that waits for its answer, what was acknowledged before still stands.  Where the list
-   before was not acknowledged, it may have been refused, too, and the one before that may stand, which has been
-   answered ``cleared``: then, and after a refusal that comes late, an empty list says what is to stand.
-5. After the loss of the E3 agent, or when the RAN refuses to clear, nobody knows what stands, so the next session
-   begins by clearing.
+1. A block stands from the moment it is sent to the RAN.  It is answered ``installed`` when the RAN acknowledges it.
+   Without an acknowledgement, that is after `ACK_WAIT_NS` or when the next list follows; the time given then is that
+   of sending.
+2. Every block that was answered ``installed`` is answered ``cleared`` once, when it no longer stands: its validity
+   ended, the last twin was lost or is out of sync, the twin requested it, another block replaced it, the E3 agent was
+   lost, or the exporter ends.  A block with the id of the current one renews it and clears nothing.
+3. The exporter runs the timer, because old OpenAirInterface ignores ``validityPeriod``.
+4. When the RAN refuses a decision in time, the last acknowledged list still stands.  If the list before was not
+   acknowledged, it may have been refused, too, so that an older one stands, which has been answered ``cleared``.  Then,
+   and after a late refusal, an empty list is sent.
+5. After the loss of the E3 agent, or when the RAN refuses to clear, the state of the RAN is unknown, so the next
+   session
+   begins with an empty list.
 """
 
 import math
@@ -27,7 +28,7 @@ from twinlink.control import PrbBlock, PrbBlockResult, Status
 MS = 1_000_000
 ACK_WAIT_NS = 250 * MS
 MAX_VALIDITY_PERIOD_S = 3600  # Spectrum-PRBBlacklistControl
-REASON_LENGTH = 200  # characters of the twin's reason that are repeated
+REASON_LENGTH = 200  # characters of the twin's reason that are passed on
 
 Cause = Literal[
     "acknowledged", "handed-over", "followed", "refused",
@@ -48,20 +49,20 @@ _TEXT: dict[Cause, str] = {
 
 
 class Instant(NamedTuple):
-    """One moment on both clocks, in ns: Unix time to tell others, monotonic time to measure by."""
+    """One instant on both clocks, in ns: Unix time for messages, monotonic time for timers."""
 
     wall_ns: int
     monotonic_ns: int
 
     @classmethod
     def now(cls) -> "Instant":
-        """This moment."""
+        """The current instant."""
         return cls(time.time_ns(), time.monotonic_ns())
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """To do: hand this list to the RAN; it replaces the last one."""
+    """Action: send this list to the RAN; it replaces the last one."""
 
     message_id: int
     prbs: tuple[int, ...]
@@ -70,7 +71,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """To do: tell the twin and the log what became of a decision."""
+    """Action: report the result of a decision to the twin and the log."""
 
     result: PrbBlockResult
     cause: Cause
@@ -80,7 +81,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class NotCleared:
-    """To do: tell the log that the RAN refused an empty list, so that PRBs may be blocked although nothing stands."""
+    """Action: log that the RAN refused an empty list, so that PRBs may be blocked without a block."""
 
 
 Todo = Control | Outcome | NotCleared
@@ -99,7 +100,7 @@ class _Decision:
 
 @dataclass(slots=True)
 class _List:
-    """A list that was handed to the RAN; without a decision, to clear."""
+    """A list that was sent to the RAN; without a decision, it clears."""
 
     message_id: int | None
     decision: _Decision | None = None
@@ -111,35 +112,35 @@ class _List:
 
 
 class Blocks:
-    """The block that stands and the decision that waits for the RAN's acknowledgement.
+    """The current block and the decision that awaits the RAN's acknowledgement.
 
     Args:
-        next_message_id: gives the E3 message id of the next control.
+        next_message_id: returns the E3 message id of the next control.
     """
 
     def __init__(self, next_message_id: Callable[[], int]) -> None:
         self._next_message_id = next_message_id
-        self._last = _List(None, acknowledged=True)  # what the RAN was told last, and did not refuse
-        self._replaced: _List | None = None  # what that replaced, while its decision waits for an answer
+        self._last = _List(None, acknowledged=True)  # the last list that the RAN did not refuse
+        self._replaced: _List | None = None  # the list that it replaced, while its decision awaits an answer
         self._uncertain = False
 
     @property
     def prbs(self) -> tuple[int, ...]:
-        """What stands in the RAN, as far as is known here."""
+        """The blocked PRBs, as far as known."""
         return self._last.standing.block.prbs if self._last.standing else ()
 
     @property
     def ends_ns(self) -> int | None:
-        """Monotonic time at which the block that stands ends unless it is renewed; None where none stands."""
+        """Monotonic time at which the current block ends unless it is renewed; None without one."""
         return self._last.standing.ends_ns if self._last.standing else None
 
     @property
     def unknown(self) -> bool:
-        """Whether it is not known what the RAN blocks: it refused to clear, or was lost with a block."""
+        """Whether the RAN's state is unknown: it refused to clear, or was lost with a block."""
         return self._uncertain and not self._last.acknowledged
 
     def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Todo]:
-        """A decision that passed the guard."""
+        """Handle a decision that passed the guard."""
         todo = self._settle("followed", now)
         message_id = self._next_message_id()
         self._replaced, self._last = self._last, _List(message_id, _Decision(block, received_ns, now))
@@ -147,7 +148,7 @@ class Blocks:
         return [*todo, Control(message_id, block.prbs, validity_s)]
 
     def acknowledged(self, request_id: int, positive: bool, now: Instant) -> list[Todo]:
-        """The RAN's messageAck; of consequence if it is for the newest list, or the one that this replaced."""
+        """Handle the RAN's messageAck for the newest list, or the one before; others are ignored."""
         if self._replaced and self._replaced.message_id == request_id:
             self._replaced.acknowledged |= positive
         if self._last.message_id != request_id:
@@ -158,12 +159,12 @@ class Blocks:
         return self._settle("acknowledged", now)
 
     def _refused(self, now: Instant) -> list[Todo]:
-        """The RAN refused the newest list."""
+        """Handle a refusal of the newest list."""
         decision, replaced = self._last.decision, self._replaced
         if decision is None:
             self._last, self._uncertain = _List(None), True
             return [NotCleared()]
-        if replaced is None:  # answered already: what it replaced, too
+        if replaced is None:  # answered already, as is the list before
             gone = self._last.standing
             todo: list[Todo] = [self._empty_list()]
             return [*todo, self._outcome(gone, "cleared", "refused", now.wall_ns)] if gone else todo
@@ -178,7 +179,7 @@ class Blocks:
         return todo
 
     def timer(self, now: Instant) -> list[Todo]:
-        """To be called at `next_timer_ns` or soon after."""
+        """Handle the timer; called at `next_timer_ns` or soon after."""
         todo: list[Todo] = []
         waits_until_ns = self._waits_until_ns()
         if waits_until_ns is not None and now.monotonic_ns >= waits_until_ns:
@@ -188,11 +189,11 @@ class Blocks:
         return todo
 
     def next_timer_ns(self) -> int | None:
-        """Monotonic time at which `timer` has something to do, or None."""
+        """Monotonic time at which to call `timer`, or None."""
         return min((time_ns for time_ns in (self._waits_until_ns(), self.ends_ns) if time_ns is not None), default=None)
 
     def clear(self, cause: Cause, now: Instant) -> list[Todo]:
-        """Take back what stands, if anything does."""
+        """Clear the current block, if any."""
         todo = self._settle("followed", now)
         if gone := self._last.standing:
             todo.append(self._empty_list())
@@ -200,9 +201,9 @@ class Blocks:
         return todo
 
     def e3_lost(self, now: Instant) -> list[Todo]:
-        """The E3 agent is gone: there is nobody to hand a list to."""
+        """Handle the loss of the E3 agent: no list can be sent."""
         gone = self._last.standing
-        if gone or not self._last.acknowledged:  # a clear may have been lost on the way
+        if gone or not self._last.acknowledged:  # a clear may have been lost
             self._uncertain = True
         todo = self._settle("handed-over", now)
         self._last = _List(None, acknowledged=not self._uncertain)
@@ -211,7 +212,7 @@ class Blocks:
         return todo
 
     def e3_ready(self, clear: bool = False) -> list[Todo]:
-        """A new E3 session: clear what an earlier one may have left, or when ``clear`` asks for it."""
+        """Handle a new E3 session: clear if an earlier one may have left a block, or if ``clear`` is set."""
         if not (self._uncertain or clear):
             return []
         self._uncertain = False
@@ -223,13 +224,13 @@ class Blocks:
         return Control(message_id, (), None)
 
     def _waits_until_ns(self) -> int | None:
-        """Until when the newest decision waits for the RAN's answer."""
+        """Monotonic time until which the newest decision awaits the RAN's answer."""
         if self._replaced is None or self._last.decision is None:
             return None
         return self._last.decision.handed.monotonic_ns + ACK_WAIT_NS
 
     def _settle(self, cause: Literal["acknowledged", "handed-over", "followed"], now: Instant) -> list[Todo]:
-        """Answer the decision that waits, and the one that it replaced."""
+        """Answer the waiting decision, and the one that it replaced."""
         decision = self._last.decision
         if self._replaced is None or decision is None:
             return []

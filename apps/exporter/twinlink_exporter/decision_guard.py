@@ -1,7 +1,7 @@
-"""What the twin asks of the gNB, checked before it gets there.
+"""Checks the twin's decisions before they reach the gNB.
 
-The gNB protects nothing itself: blocking the PRBs of SSB, CORESET0 or PRACH ends every new attach.  Where they lie
-follows from the gNB's configuration, which E3 does not tell, so the operator names them (``--protect-prbs``).
+The gNB protects nothing itself: blocking the PRBs of SSB, CORESET0 or PRACH ends every new attach.  Their position
+follows from the gNB's configuration, which E3 does not provide, so the operator names them (``--protect-prbs``).
 """
 
 import json
@@ -19,14 +19,14 @@ Rule = Literal["schema", "range", "protected", "age", "validity", "e3", "sync"] 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is let through.
+    """The limits of decisions.
 
     Attributes:
         n_prbs: PRBs of the carrier.
         protected: PRBs that are never blocked.
-        max_age_ms: between the twin's decision (its clock) and now (ours), in either direction; an empty list, which
-            takes a block back, is never too old.
-        max_validity_ms: how long a block may ask to stand without renewal.
+        max_age_ms: between the twin's decision (its clock) and now (ours), in either direction; not for an empty list,
+            which clears the block.
+        max_validity_ms: longest validity of a block without renewal.
     """
 
     n_prbs: int
@@ -37,9 +37,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a decision goes no further; ``id`` is None when the decision has none that could be answered.
+    """Why a decision is rejected; ``id`` is None if the decision has no usable one.
 
-    Its ``reason`` is for a person, and begins with the rule and a colon.
+    ``reason`` is text that begins with the rule and a colon.
     """
 
     id: str | None
@@ -47,12 +47,12 @@ class Rejection:
 
     @property
     def rule(self) -> Rule:
-        """Which rule it breaks."""
+        """The broken rule."""
         return cast(Rule, self.reason.partition(":")[0])
 
 
 def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> PrbBlock | Rejection:
-    """The block that the payload asks for, or why it is refused.
+    """The requested block, or why it is rejected.
 
     Args:
         payload: of a message on flow ``control``.
@@ -91,7 +91,7 @@ def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:
 
 
 def _identifier(payload: bytes | memoryview) -> str | None:
-    """The id of a decision that is otherwise wrong, so that the twin gets its answer."""
+    """The id of an invalid decision, for the answer to the twin."""
     try:
         value = json.loads(bytes(payload))["id"]
     except (ValueError, KeyError, TypeError, RecursionError):

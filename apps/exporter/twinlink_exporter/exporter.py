@@ -44,27 +44,27 @@ from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
 
 IDLE_MS = 500
-BATCH = 64  # indications taken before looking at anything else: 32 ms of one per slot
+BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
 SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
 SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
-OUT_AFTER_NS = int(Thresholds().out_after * 1e9)  # as the twin, which may be unable to say so, judges itself
+OUT_AFTER_NS = int(Thresholds().out_after * 1e9)  # the twin's own criterion, as it may be unable to report
 
 
 class Exporter:
-    """Runs until `stop`.
+    """The exporter, which runs until `stop`.
 
     Args:
-        link: to the twin; belongs to the caller, who closes it after `run`.
+        link: to the twin; the caller closes it after `run`.
         sockets: to the E3 agent; closed by `run`.
         carrier: how to read an indication.
-        limits: what the twin may ask for.
-        journal: where to report.
-        clear_at_start: begin with an empty block list, in case an earlier exporter left one.
-        ledger: notes every message; of `SENDS` and `RECEIVES`.
+        limits: of the twin's decisions.
+        journal: for events.
+        clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
+        ledger: records every message of `SENDS` and `RECEIVES`.
 
     Attributes:
-        counters: what it counts.
-        outcomes: the same of PRB blocks, by status and reason: a cause of `block`, or the guard's rule.
+        counters: see `Counters`.
+        outcomes: results of PRB blocks, by status and reason: a cause of `block`, or the guard's rule.
         pulse: of `run`.
     """
 
@@ -96,9 +96,9 @@ class Exporter:
         self._dropped_told = 0
         self._consumption = Consumption()
         self._out_of_sync = False
-        # The newest observations matter, and waiting would make the E3 sockets drop some where nobody counts them.
+        # The newest observations matter, and blocking would make the E3 sockets drop some uncounted.
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
-        # None of these may be dropped: each decision is answered.
+        # These must not be dropped: each decision is answered.
         self._results = link.sender(CONTROL_RESULT, on_ack=ledger.acknowledged if ledger else None)
         self._ledger = ledger
         self._send = ledger.send if ledger else twinlink.Sender.send
@@ -111,7 +111,7 @@ class Exporter:
         self._inbox.wake()
 
     def run(self) -> None:
-        """Serve until `stop`; then clear what stands, release the dApp, and close the E3 sockets."""
+        """Serve until `stop`; then clear the block, release the dApp, and close the E3 sockets."""
         sockets = self._sockets
         sockets.poller.register(self._inbox.descriptor, zmq.POLLIN)
         try:
@@ -140,22 +140,22 @@ class Exporter:
 
     @property
     def blocked_prbs(self) -> int:
-        """How many PRBs stand blocked."""
+        """Number of blocked PRBs."""
         return len(self._blocks.prbs)
 
     @property
     def block_remains_s(self) -> float | None:
-        """When the block that stands ends unless it is renewed; None where none stands."""
+        """Seconds until the block ends unless it is renewed; None without one."""
         ends_ns = self._blocks.ends_ns
         return None if ends_ns is None else (ends_ns - time.monotonic_ns()) / 1e9
 
     @property
     def block_unknown(self) -> bool:
-        """Whether it is not known what the RAN blocks."""
+        """Whether the RAN's state is unknown."""
         return self._blocks.unknown
 
     def not_ready(self) -> list[str]:
-        """Why it does not do its work; nothing when it does.  May be called from any thread."""
+        """Reasons for not being ready; may be called from any thread."""
         reasons = []
         if not self.subscribed:
             step = "setup" if self._session.state is State.SETUP else "subscription"
@@ -169,7 +169,7 @@ class Exporter:
         return reasons
 
     def summary(self) -> dict[str, Any]:
-        """The counters, and the link's statistics of flow ``spectrum``; ``lost`` there counts what was dropped."""
+        """The counters, and the link's statistics of flow ``spectrum``; its ``lost`` counts dropped observations."""
         return {**asdict(self.counters), "spectrum": self._spectrum.stats()}
 
     # From the RAN to the twin
@@ -209,7 +209,7 @@ class Exporter:
         counters.exported += 1
 
     def _acknowledged(self, ack: twinlink.Ack) -> None:
-        """On the link's thread."""
+        """Handle an acknowledgement, on the link's thread."""
         self._consumption.acknowledged(ack.sequence, time.monotonic_ns() - ack.rtt_ns)
         if self._ledger:
             self._ledger.acknowledged(ack)
@@ -286,7 +286,7 @@ class Exporter:
             self._sockets.send(request)
 
     def _watch_twin(self, now: Instant) -> None:
-        """A twin that sees nothing new decides nothing, whatever it says itself."""
+        """Detect a twin that is out of sync, independent of its own report."""
         if not self._twins:
             return
         behind_ns = self._consumption.behind_ns(now.monotonic_ns)
@@ -316,7 +316,7 @@ class Exporter:
     # From the twin to the RAN
 
     def _from_link(self, item: twinlink.Message | twinlink.Event) -> None:
-        """On the link's thread: only queue it."""
+        """Queue an item, on the link's thread."""
         if self._ledger and isinstance(item, twinlink.Message):
             self._ledger.received(item)
         self._inbox.put(item)

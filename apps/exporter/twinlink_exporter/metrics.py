@@ -1,4 +1,4 @@
-"""What the exporter counts, for Prometheus (docs/monitoring.md)."""
+"""The exporter's metrics for Prometheus (docs/monitoring.md)."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -23,7 +23,7 @@ _COUNTERS = {
     "decisions_dropped": "Decisions that came faster than they could be looked at.",
     "out_of_sync": "Times that a twin was out of sync, as seen from here.",
 }
-# By status: help, and the reasons that there are, so that each has a series from the start.
+# By status: help text and possible reasons, each of which has a series from the start.
 _BLOCKS: dict[Status, tuple[str, tuple[Cause | Rule, ...]]] = {
     "installed": ("PRB blocks that were installed.", ("acknowledged", "handed-over", "followed")),
     "rejected": ("PRB blocks that the guard or the RAN refused.", (*get_args(Rule), "refused")),
@@ -35,13 +35,13 @@ _BLOCKS: dict[Status, tuple[str, tuple[Cause | Rule, ...]]] = {
 
 
 class ExporterCollector(Collector):
-    """Reads an exporter when it is scraped."""
+    """Collects an exporter's metrics at each scrape."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as of now."""
+        """The current metrics."""
         exporter = self._exporter
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"twinlink_exporter_{name}", text, getattr(exporter.counters, name))

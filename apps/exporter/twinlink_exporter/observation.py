@@ -1,4 +1,4 @@
-"""From an E3 I/Q indication to what the twin gets: cropped to the used subcarriers, in natural PRB order."""
+"""Converts an E3 I/Q indication for the twin: cropped to the used subcarriers, in natural PRB order."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ OCTETS_PER_BIN = 4  # ci16_le
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """What the operator knows of the gNB's carrier; generation G0 of E3 does not tell it.
+    """The gNB's carrier, given by the operator, because generation G0 of E3 does not describe it.
 
     Attributes:
         n_prbs: PRBs of the carrier.
         scs_hz: subcarrier spacing in Hz.
         centre_hz: carrier centre frequency in Hz.
-        fft_size: bins of a symbol, or None to take it from the length of what arrives.
+        fft_size: bins of a symbol; None: by the length of an indication.
     """
 
     n_prbs: int = 106
@@ -33,7 +33,7 @@ def observe(message: IndicationMessage, carrier: Carrier, observed_ns: int) -> S
     Args:
         message: an indication of the spectrum service model.
         carrier: how to read it.
-        observed_ns: when it was taken from E3, Unix time in ns.
+        observed_ns: when it was read from E3, Unix time in ns.
 
     Raises:
         MalformedPdu: it carries no I/Q data, or not one symbol of the carrier.

@@ -1,4 +1,4 @@
-"""The E3 session of one dApp: setup, subscription, and again when the agent comes back.
+"""The E3 session of one dApp: setup, subscription, and both again after the loss of the agent.
 
 No I/O: octets and monotonic time in, octets and news out.
 
@@ -30,16 +30,16 @@ from twinlink_e3 import (
 )
 
 S = 1_000_000_000
-RETRY_NS = S  # between two requests that nobody answers
-MAX_RETRY_NS = 4 * S  # for setup; a second more each time, because an agent may take its time to answer
-REFUSED_NS = 5 * S  # after a refusal: a person has to change something first
-RETRIES = 5  # subscription requests before setup is tried again
-SILENCE_NS = 10 * S  # without an indication; doubled each time it was in vain, because a RAN may have nothing to say
+RETRY_NS = S  # between two unanswered requests
+MAX_RETRY_NS = 4 * S  # for setup; a second more each time, because an agent may answer slowly
+REFUSED_NS = 5 * S  # after a refusal, which needs a change of configuration
+RETRIES = 5  # subscription requests before setup is repeated
+SILENCE_NS = 10 * S  # without an indication; doubled each time without effect, because a RAN may have none to send
 MAX_SILENCE_NS = 160 * S
 
 
 class State(Enum):
-    """Where the session stands."""
+    """The state of the session."""
 
     SETUP = "setup"
     SUBSCRIBE = "subscribe"
@@ -48,7 +48,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """News: the agent knows us."""
+    """News: setup succeeded."""
 
     dapp_id: int
     ran: str
@@ -63,7 +63,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """News: the agent said no, or offers nothing that is of use here; it is asked again later."""
+    """News: the agent refused, or lacks the RAN function; the request is repeated later."""
 
     reason: str
 
@@ -76,7 +76,7 @@ class Session:
 
     Attributes:
         state: where it stands.
-        dapp_id: as the agent gave it, or None.
+        dapp_id: assigned by the agent, or None.
     """
 
     def __init__(self, name: str, version: str, vendor: str, next_message_id: MessageIds) -> None:
@@ -106,22 +106,22 @@ class Session:
         return encode(SubscriptionRequest(self._request_id, self.dapp_id, RAN_FUNCTION, *lists))
 
     def next_request_ns(self) -> int:
-        """Monotonic time at which `request` or `silent` has something to say."""
+        """Monotonic time at which to call `request` and `silent`."""
         return self._due_ns
 
     def connected(self, now_ns: int) -> None:
-        """The channels from and to the RAN stand: no need to wait before subscribing."""
+        """The channels from and to the RAN are connected: the subscription can be sent at once."""
         if self.state is State.SUBSCRIBE and self._tries == 0:
             self._due_ns = now_ns
 
     def setup_answered(self, octets: bytes, now_ns: int) -> News:
-        """The reply on the setup channel.  Raises MalformedPdu when it is none."""
+        """Handle the reply on the setup channel.  Raises MalformedPdu if it is none."""
         pdu = decode(octets)
         if not isinstance(pdu, SetupResponse):
             raise MalformedPdu(f"the E3 agent answered setup with {type(pdu).__name__}")
         if pdu.request_id != self._request_id:
             raise MalformedPdu(f"a setupResponse to request {pdu.request_id}, not {self._request_id}")
-        self._due_ns = now_ns + REFUSED_NS  # unless all is well
+        self._due_ns = now_ns + REFUSED_NS  # unless it succeeds below
         if pdu.response_code != "positive":
             return Refused(f"{pdu.ran_identifier} refused the setup of this dApp")
         if pdu.dapp_identifier is None:
@@ -135,7 +135,7 @@ class Session:
         return SetUp(pdu.dapp_identifier, pdu.ran_identifier)
 
     def received(self, octets: bytes, now_ns: int) -> News | None:
-        """A PDU of the RAN other than an indication; None when it is not for us, or of no use.  Raises MalformedPdu."""
+        """Handle a PDU other than an indication; None if it is not for us, or of no use.  Raises MalformedPdu."""
         pdu = decode(octets)
         if isinstance(pdu, MessageAck):
             return pdu
@@ -149,26 +149,26 @@ class Session:
         return self._subscribed(pdu.subscription_id, now_ns)
 
     def indicated(self, now_ns: int) -> Subscribed | None:
-        """An indication for us came."""
-        if self.state is State.SUBSCRIBE:  # the response was lost on the way, or is yet to come
+        """Handle an indication for us."""
+        if self.state is State.SUBSCRIBE:  # the response was lost, or is late
             return self._subscribed(None, now_ns)
         self._patience_ns = SILENCE_NS
         self._due_ns = now_ns + SILENCE_NS
         return None
 
     def silent(self, now_ns: int) -> bool:
-        """Whether indications have not come for so long that it is time to begin again (`lost`)."""
+        """Whether the silence is long enough to restart with `lost`."""
         if self.state is not State.SUBSCRIBED or now_ns < self._due_ns:
             return False
         self._patience_ns = min(2 * self._patience_ns, MAX_SILENCE_NS)
         return True
 
     def lost(self) -> None:
-        """Begin again: the agent went away, or no longer knows us."""
+        """Restart: the agent is gone, or no longer knows this dApp."""
         self.state, self.dapp_id, self._due_ns, self._tries = State.SETUP, None, 0, 0
 
     def release(self) -> bytes | None:
-        """The farewell, or None when the agent does not know us."""
+        """The releaseMessage, or None without a setup."""
         if self.dapp_id is None:
             return None
         return encode(ReleaseMessage(self._next_message_id(), self.dapp_id))

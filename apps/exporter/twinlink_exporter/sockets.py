@@ -9,26 +9,26 @@ from zmq.utils.monitor import recv_monitor_message
 
 from twinlink.errors import TransportError
 
-# Two seconds of one indication per slot of 0.5 ms; 25 MB at 106 PRBs.  E3 numbers nothing: what is dropped here is
-# lost without a trace, so the queue is longer than any stall that is worth surviving.
+# Two seconds of one indication per slot of 0.5 ms; 25 MB at 106 PRBs.  E3 has no sequence numbers: drops here leave no
+# trace, so the queue is longer than any tolerable stall.
 RECEIVE_QUEUE = 4000
-LINGER_MS = 500  # for the release at the end
+LINGER_MS = 500  # for the releaseMessage at the end
 
 
 def is_closed_to_us(endpoint: str) -> bool:
-    """Whether the file of an ``ipc://`` socket is there, and this user may not write to it: nothing ever answers."""
+    """Whether this user lacks permission for the file of an ``ipc://`` socket, so that no answer can come."""
     path = Path(endpoint.removeprefix("ipc://"))
     try:
         return endpoint.startswith("ipc://") and path.exists() and not os.access(path, os.W_OK, effective_ids=True)
-    except PermissionError:  # nor look into its folder
+    except PermissionError:  # no permission for its folder
         return True
 
 
 class E3Sockets:
     """REQ to the setup channel, SUB from the RAN, PUB to the RAN.
 
-    The PUB is an XPUB, the same on the wire, which tells when the RAN has subscribed: before that, what is sent is
-    lost.  ZMQ_CONFLATE is never set: an indication would overwrite the subscriptionResponse.
+    The PUB is an XPUB, identical on the wire, which reports the RAN's subscription: earlier messages are lost.
+    ZMQ_CONFLATE is never set: an indication would overwrite the subscriptionResponse.
     """
 
     def __init__(self, endpoints: Endpoints) -> None:
@@ -50,7 +50,7 @@ class E3Sockets:
         try:
             self.from_ran.connect(endpoints.to_dapp)
             self._to_ran.connect(endpoints.from_dapp)
-            with self._context.socket(zmq.REQ) as probe:  # a bad endpoint is better named now than at the first request
+            with self._context.socket(zmq.REQ) as probe:  # reports a bad endpoint now, not at the first request
                 probe.connect(endpoints.setup)
         except zmq.ZMQError as error:
             self.close()
@@ -61,11 +61,11 @@ class E3Sockets:
 
     @property
     def connected(self) -> bool:
-        """The RAN is reachable both ways."""
+        """Whether the RAN is connected both ways."""
         return self._in_connected and self._out_connected
 
     def send_setup(self, octets: bytes) -> None:
-        """Send a setup request, giving up the one before: a REQ whose reply was lost can do nothing else."""
+        """Send a setup request on a new socket, because a REQ without its reply cannot send again."""
         self._drop_request()
         self._request = self._context.socket(zmq.REQ)
         self._request.linger = 0
@@ -85,11 +85,11 @@ class E3Sockets:
         return octets
 
     def send(self, octets: bytes) -> None:
-        """Send to the RAN; lost when it has not subscribed yet."""
+        """Send to the RAN; lost if it has not subscribed yet."""
         self._to_ran.send(octets)
 
     def watch(self) -> bool:
-        """Take note of connections that came and went; returns whether the one from the RAN went."""
+        """Update the connection states; returns whether the connection from the RAN was lost."""
         lost = False
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor)["event"]
@@ -103,7 +103,7 @@ class E3Sockets:
         return lost
 
     def close(self) -> None:
-        """Send what is still to be sent, for `LINGER_MS` at most, and close."""
+        """Send queued messages, for `LINGER_MS` at most, and close."""
         self._drop_request()
         self.from_ran.disable_monitor()
         self._context.destroy()

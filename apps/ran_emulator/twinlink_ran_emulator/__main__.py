@@ -60,10 +60,10 @@ def _plan(given: argparse.Namespace) -> list[str]:
 
 
 def _recording(given: argparse.Namespace) -> tuple[Recording, int]:
-    """What is played, and the bins of an indication.  Raises TwinlinkError, also where E3 cannot be spoken here."""
+    """The recording, and the bins of an indication.  Raises TwinlinkError, also without the E3 grammar."""
     recording = read(given.recording or example())
     fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
-    e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # a missing grammar shows here, not at the first dApp
+    e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # reports a missing grammar before the first dApp
     return recording, fft_size
 
 

@@ -8,9 +8,9 @@
                       releaseMessage       -> messageAck; the dApp's subscription ends
                       messageAck           -> nothing
                       any other PDU        -> messageAck, negative
-                      no PDU at all        -> nothing: without a message id there is nothing to answer
+                      no PDU at all        -> nothing, as there is no message id
 
-A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also when the dApp has left.
+A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also after the dApp has left.
 """
 
 import random
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import twinlink_e3 as e3
 
 RAN_IDENTIFIER = "twinlink-ran-emulator"
-# Between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, so an indication
-# that comes too soon overwrites the response, after which that dApp waits for ever.
+# Between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, so an early
+# indication overwrites the response, and the dApp waits for ever.
 FIRST_INDICATION_GAP_NS = 300_000_000
 MAX_DAPPS = 100  # E3-DAppID ::= INTEGER (1..100)
 
@@ -37,7 +37,7 @@ class SetUp:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A dApp subscribed; ``telemetry`` tells whether indications will go to it."""
+    """A dApp subscribed; ``telemetry``: whether it gets indications."""
 
     dapp: int
     subscription: int
@@ -98,8 +98,8 @@ class Agent:
     """The state of the E3 agent.
 
     Attributes:
-        n_prbs: PRBs of the carrier; a block that names others is refused.
-        block: the PRBs that stand blocked.
+        n_prbs: PRBs of the carrier; a block of others is refused.
+        block: the blocked PRBs.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
     """
 
@@ -110,7 +110,7 @@ class Agent:
     _events: list[Event] = field(default_factory=list)
 
     def setup(self, octets: bytes) -> bytes:
-        """Answer what came in on the setup channel; there is always an answer, since REQ waits for one."""
+        """Answer a message on the setup channel; there is always an answer, as REQ needs one."""
         try:
             request = e3.decode(octets)
         except e3.MalformedPdu as error:
@@ -142,7 +142,7 @@ class Agent:
         )
 
     def receive(self, octets: bytes, now_ns: int) -> list[bytes]:
-        """Take what came in from the dApps; returns the PDUs to send to them."""
+        """Handle a message of a dApp; returns the PDUs to send."""
         try:
             pdu = e3.decode(octets)
         except e3.MalformedPdu as error:
@@ -170,7 +170,7 @@ class Agent:
         return [e3.encode(ack)]
 
     def indications(self, iq_data: bytes, now_ns: int) -> list[bytes]:
-        """One indication for each dApp whose subscription to the I/Q has begun; ``iq_data`` is the protocolData."""
+        """One indication for each dApp with an active I/Q subscription; ``iq_data`` is the protocolData."""
         pdus = []
         for identifier, subscription in list(self._dapps.items()):
             if subscription is None or not subscription.telemetry or now_ns < subscription.starts_ns:
@@ -183,14 +183,14 @@ class Agent:
         return pdus
 
     def subscribers(self, now_ns: int) -> int:
-        """How many dApps would get an indication now."""
+        """Number of dApps with an active I/Q subscription."""
         return sum(
             subscription is not None and subscription.telemetry and now_ns >= subscription.starts_ns
-            for subscription in list(self._dapps.values())  # another thread may ask
+            for subscription in list(self._dapps.values())  # may be called by another thread
         )
 
     def events(self) -> list[Event]:
-        """What happened since the last call."""
+        """Events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -208,7 +208,7 @@ class Agent:
         if problem:
             self._refuse(f"subscription of dApp {identifier}: {problem}")
             return e3.SubscriptionResponse(_message_id(), request.message_id, identifier, "negative")
-        # One subscription a dApp, under the dApp's identifier: a second request replaces the first.
+        # One subscription per dApp, with the dApp's identifier: a second request replaces the first.
         ends_ns = now_ns + request.subscription_time * 1_000_000_000 if request.subscription_time else None
         telemetry = bool(request.telemetry_identifier_list)
         self._dapps[identifier] = _Subscription(telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns)
@@ -230,30 +230,30 @@ class Agent:
         return None
 
     def _control(self, action: e3.DAppControlAction) -> str | None:
-        who = f"control from dApp {action.dapp_identifier}"
+        sender = f"control from dApp {action.dapp_identifier}"
         if action.dapp_identifier not in self._dapps:
-            return f"{who}, which is not set up"
+            return f"{sender}, which is not set up"
         if (action.ran_function_identifier, action.control_identifier) != (e3.RAN_FUNCTION, e3.CONTROL_PRB_BLOCK):
-            return f"{who}: RAN function {action.ran_function_identifier} has no control {action.control_identifier}"
+            return f"{sender}: RAN function {action.ran_function_identifier} has no control {action.control_identifier}"
         try:
             control = e3.decode_structure(e3.PrbBlacklistControl, action.action_data)
         except e3.MalformedPdu as error:
-            return f"{who}: {error}"
+            return f"{sender}: {error}"
         prbs = tuple(sorted(set(control.blacklisted_prbs)))
         if prbs and prbs[-1] >= self.n_prbs:
-            return f"{who}: PRB {prbs[-1]} is outside the carrier of {self.n_prbs} PRBs"
+            return f"{sender}: PRB {prbs[-1]} is outside the carrier of {self.n_prbs} PRBs"
         self.block = prbs
         self._events.append(Blocked(action.dapp_identifier, prbs))
         return None
 
     def _report(self, report: e3.DAppReport) -> str | None:
-        who = f"report from dApp {report.dapp_identifier}"
+        sender = f"report from dApp {report.dapp_identifier}"
         if report.dapp_identifier not in self._dapps:
-            return f"{who}, which is not set up"
+            return f"{sender}, which is not set up"
         try:
             content = e3.decode_structure(e3.PrbBlacklistReport, report.report_data)
         except e3.MalformedPdu as error:
-            return f"{who}: {error}"
+            return f"{sender}: {error}"
         self._events.append(Reported(report.dapp_identifier, content.blacklisted_prbs))
         return None
 
@@ -283,7 +283,7 @@ class Agent:
 
 
 def _message_id() -> int:
-    return random.randint(1, 1000)  # as libe3 does: it says nothing about order
+    return random.randint(1, 1000)  # random, as in libe3: no order
 
 
 def _spectrum_function() -> e3.RanFunctionDefinition:
@@ -294,6 +294,6 @@ def _spectrum_function() -> e3.RanFunctionDefinition:
 
 
 def _likely_message_id(octets: bytes) -> int:
-    """The message id of a PDU that does not decode: its first two octets less one, where they can be that."""
+    """The message id of an undecodable PDU: its first two octets plus one, if in range."""
     number = int.from_bytes(octets[:2], "big") + 1
     return number if len(octets) >= 2 and number <= 1000 else 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Profile = Literal["TDL-A", "TDL-C"]
 
-SINUSOIDS_PER_TAP = 16  # enough for the sum to be Gaussian within what eight quantised bits show
+SINUSOIDS_PER_TAP = 16  # enough for a Gaussian sum within the resolution of eight bits
 
 # (normalised delay, power in dB), 3GPP TR 38.901 tables 7.7.2-1 and 7.7.2-3.
 _TAPS: dict[Profile, tuple[tuple[float, float], ...]] = {
@@ -40,7 +40,7 @@ class TappedDelayLine:
         delays_s: tap delays in seconds, shape ``(taps,)``.
         amplitudes: mean tap amplitudes, shape ``(taps,)``.
         doppler_hz: Doppler shift of each plane wave in Hz, shape ``(taps, sinusoids)``.
-        phases: its phase at time 0 in radians, shape ``(taps, sinusoids)``.
+        phases: phase of each plane wave at time 0 in radians, shape ``(taps, sinusoids)``.
     """
 
     delays_s: NDArray[np.float64]
@@ -67,7 +67,8 @@ class TappedDelayLine:
     def response(self, times_s: NDArray[np.float64], frequencies_hz: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Complex gain at each time and baseband frequency, shape ``(times, frequencies)``.
 
-        Summed tap by tap rather than as one matrix product, so that no BLAS and no thread count changes a bit.
+        Summed tap by tap rather than as one matrix product, so that the result does not depend on BLAS and thread
+        count.
         """
         gains = np.zeros((len(times_s), len(frequencies_hz)), np.complex128)
         for delay_s, amplitude, doppler_hz, phases in zip(

@@ -28,22 +28,22 @@ from .recording import Recording
 from .schedule import RECORDED, Pace, Schedule
 from .sockets import Sockets
 
-USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of the gNBs in question; `--fft-size` takes any other that fits
-IDLE_MS = 20  # how soon a signal, or the start of a subscription, is noticed
-BATCH = 20  # PDUs taken before the schedule is looked at again, so that a flood does not stop the playing
-REFUSALS_LOGGED = 100  # a peer that sends rubbish must not fill the disk; all are counted
+USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of common gNBs; `--fft-size` takes any other that fits
+IDLE_MS = 20  # latency of signals and of the start of a subscription
+BATCH = 20  # PDUs handled before the schedule is checked again, so that a flood does not stop the playout
+REFUSALS_LOGGED = 100  # so that garbage does not fill the disk; all are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to play.
+    """Options of the playout.
 
     Attributes:
         pace: how fast.
-        loops: how often to play the recording; 0 is until stopped.
-        fft_size: bins of an indication; None is the smallest of `USUAL_FFT_SIZES` that holds the carrier.
+        loops: number of times to play the recording; 0: until stopped.
+        fft_size: bins of an indication; None: the smallest of `USUAL_FFT_SIZES` that holds the carrier.
         wait_subscribers: dApps that must have subscribed before it begins.
-        hold_s: how long to stay and answer dApps after the end; None is until stopped.
+        hold_s: how long to answer dApps after the end; None: until stopped.
     """
 
     pace: Pace = RECORDED
@@ -54,7 +54,7 @@ class Options:
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
-    """The FFT size to use.  Raises ConfigurationError where the carrier, or E3's 16384 octets, does not fit it."""
+    """The FFT size to use.  Raises ConfigurationError if it does not fit the carrier, or E3's 16384 octets."""
     bins = n_prbs * SUBCARRIERS_PER_PRB
     size = asked if asked is not None else next(size for size in USUAL_FFT_SIZES if size >= bins)
     if size < bins:
@@ -76,8 +76,8 @@ class Emulator:
         recording: what to play.
         sockets: bound.
         options: how.
-        journal: where events go.
-        playout_log: takes every record as it was played, or None.
+        journal: for events.
+        playout_log: records every record as played; or None.
 
     Attributes:
         pulse: of `run`.
@@ -110,30 +110,30 @@ class Emulator:
 
     @property
     def made_up_cells(self) -> int:
-        """Cells (a PRB of a record) for which the recording does not show what lies under its UEs (`PrbBlocker`)."""
+        """Cells (a PRB of a record) that would be replaced by synthetic noise (`PrbBlocker`)."""
         return self._blocker.synthetic
 
     @property
     def counters(self) -> Counter[str]:
-        """PDUs by kind, and what else the agent counts."""
+        """Counters of the agent."""
         return self._agent.counters
 
     @property
     def subscribers(self) -> int:
-        """How many dApps get indications."""
+        """Number of dApps that get indications."""
         return self._agent.subscribers(time.monotonic_ns())
 
     @property
     def blocked_prbs(self) -> int:
-        """How many PRBs a dApp blocks."""
+        """Number of blocked PRBs."""
         return int(self._blocked.sum())
 
     def not_ready(self) -> list[str]:
-        """Why it does not do its work; nothing when it does.  May be called from any thread."""
+        """Reasons for not being ready; may be called from any thread."""
         return [] if self.subscribers else ["no dApp has subscribed"]
 
     def run(self, stop: threading.Event) -> None:
-        """Wait for dApps, play, stay; returns when all is done or soon after `stop` is set."""
+        """Wait for dApps, play, hold; returns at the end or soon after `stop` is set."""
         while not stop.is_set() and self._agent.subscribers(time.monotonic_ns()) < self._options.wait_subscribers:
             self._serve(IDLE_MS)
         if not stop.is_set():
@@ -173,7 +173,7 @@ class Emulator:
         )
 
     def _wait_until(self, due_ns: int, stop: threading.Event) -> None:
-        """Serve dApps until the next record is due and everything before it has gone out."""
+        """Serve dApps until the next record is due and all earlier ones have been sent."""
         self._serve(0)
         while not stop.is_set():
             remaining_ns = due_ns - time.monotonic_ns()
@@ -205,7 +205,7 @@ class Emulator:
         self.played += 1
 
     def _serve(self, timeout_ms: int) -> None:
-        """Answer what has come in, after waiting that long at most, and send what waits to be sent."""
+        """Handle incoming PDUs, after waiting that long at most, and send queued ones."""
         self.pulse.turn()
         if self._outgoing:
             self._sockets.wait_to_send(1)

@@ -1,4 +1,4 @@
-"""When and where the interferer transmits: episodes of narrowband noise over a run of PRBs."""
+"""The interferer: episodes of narrowband noise over a range of PRBs."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -35,7 +35,7 @@ class Episode:
         return cls(float(parts[0]), float(parts[1]), int(parts[2]), int(parts[3]), float(parts[4]))
 
     def records(self, period_ms: float, n_records: int) -> range:
-        """The records in which it is heard."""
+        """The records of the episode."""
         first = round(self.start_s * 1000 / period_ms)
         end = round((self.start_s + self.duration_s) * 1000 / period_ms)
         return range(min(first, n_records), min(end, n_records))
@@ -43,7 +43,7 @@ class Episode:
 
 def draw_episodes(rng: np.random.Generator, seconds: float, n_prbs: int, inr_db: float) -> list[Episode]:
     """Episodes for a recording of that length: the first from 1.0 s to 3.0 s in the upper part of the carrier (above
-    the PRBs that the dApp library's spectrum dApp never blocks), then shorter ones elsewhere, of changing level."""
+    the PRBs that the dApp library's spectrum dApp never blocks), then shorter ones elsewhere, with varying levels."""
     size = max(2, n_prbs // 13)
     upper = int(0.75 * n_prbs)
     episodes = [Episode(1.0, 2.0, int(rng.integers(upper, n_prbs - size)), size, inr_db)]

@@ -1,7 +1,7 @@
-"""Make a recording of a gNB's uplink spectrum, with its ground truth; bit for bit the same for the same arguments.
+"""Make a recording of a gNB's uplink spectrum with its ground truth; the same arguments give the same octets.
 
-Every record is one OFDM symbol: the UEs' symbols, each through its own fading channel, an interferer that comes and
-goes, and receiver noise, rounded to int16.  ``python -m twinlink_ran_emulator.make_recording --out FILE`` writes
+Every record is one OFDM symbol: the UEs' symbols, each through its own fading channel, an intermittent interferer, and
+receiver noise, rounded to int16.  ``python -m twinlink_ran_emulator.make_recording --out FILE`` writes
 FILE.sigmf-data and FILE.sigmf-meta.
 """
 
@@ -23,13 +23,13 @@ from .interferer import Episode, draw_episodes
 from .scheduler import Grant, schedule
 from .truth import Area, Grid
 
-CHUNK = 256  # records computed at a time, which bounds the memory
-_REQUIRED_SNR_DB = {2: 9.0, 4: 14.0, 6: 18.0}  # mean SNR to which power control brings a UE, by modulation order
+CHUNK = 256  # records per step, which bounds the memory
+_REQUIRED_SNR_DB = {2: 9.0, 4: 14.0, 6: 18.0}  # mean SNR of a UE under power control, by modulation order
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a recording is made from.
+    """Parameters of a recording.
 
     Attributes:
         n_prbs: PRBs of the carrier.
@@ -39,8 +39,8 @@ class Settings:
         period_ms: time between records in ms.
         n_ues: number of UEs.
         noise_rms_lsb: RMS amplitude of the complex receiver noise on a subcarrier, in least significant bits.
-        inr_db: interference to noise ratio of the first episode, where `episodes` is not given.
-        episodes: appearances of the interferer; None draws them from the seed.
+        inr_db: interference to noise ratio of the first episode, if `episodes` is None.
+        episodes: of the interferer; None: drawn from the seed.
         seed: of everything random.
     """
 
@@ -68,7 +68,7 @@ class Made:
     Attributes:
         samples: int16, shape ``(n_records, n_prbs * 12, 2)``, columns I and Q, lowest frequency first.
         areas: the ground truth.
-        clipped: how many I or Q values did not fit int16 and were clipped.
+        clipped: number of I or Q values that were clipped to int16.
     """
 
     samples: NDArray[np.int16]
@@ -78,7 +78,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class _Ue:
-    """A UE: where its signal comes through, and how strongly."""
+    """A UE: its channel and amplitude."""
 
     channel: TappedDelayLine
     power_offset_db: float
@@ -87,7 +87,7 @@ class _Ue:
 def make(settings: Settings) -> Made:
     """Compute a recording."""
     grid = settings.grid
-    # One stream of random numbers a purpose: another interferer leaves the UEs and the noise as they were.
+    # One random stream per purpose, so that another interferer does not change the UEs and the noise.
     streams = [np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(settings.seed).spawn(5)]
     schedule_rng, channel_rng, symbol_rng, interferer_rng, noise_rng = streams
     grants = schedule(schedule_rng, settings.n_ues, grid.n_records, grid.n_prbs)

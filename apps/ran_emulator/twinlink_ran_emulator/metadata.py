@@ -57,7 +57,7 @@ def describe(
 
 
 def write(path: Path, metadata: dict[str, Any]) -> None:
-    """Check the metadata against the schema and write it, one annotation a line.  Raises RecordingError, OSError."""
+    """Check the metadata against the schema and write it, one annotation per line.  Raises RecordingError, OSError."""
     check(metadata)
     head = json.dumps({key: metadata[key] for key in ("global", "captures")}, indent=2)
     lines = ",\n".join("    " + json.dumps(annotation) for annotation in metadata["annotations"])

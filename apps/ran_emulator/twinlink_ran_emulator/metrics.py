@@ -1,4 +1,4 @@
-"""What the emulator counts, for Prometheus (docs/monitoring.md)."""
+"""The emulator's metrics for Prometheus (docs/monitoring.md)."""
 
 from collections.abc import Iterator
 
@@ -11,13 +11,13 @@ from .emulator import Emulator
 
 
 class EmulatorCollector(Collector):
-    """Reads an emulator when it is scraped."""
+    """Collects an emulator's metrics at each scrape."""
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as of now."""
+        """The current metrics."""
         emulator = self._emulator
         yield build_info()
         yield CounterMetricFamily("twinlink_ran_emulator_records", "Records played.", emulator.played)

@@ -1,4 +1,4 @@
-"""What was played, kept for whoever checks the twin: a recording of its own with its truth, and the send times."""
+"""The playout as a recording with its ground truth and the send times, for checking the twin."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ class PlayoutLog:
     """Writes heard.sigmf-data as it is played, heard.sigmf-meta and heard.npz at the end.
 
     heard.npz holds ``played_ns`` (int64, Unix time of each record) and ``blocked`` (bool, ``(n_records, n_prbs)``).
-    Raises OSError when the directory cannot be written.
+    Raises OSError if the directory cannot be written.
     """
 
     def __init__(self, directory: Path, recording: Recording) -> None:
@@ -35,7 +35,7 @@ class PlayoutLog:
         self._blocked: list[NDArray[np.bool_]] = []
 
     def add(self, record: int, samples: NDArray[np.int16], blocked: NDArray[np.bool_], played_ns: int) -> None:
-        """Take a record as it was played; ``record`` is its index in the recording that is played."""
+        """Append a record as it was played; ``record`` is its index in the source recording."""
         octets = samples.astype("<i2", copy=False).tobytes()
         with writing(Path(self._data.name)):
             self._data.write(octets)
@@ -45,7 +45,7 @@ class PlayoutLog:
         self._blocked.append(blocked)
 
     def close(self) -> None:
-        """Write the metadata and the times; harmless when done already."""
+        """Write the metadata and the times; a second call does nothing."""
         if self._data.closed:
             return
         with writing(self._directory):

@@ -1,16 +1,16 @@
-"""What the gNB hears on PRBs that a block keeps free: everything but the UEs.
+"""The spectrum of blocked PRBs: everything but the UEs.
 
-A recording holds the sum of UEs, interferer and noise, so the UE's part cannot be subtracted.  What is played instead
-in a cell (one PRB of one record) that is blocked and carries a UE is, by the first rule that applies:
+A recording holds the sum of UEs, interferer and noise, so the UE's part cannot be subtracted.  A cell (one PRB of one
+record) that is blocked and carries a UE is replaced, by the first rule that applies:
 
 1. the same PRB from one of the nearest records in which the same interferer annotation (or none) covers it and no UE;
 2. the nearest such cell of other PRBs: the same interferer annotation (or none), no UE;
-3. where an interferer is never seen without a UE: Gaussian noise of the interferer's estimated power, which is the
-   mean power of those cells less that of the same UE annotation where no interferer is;
+3. if an interferer never occurs without a UE: Gaussian noise of the interferer's estimated power, which is the mean
+   power of those cells minus that of the same UE annotation without the interferer;
 4. Gaussian noise at the noise floor.
 
-The nearest `POOL` cells are taken in turn, so that a long block does not freeze the noise.  The same recording and the
-same block always give the same samples.
+The nearest `POOL` cells are used in turn, so that the noise of a long block varies.  The same recording and block
+always give the same samples.
 """
 
 import numpy as np
@@ -22,16 +22,16 @@ from .recording import Recording
 from .truth import mark
 
 POOL = 16
-CHUNK = 65536  # cells whose power is computed at a time, which bounds the memory
-_BANK = 1021  # cells of ready-made noise; a prime, so that records and PRBs do not fall into step with it
+CHUNK = 65536  # cells per step, which bounds the memory
+_BANK = 1021  # cells of precomputed noise; a prime, to avoid a period in records and PRBs
 
 
 class PrbBlocker:
-    """Takes the UEs out of blocked PRBs.
+    """Removes the UEs from blocked PRBs.
 
     Attributes:
         floor: mean power of a subcarrier without UE and interferer, in LSB squared.
-        synthetic: how many cells of the recording would have to be filled with made-up noise (rules 3 and 4).
+        synthetic: number of cells of the recording that rules 3 and 4 would fill with synthetic noise.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -72,7 +72,7 @@ class PrbBlocker:
         return cells.reshape(samples.shape)
 
     def _find_donors(self, interferer: int) -> None:
-        """Rules 1 and 2, for the cells under one interferer annotation (0: under none)."""
+        """Rules 1 and 2, for the cells under one interferer annotation (0: none)."""
         under = self._recording.interferer == interferer
         ue = self._recording.ue
         any_prb = np.flatnonzero(under & ~ue)
@@ -84,7 +84,7 @@ class PrbBlocker:
                 self._donor[needing, prb] = _near(pool, needing * self._shape[1] + prb, needing)
 
     def _estimate_interferers(self) -> None:
-        """Rule 3; what it cannot estimate keeps the noise floor (rule 4)."""
+        """Rule 3; without an estimate the noise floor remains (rule 4)."""
         recording = self._recording
         bare = recording.ue & (self._donor < 0) & (recording.interferer > 0)
         if not bare.any():
@@ -101,7 +101,7 @@ class PrbBlocker:
 
 
 def _near(pool: NDArray[np.int64], targets: NDArray[np.int64], turns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each target one of the `POOL` members of the sorted pool around it, which one by turns."""
+    """For each target one of the `POOL` nearest members of the sorted pool, in turn."""
     size = min(POOL, len(pool))
     first = np.clip(np.searchsorted(pool, targets) - size // 2, 0, len(pool) - size)
     chosen: NDArray[np.int64] = pool[first + turns % size]

@@ -1,4 +1,4 @@
-"""Read a recording: frequency-domain samples of an uplink in SigMF, whoever made it (docs/ran-emulator.md)."""
+"""Read a recording: frequency-domain samples of an uplink in SigMF (docs/ran-emulator.md)."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ class Recording:
 
 
 def example() -> Path:
-    """The committed recording: in the checkout that this file belongs to, or else in the current directory."""
+    """The committed recording, in this file's checkout or in the current directory."""
     in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
     return in_checkout if in_checkout.exists() else Path(EXAMPLE)
 
@@ -51,7 +51,7 @@ def example() -> Path:
 def read(path: Path) -> Recording:
     """Read a recording, given its .sigmf-meta file, its .sigmf-data file or the name without either.
 
-    Raises RecordingError, which names the file and the key that is wrong.
+    Raises RecordingError, which names the file and the wrong key.
     """
     meta_path, data_path = pair(path)
     try:
@@ -159,7 +159,8 @@ def _area(where: str, annotation: dict[str, Any], grid: Grid) -> Area:
 def _border(where: str, frequency_hz: float, grid: Grid) -> int:
     """The PRB border at a frequency.
 
-    A quarter of a PRB is forgiven: some writers put the edge on the first subcarrier's centre, half a subcarrier off.
+    The tolerance is a quarter of a PRB: some writers put the edge on the first subcarrier's centre, half a subcarrier
+    off.
     """
     prb = (frequency_hz - grid.edge_hz(0)) / (grid.edge_hz(1) - grid.edge_hz(0))
     if not -0.25 <= prb <= grid.n_prbs + 0.25 or abs(prb - round(prb)) > 0.25:

@@ -1,14 +1,14 @@
-"""When the next record is due: an absolute schedule on the monotonic clock, so that lateness never adds up."""
+"""An absolute schedule of records on the monotonic clock, so that delays do not accumulate."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast to play.
+    """The pace of the playout.
 
     Attributes:
-        factor: times the recording's own pace; None is flat out, as fast as the slowest dApp takes it.
+        factor: times the recorded pace; None: as fast as the slowest dApp reads.
     """
 
     factor: float | None = 1.0

@@ -1,8 +1,8 @@
-"""Which UE holds which PRBs when: contiguous uplink grants that come and go.
+"""Uplink grants of the UEs.
 
-A grant is a run of contiguous PRBs (resource allocation type 1, 3GPP TS 38.214 clause 6.1.2.2.2) that a UE holds for
-many records, as a UE with a bearer full of data does.  UEs fall silent in between, and part of the carrier always
-stays free, so that every PRB is seen without a UE now and then.
+A grant is a range of contiguous PRBs (resource allocation type 1, 3GPP TS 38.214 clause 6.1.2.2.2) that a UE holds for
+many records, as with a full buffer.  UEs pause in between, and part of the carrier always stays free, so that every PRB
+occurs without a UE now and then.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_LOAD = 0.7  # of the carrier's PRBs; a cell that is always full shows no noise floor to anybody
+MAX_LOAD = 0.7  # of the carrier's PRBs; a full carrier would show no noise floor
 BITS_PER_SYMBOL = (2, 4, 6)  # QPSK, 16QAM, 64QAM
 
 
@@ -20,8 +20,8 @@ class Grant:
 
     Attributes:
         ue: index of the UE.
-        first_record: first record in which it stands.
-        end_record: first record in which it no longer stands.
+        first_record: first record of the grant.
+        end_record: first record after the grant.
         first_prb: lowest PRB.
         n_prbs: PRBs in the allocation.
         bits_per_symbol: modulation order of its symbols: 2 (QPSK), 4 (16QAM) or 6 (64QAM).
@@ -56,7 +56,7 @@ def schedule(
         for ue in range(n_ues):
             if held_until[ue] == record and (owner == ue).any():
                 owner[owner == ue] = -1
-                # Every other grant is followed by the next one at once: a busy UE whose allocation moves.
+                # Every other grant is followed by the next one at once: a busy UE with a moving allocation.
                 wakes[ue] = record + (rng.exponential(mean_silence_records) if rng.random() < 0.5 else 0)
             if (owner == ue).any() or record < wakes[ue]:
                 continue
@@ -73,7 +73,7 @@ def schedule(
 
 
 def _place(rng: np.random.Generator, owner: NDArray[np.int64]) -> tuple[int, int] | None:
-    """A random run of free PRBs (first, count), or None when the carrier is loaded enough or too fragmented."""
+    """A random range of free PRBs (first, count), or None if the carrier is loaded enough or too fragmented."""
     n_prbs = len(owner)
     room = int(MAX_LOAD * n_prbs) - int((owner >= 0).sum())
     size = min(int(rng.integers(max(2, n_prbs // 26), max(4, n_prbs // 3))), room)

@@ -1,5 +1,5 @@
 """The JSON schema of a recording's metadata: the `dapp:` namespace, which the sigmf library does not check, and the
-`core:` keys that the form fixes (docs/ran-emulator.md)."""
+required `core:` keys (docs/ran-emulator.md)."""
 
 from typing import Any
 
@@ -74,11 +74,11 @@ SCHEMA: dict[str, Any] = {
 
 
 class RecordingError(TwinlinkError, ValueError):
-    """A recording cannot be read or cannot be played; the message names the file and the key that is wrong."""
+    """A recording cannot be read or played; the message names the file and the wrong key."""
 
 
 def check(metadata: object) -> None:
-    """Raise RecordingError naming the first key that does not have the form of a recording."""
+    """Raise RecordingError that names the first wrong key."""
     import jsonschema  # the extra `recording`
 
     errors = sorted(jsonschema.Draft202012Validator(SCHEMA).iter_errors(metadata), key=lambda error: list(error.path))

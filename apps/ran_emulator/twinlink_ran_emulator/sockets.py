@@ -11,21 +11,21 @@ from twinlink_e3 import Endpoints
 
 from twinlink.errors import TransportError
 
-LINGER_MS = 500  # what is queued for a dApp that still reads goes out before the process ends
-QUEUE = 2000  # PDUs held for a dApp that does not read: 20 s at a gNB's pace; a gNB drops, too
+LINGER_MS = 500  # to send queued PDUs before the process ends
+QUEUE = 2000  # PDUs queued for a dApp that does not read: 20 s at a gNB's pace; then they are dropped, as by a gNB
 _ADVICE = {
     errno.EADDRINUSE: "is another gNB or emulator running?",
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "run as a user who may do that"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "run as a user with that permission"),
 }
 _USUAL_ADVICE = "an endpoint reads ipc:///path or tcp://address:port, and the address is one of this host"
 
 
 class Sockets:
-    """Bound sockets.  Raises TransportError when an endpoint is taken or cannot be bound.
+    """Bound sockets.  Raises TransportError if an endpoint is taken or cannot be bound.
 
     Args:
         endpoints: where to bind.
-        lossless: a dApp that does not keep up stops the sender (`send` returns False) instead of losing PDUs.
+        lossless: a slow dApp stops the sender (`send` returns False) instead of losing PDUs.
     """
 
     def __init__(self, endpoints: Endpoints, *, lossless: bool = False) -> None:
@@ -45,15 +45,15 @@ class Sockets:
         self._outward.register(self._to_dapp, zmq.POLLOUT)
 
     def wait(self, timeout_ms: int) -> None:
-        """Wait until something may have come in, at most that long."""
+        """Wait for incoming messages, at most that long."""
         self._inward.poll(timeout_ms)
 
     def wait_to_send(self, timeout_ms: int) -> None:
-        """Wait until `send` may go on, at most that long."""
+        """Wait until `send` may succeed, at most that long."""
         self._outward.poll(timeout_ms)
 
     def setup_request(self) -> bytes | None:
-        """What came in on the setup channel, or None; answer it with `answer_setup` before the next."""
+        """The next setup request, or None; answer it with `answer_setup` first."""
         return _take(self._setup)
 
     def answer_setup(self, octets: bytes) -> None:
@@ -65,7 +65,7 @@ class Sockets:
         return _take(self._from_dapp)
 
     def send(self, octets: bytes) -> bool:
-        """Send a PDU to all dApps; False when one of them must read first (`lossless` only)."""
+        """Send a PDU to all dApps; False if one of them must read first (`lossless` only)."""
         try:
             self._to_dapp.send(octets, zmq.NOBLOCK)
         except zmq.Again:
@@ -73,8 +73,8 @@ class Sockets:
         return True
 
     def close(self) -> None:
-        """Close all sockets, after what is queued went out or `LINGER_MS` passed."""
-        for file in self._files:  # ZeroMQ leaves them; now, as later they may be somebody else's
+        """Close all sockets, when queued PDUs were sent or `LINGER_MS` passed."""
+        for file in self._files:  # ZeroMQ leaves them; now, as another process may own them later
             file.unlink(missing_ok=True)
         self._context.destroy(linger=LINGER_MS)
 
@@ -110,14 +110,14 @@ def _take(receiver: zmq.Socket[bytes]) -> bytes | None:
         parts = receiver.recv_multipart(zmq.NOBLOCK)
     except zmq.Again:
         return None
-    # E3 has one part; more than one is not E3, and joined it does not decode as such.
+    # E3 messages have one part; several parts, joined, do not decode.
     return parts[0] if len(parts) == 1 else b""
 
 
 def _free_ipc(endpoint: str) -> Path | None:
-    """The file of an ipc endpoint, whose directory is made; None for another kind.
+    """The file of an ipc endpoint, with its directory created; None for another kind.
 
-    Refuses one that somebody listens on: ZeroMQ would take it over.
+    Refuses one with a listener: ZeroMQ would take it over.
     """
     if not endpoint.startswith("ipc://") or endpoint[6:7] in ("@", "*"):
         return None

@@ -1,7 +1,7 @@
-"""Ground truth: which PRBs of which record carry a UE or the interferer, and how SigMF annotations say so.
+"""Ground truth: the PRBs and records of UEs and interferer, as SigMF annotations.
 
 An annotation is a rectangle: the records ``first_record <= k < end_record`` of PRBs ``first_prb <= p < end_prb``.
-Its frequency edges lie on PRB borders: PRB ``p`` reaches from ``centre + (p - n_prbs / 2) * 12 * scs`` to one PRB more.
+Its frequency edges are on PRB borders: PRB ``p`` begins at ``centre + (p - n_prbs / 2) * 12 * scs``.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How a recording is laid out: records of ``n_prbs`` PRBs around a carrier centre."""
+    """The layout of a recording: records of ``n_prbs`` PRBs around a carrier centre."""
 
     n_records: int
     n_prbs: int
@@ -59,7 +59,7 @@ class Area:
 
 
 def mark(areas: Iterable[Area], label: str, n_records: int, n_prbs: int) -> NDArray[np.int32]:
-    """For each record and PRB the number (from 1) of the area of that label that covers it, 0 where none does."""
+    """For each record and PRB the number (from 1) of its area with that label, or 0."""
     marks = np.zeros((n_records, n_prbs), np.int32)
     for number, area in enumerate((area for area in areas if area.label == label), 1):
         marks[area.first_record : area.end_record, area.first_prb : area.end_prb] = number
@@ -75,7 +75,7 @@ def runs(row: NDArray[np.bool_]) -> list[tuple[int, int]]:
 def areas_of(label: str, rows: NDArray[np.bool_]) -> list[Area]:
     """Rectangles that cover exactly the True cells of ``rows``, shape ``(n_records, n_prbs)``, ordered by record.
 
-    A rectangle goes on while the same run of PRBs stays in consecutive records.
+    A rectangle continues while consecutive records have the same range of PRBs.
     """
     areas: list[Area] = []
     standing: dict[tuple[int, int], int] = {}
