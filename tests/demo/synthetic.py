@@ -1,4 +1,4 @@
-"""A run that is made up, so that the right answers are known."""
+"""A synthetic run with known answers."""
 
 import numpy as np
 from twinlink_demo.evidence import Evidence, Playout, Rebuilt

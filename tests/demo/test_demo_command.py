@@ -160,7 +160,7 @@ def begun(start: Start, out: Path) -> tuple[Run, dict[str, int]]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet counts."""
+    """Whether a process has ended; zombies count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

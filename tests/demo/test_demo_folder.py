@@ -1,4 +1,4 @@
-"""An earlier demo gives way; what is not a demo's stays."""
+"""A new demo replaces an earlier one; other files stay."""
 
 from pathlib import Path
 
@@ -34,10 +34,10 @@ def test_an_earlier_run_gives_way_and_other_files_stay(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "report.html").write_text("of somebody else")
+    (tmp_path / "report.html").write_text("of another program")
     with pytest.raises(ConfigurationError, match="--out"):
         prepared(tmp_path, ["zeromq"])
-    assert (tmp_path / "report.html").read_text() == "of somebody else"
+    assert (tmp_path / "report.html").read_text() == "of another program"
 
 
 def test_names_in_the_mark_do_not_lead_out_of_the_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person is told while the demo runs."""
+"""The progress of the demo."""
 
 import pytest
 from twinlink_demo.progress import Progress

@@ -1,4 +1,4 @@
-"""Scores on a run that is made up, so that the right answer is known."""
+"""Scores on a synthetic run with known answers."""
 
 import numpy as np
 import pytest

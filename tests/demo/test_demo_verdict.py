@@ -95,7 +95,7 @@ def test_what_was_lost_on_e3_is_a_part_of_what_was_played() -> None:
     assert verdict(found)["failed"][0] == "zeromq: 100 of 400 messages lost"
 
 
-def test_a_decision_that_nobody_answered_is_said() -> None:
+def test_an_unanswered_decision_is_reported() -> None:
     truth = playout()
     found = evidence(truth, rebuilt(truth))
     found.events["replay"] = [event for event in found.events["replay"] if event["event"] != "block-result"]

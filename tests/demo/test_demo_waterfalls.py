@@ -1,4 +1,4 @@
-"""Where in a picture a record stands."""
+"""The position of a record in a figure."""
 
 from dataclasses import replace
 

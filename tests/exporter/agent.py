@@ -72,7 +72,7 @@ class Agent:
         self._thread.start()
 
     def send(self, *messages: bytes) -> None:
-        """To every dApp."""
+        """Send to every dApp."""
         with self._pub_lock:
             for message in messages:
                 self._pub.send(message)
@@ -83,7 +83,7 @@ class Agent:
             assert self._changed.wait_for(lambda: condition(self), timeout), f"after {timeout} s: {vars(self)}"
 
     def stop(self) -> None:
-        """As if the gNB ended."""
+        """Stop, as if the gNB ended."""
         self._stopping.set()
         self._thread.join()
         self._context.destroy(linger=0)

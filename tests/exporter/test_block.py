@@ -1,4 +1,4 @@
-"""Which block stands and when it ends, on a manual clock."""
+"""The state machine of the PRB block, on a manual clock."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -209,7 +209,7 @@ def test_after_the_loss_of_the_agent_the_next_session_begins_by_clearing() -> No
     blocks = make()
     blocks.propose(block("a", 5), WALL, at(0))
     blocks.acknowledged(1, True, at(1))
-    assert told(blocks.e3_lost(at(2))) == [("a", "cleared", "e3-lost", ())]  # and no control: nobody is there
+    assert told(blocks.e3_lost(at(2))) == [("a", "cleared", "e3-lost", ())]  # and no control: the agent is gone
     assert told(blocks.e3_ready()) == [()]
     assert blocks.e3_ready() == []
     assert told(blocks.e3_ready(clear=True)) == [()]
@@ -237,7 +237,7 @@ DECISION = st.tuples(st.sets(st.integers(0, 20), max_size=3), st.integers(1, 500
 
 @dataclass
 class Told:
-    """A list as the RAN was told it, and what it answered, as far as that was heard."""
+    """A list sent to the RAN, and its answer, if received."""
 
     control: Control
     ends_ms: float
@@ -246,8 +246,8 @@ class Told:
 
 
 class BlocksAgainstRan(RuleBasedStateMachine):
-    """Whatever comes in whatever order: what we say stands is what the RAN was told last and did not refuse, until the
-    end that it was given, and answers pair up.
+    """For any order of events: the reported block is the last list that the RAN did not refuse, until its end, and
+    every ``installed`` has one ``cleared``.
     """
 
     def __init__(self) -> None:
@@ -282,7 +282,7 @@ class BlocksAgainstRan(RuleBasedStateMachine):
 
     @rule(answers=st.lists(st.tuples(st.booleans(), st.integers(0, 1)), min_size=1, max_size=3))
     def answer(self, answers: list[tuple[bool, int]]) -> None:
-        """The RAN's answers to some of the last lists are heard, in any order; those to others come later, or never."""
+        """The RAN's answers to some of the last lists arrive, in any order; others come later, or never."""
         for positive, back in answers:
             assert self.blocks.acknowledged(10**9, positive, at(self.ms)) == []
             unanswered = [told for told in self.ran[self.session_began :] if told.answer is None]
@@ -304,14 +304,14 @@ class BlocksAgainstRan(RuleBasedStateMachine):
     def lose_agent(self) -> None:
         self.session_began = len(self.ran)
         self.do(self.blocks.e3_lost(at(self.ms)))
-        assert len(self.ran) == self.session_began  # nobody is there
+        assert len(self.ran) == self.session_began  # the agent is gone
         assert not self.blocks.prbs
         may_stand = any(told.control.prbs for told in self.may_stand())
         self.do(self.blocks.e3_ready())
         assert not may_stand or len(self.ran) > self.session_began
 
     def may_stand(self) -> list[Told]:
-        """One of these is in force in the RAN: the newest that it did not refuse, whatever else it may answer."""
+        """The lists of which one is in force in the RAN: the newest that it does not refuse."""
         last = max((k for k, told in enumerate(self.ran) if told.answer), default=0)
         return [told for told in self.ran[last:] if told.answer is not False]
 

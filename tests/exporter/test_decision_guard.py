@@ -1,4 +1,4 @@
-"""The guard: what the twin may not ask for never reaches the RAN, and the reason says which rule it was."""
+"""The guard: rejected decisions never reach the RAN, and the reason names the rule."""
 
 import json
 from typing import Any

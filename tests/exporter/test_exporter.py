@@ -26,7 +26,7 @@ ACK_WAIT_NS = block.ACK_WAIT_NS
 
 @pytest.fixture(autouse=True)
 def an_agent_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says to a control is waited for, however slow this machine makes it."""
+    """Wait for its answer to a control, however slow this machine is."""
     monkeypatch.setattr(block, "ACK_WAIT_NS", LONG_MS * block.MS)
 
 

@@ -23,7 +23,7 @@ from .agent import Agent, encode_indication
 from .conftest import LONG_MS
 
 IQ = bytes(6144)
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -185,7 +185,7 @@ def test_a_socket_that_this_user_may_not_use_is_named(endpoints: Endpoints, tmp_
         user = os.geteuid()
         if user == 0:
             path.parent.chmod(0o755)
-            os.seteuid(NOBODY)
+            os.seteuid(UNPRIVILEGED_UID)
         try:
             assert is_closed_to_us(endpoints.setup)
         finally:

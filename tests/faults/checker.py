@@ -1,13 +1,13 @@
 """Judges ledgers: for every flow, sender session and receiving node, sent = delivered once, in order, + reported gap.
 
-Pure: ledgers in, a `Verdict` out.  What holds for a message that was sent:
+Pure: ledgers in, a `Verdict` out.  Rules for every message sent:
 
 1. A session of the receiving node delivers it at most once, with the payload that was sent, after all earlier ones.
-2. What a session skips, or never gets, it names in exactly one `Gap`; a `Gap` names nothing that was delivered.
+2. A session names each message that it skips, or never gets, in exactly one `Gap`, and no delivered one.
 3. What did not arrive, the sender names in exactly one `Lost` ("detect": or `flush` does, `Lost` being for what peers
    owed).
 4. With "repair" both sides name the same messages.  With "detect" the sender may name more: it cannot know whether a
-   message arrived whose ack did not; and a message from a `Gap` may come late, with a `Reordered`.
+   message arrived without its ack; and a message from a `Gap` may come late, with a `Reordered`.
 5. With "repair" a session is *owed* what was sent from the sender's `PeerUp` for it on, silence in between or not.
    While it lives, none of that is given up unless the flow's retention was full.
 
@@ -58,7 +58,7 @@ def check(sessions: Sequence[Session]) -> Verdict:
 
 
 def _strangers(verdict: Verdict, receiver: Session, known: set[int]) -> None:
-    """Deliveries and gaps of sessions that nobody had."""
+    """Deliveries and gaps of unknown sessions."""
     for (flow, epoch), deliveries in receiver.deliveries.items():
         if epoch not in known:
             for sequence in deliveries.sequence:
@@ -87,7 +87,7 @@ def _numbering(verdict: Verdict, sender: Session, flow: str, sends: Sends) -> No
 def _false_lost(pairs: "Sequence[Pair]", known: set[int]) -> None:
     """A sender that lived to tell must not call lost what every node has; of the dead it cannot know.
 
-    Nor can we, when it had a peer whose ledger is not here.
+    Nor can the checker, if it had a peer without a ledger here.
     """
     one = pairs[0]
     had = {report.fields["epoch"] for report in one.sender.events if report.name == "PeerUp"}

@@ -1,4 +1,4 @@
-"""Everything that can go wrong between and inside two nodes, one class for each.
+"""Faults between and inside two nodes, one class for each.
 
 A fault is begun and, after its duration, ended; both act on a `Place`.  Packet filters stand in the connector's
 namespace, a table of their own for each fault, so that ending one leaves the others.
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from .world import World
 
-MARK = "TWINLAB_GUEST"  # set in the virtual machine (tests/faults/guest), whose clock is nobody else's
+MARK = "TWINLAB_GUEST"  # set in the virtual machine (tests/faults/guest), which has a clock of its own
 HIDDEN_OCTETS = 1400  # a path that swallows what is longer, and says nothing: a PMTU hole
 
 
@@ -38,7 +38,7 @@ class Place(Protocol):
         """Give an order to the proxy (tests/faults/proxy.py), if this run has one."""
 
     def strangers(self, kind: str, count: int, seconds: float) -> None:
-        """Connections to the listener's ports by nobody in particular (tests/faults/strangers.py)."""
+        """Connections of foreign programs to the listener's ports (tests/faults/strangers.py)."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Drop(Filter):
 
 @dataclass(frozen=True)
 class Partition(Filter):
-    """Nothing passes, and nobody is told."""
+    """Nothing passes, without an error."""
 
     def rules(self) -> tuple[str, str]:
         return "drop", "drop"

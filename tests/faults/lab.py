@@ -116,12 +116,12 @@ def main(arguments: list[str] | None = None) -> int:
     if tally.failed:
         print(f"ledgers of failed runs in {out}")
     for worker in workers:
-        worker.result()  # a mistake of the lab's own ends a worker, and is not to go unseen
+        worker.result()  # raises the lab's own errors, which end a worker
     return 1 if tally.failed or not tally.seeds else 0
 
 
 def measure(given: argparse.Namespace, out: Path) -> int:
-    """Print the figures; they are judged by whoever reads them, the ledgers by the checker."""
+    """Print the figures, for the reader to judge; the checker judges the ledgers."""
     failed = False
     for name in given.measure:
         for transport in given.transport.split(","):

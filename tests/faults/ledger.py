@@ -1,14 +1,14 @@
-"""What one process did and saw, appended as it happened: every message sent and delivered, every event.
+"""A process's log of every message sent and delivered, and of every event, in order.
 
 A ledger is a file of 48-octet rows in the machine's byte order::
 
     kind u8 | flow u8 | texts u16 | size u32 | epoch u64 | first u64 | end u64 | digest u64 | at_ns u64
 
 ``texts`` says how many rows of text follow that belong to this one.  ``at_ns`` is CLOCK_MONOTONIC, which all processes
-of a host share, namespaces or not.  A row is one ``write`` to a file opened for appending: whoever kills the process,
-what was written stays, and at most the last row is torn.  A message is announced by BEGIN before it is sent and
-confirmed by SENT afterwards, so that a reader knows which one was in doubt when the process died.  Where nobody is
-killed, rows may be buffered instead.
+of a host share, also across namespaces.  A row is one ``write`` to a file opened for appending: if the process is
+killed, earlier rows stay, and at most the last one is truncated.  BEGIN precedes the sending of a message and SENT
+follows it, so that a reader knows which one was in doubt when the process died.  Rows may be buffered if no process is
+killed.
 """
 
 import json

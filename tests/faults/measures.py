@@ -1,4 +1,4 @@
-"""How long things take under faults: figures of many equal runs, from the ledgers."""
+"""Durations under faults: figures of many equal runs, from the ledgers."""
 
 import json
 import random
@@ -87,7 +87,7 @@ def beyond(job: Job) -> list[str]:
             gaps = _named("Gap", flow, [one for one in outcome.sessions if one is not sender])
             lost = _named("Lost", flow, [sender])
             ups = [report.at_ns for report in sender.events if report.name == "PeerUp"]
-            begin = int(np.searchsorted(sends.begun_ns, min(ups)))  # what is sent before is owed to nobody
+            begin = int(np.searchsorted(sends.begun_ns, min(ups)))  # no peer is owed earlier messages
             missing = set(range(begin, len(sends.sequence))) - delivered
             gaps, lost = ({number for number in named if number >= begin} for named in (gaps, lost))
             peak = max((rss for side, _, rss, _, _ in samples if side == sender.node), default=0)
@@ -200,7 +200,7 @@ def close(job: Job) -> list[str]:
 
 
 def soak(job: Job) -> list[str]:
-    """A fault every 10 s that nobody dies of: slopes of memory, threads and descriptors of both nodes."""
+    """A fault every 10 s that kills no process: slopes of memory, threads and descriptors of both nodes."""
     until = time.monotonic() + job.seconds
     flows = (*job.flows(), Flow("bulk", "rw", 20.0, (50_000,)))
     seed = 0

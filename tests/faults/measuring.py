@@ -1,4 +1,4 @@
-"""What the measurements share: a trial to begin with, and figures out of its ledgers."""
+"""Shared parts of the measurements: a trial, and figures from its ledgers."""
 
 import contextlib
 import threading
@@ -131,6 +131,6 @@ def verdict_of(outcome: Outcome) -> str:
     wrong = "; ".join(map(str, verdict.findings[:3]))
     return (
         f"  ledgers: {verdict.sent} sent, {verdict.delivered} delivered, {verdict.reported} reported as gaps, "
-        f"{verdict.never_owed} sent to nobody, {verdict.died_with_sender + verdict.died_with_receiver} in doubt: "
+        f"{verdict.never_owed} sent without a peer, {verdict.died_with_sender + verdict.died_with_receiver} in doubt: "
         f"{f'{len(verdict.findings)} FINDINGS, {wrong}' if wrong else 'clean'}"
     )

@@ -1,4 +1,4 @@
-"""One node of the lab: sends, receives, writes its ledger, and does as it is told on standard input.
+"""One node of the lab: sends, receives, writes its ledger, and executes commands from standard input.
 
     python -m tests.faults.node --ledger FILE --transport zeromq --connect tcp/10.77.0.1:7447 --node rw \\
         --send spectrum:200:100,1000: --receive control
@@ -321,7 +321,7 @@ def parse_flow(text: str) -> tuple[str, float, list[int], Priority | None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ledger", type=Path, required=True)
-    parser.add_argument("--buffered", action="store_true", help="the ledger; for runs in which nobody is killed")
+    parser.add_argument("--buffered", action="store_true", help="the ledger; for runs that kill no process")
     parser.add_argument("--transport", required=True)
     parser.add_argument("--listen")
     parser.add_argument("--connect")

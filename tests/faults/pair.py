@@ -126,7 +126,7 @@ class Pair:
 
     def _rest(self, missing: Numbers, acked: Numbers) -> None:
         """With "repair": what no session has, and none was owed that lives."""
-        missing[self.count :] = False  # whether it was sent at all, nobody knows
+        missing[self.count :] = False  # it is unknown whether it was sent at all
         doubtful = missing & acked
         self.verdict.died_with_receiver += int(np.count_nonzero(doubtful))
         missing &= ~doubtful
@@ -223,7 +223,7 @@ class Pair:
         """With "detect": messages that were neither delivered nor reported by the receiver."""
         last = self.receivers[-1]
         missing = ~delivered & ~reported
-        missing[self.count :] = False  # whether it was sent at all, nobody knows
+        missing[self.count :] = False  # it is unknown whether it was sent at all
         self.mark(Fault.UNDETECTED, missing & inside & ~acked_early, last)
         self.verdict.died_with_receiver += int(np.count_nonzero(missing & inside & acked_early))
         missing &= ~inside

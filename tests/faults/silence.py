@@ -1,4 +1,4 @@
-"""How soon a peer that is gone is down, and how often one that is not."""
+"""Detection time of a lost peer, and rate of false alarms."""
 
 import time
 
@@ -93,7 +93,7 @@ def jitter(job: Job) -> list[str]:
 
 
 def false_alarms(outcome: Outcome, began_ns: int, ended_ns: int) -> list[str]:
-    """How often PeerDown came although nobody was gone, with what could explain it; and how near it was."""
+    """False PeerDown events with possible explanations, and near misses."""
     sent = {flow.sender: times_of(outcome, flow, "sends") for flow in SMALL}
     got = {OTHER[flow.sender]: times_of(outcome, flow, "deliveries") for flow in SMALL}
     found = sorted(

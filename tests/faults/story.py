@@ -1,4 +1,4 @@
-"""Ledgers made up for the checker's own tests: a run in which everything went as it should, faults included."""
+"""Synthetic ledgers for the checker's own tests: a correct run, faults included."""
 
 import random
 from dataclasses import dataclass, field
@@ -140,7 +140,7 @@ class Story:
         receiver.ended = False
         if away:
             sent = [self.send() for _ in range(away)]
-            sender.report(self.now_ns, "Lost", first=sent[0], end=sent[-1] + 1, reason="nobody was up")
+            sender.report(self.now_ns, "Lost", first=sent[0], end=sent[-1] + 1, reason="no peer was up")
         self.receivers.append(self._book("dt", "listen"))
         self.meet()
 
@@ -183,7 +183,7 @@ def tell(seed: int, reliability: str = "repair") -> Story:
 
 
 def plain(reliability: str = "repair") -> Story:
-    """20 arrive, 5 do not, 20 arrive; nobody dies."""
+    """20 arrive, 5 do not, 20 arrive; no process dies."""
     story = Story(1, reliability)
     story.random = random.Random(1)
     story.pass_on(20)

@@ -1,4 +1,4 @@
-"""Connections by nobody in particular.
+"""Connections of foreign programs.
 
 python -m tests.faults.strangers idle|garbage HOST FIRST_PORT PORTS COUNT SECONDS SEED
 """

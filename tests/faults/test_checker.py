@@ -1,4 +1,4 @@
-"""The checker before it judges: runs without a mistake pass, and every mistake that we could think of is caught."""
+"""The checker: correct runs pass, and every known mistake is caught."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -23,7 +23,7 @@ from .measuring import round_trips
 from .schedule import Flow, Schedule, Step, draw
 from .trial import Outcome, Trial, run_seed
 
-STILL_S = 0.5  # a machine that was late by so much tells little of what waits for what
+STILL_S = 0.5  # a stall that makes the comparison of waiting times meaningless
 TRANSPORTS = ("zeromq", "zenoh")
 T = TypeVar("T")
 
@@ -104,13 +104,13 @@ def test_nothing_is_lost_in_silence(tmp_path: Path) -> None:
 
 
 @needs_namespaces
-def test_who_falls_silent_and_returns_has_lost_nothing(tmp_path: Path) -> None:
+def test_a_silent_peer_that_returns_has_lost_nothing(tmp_path: Path) -> None:
     flows = (*FLOWS, Flow("bulk", "dt", 30.0, (100_000,)))
     steps = (Step(0.5, faults.PmtuHole(), 1.8), Step(0.7, faults.Partition(), 1.8), Step(0.7, faults.Stop("rw"), 1.8))
     for name, outcome in both([Schedule(0, flows, steps, calm_s=2.0)], tmp_path).items():
         assert not outcome.broken, name
         assert outcome.verdict.findings == [], name
-        began_ns = outcome.moments[0].began_ns  # what was sent before anybody was up is lost, and said to be
+        began_ns = outcome.moments[0].began_ns  # messages sent before a peer was up are lost, and reported
         for session in outcome.sessions:
             gaps = [report for report in session.events if report.name == "Gap" and report.at_ns > began_ns]
             assert not gaps, f"{name}: {session.node} has lost {gaps}"
@@ -146,7 +146,7 @@ def test_what_retention_cannot_hold_is_named_by_both(tmp_path: Path) -> None:
 
 
 def steadily(measure: Callable[[Path], T], folder: Path) -> T:
-    """What is measured in a new folder; once more, and said, when the machine stood still meanwhile."""
+    """The result of a measurement in a new folder; repeated, with a note, if the machine stalled meanwhile."""
     with base.Stopwatch() as watch:
         found = measure(folder / "first")
     if watch.late_s() < STILL_S:
@@ -173,8 +173,8 @@ def test_bulk_does_not_hold_up_what_is_urgent(tmp_path: Path) -> None:
 
 @needs_namespaces
 def test_what_is_urgent_is_quicker_beside_bulk_than_what_is_not(tmp_path: Path) -> None:
-    # Of such a cable, what may be under way beside normal flows outweighs whatever else runs here: 1.8 to 4 times, also
-    # beside four busy loops.  Of equal priority they are within a sixth.
+    # On such a cable the data in flight of normal flows dominate other load: 1.8 to 4 times, also beside four busy
+    # loops.  Flows of equal priority are within a sixth.
     bulk = [Flow(f"bulk-{number}", "rw", 1000.0, (250_000,)) for number in range(4)]
 
     def waits_ns(priority: Priority, folder: Path) -> list[int]:
@@ -226,7 +226,7 @@ def rows(ledger: Path, kind: Row) -> list[int]:
 @needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_long_message_gets_through_a_slow_path(tmp_path: Path, transport: str) -> None:
-    """It takes 1.6 s: longer than anybody's silence may, and than Zenoh has a message wait on a connection."""
+    """It takes 1.6 s: longer than the silence that makes a peer down, and than Zenoh's block_before_close."""
     long = Flow("long", "rw", 1.0, (15 * 1024 * 1024,))
     with Trial(tmp_path, transport, (long,)) as trial:
         faults.RateLimit(80).begin(trial)

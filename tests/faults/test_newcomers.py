@@ -1,4 +1,4 @@
-"""Who comes late, over a slow path, and who is stopped beside others: real nodes in network namespaces."""
+"""Late peers, peers over a slow path, and stopped peers beside others: real nodes in network namespaces."""
 
 import contextlib
 import time
@@ -22,8 +22,8 @@ STOPPED_S = 3.0  # PeerDown, the end of the connection, and what goes out in bet
 
 @needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_bulk_that_nobody_was_there_for_is_not_ahead_of_who_comes(tmp_path: Path, transport: str) -> None:
-    """Of a millisecond's worth of it the path takes a second and more."""
+def test_bulk_sent_without_a_peer_does_not_delay_a_late_peer(tmp_path: Path, transport: str) -> None:
+    """The path takes over a second for a millisecond's worth of bulk."""
     bulk, urgent = Flow("bulk", "rw", 1000.0, (3_000_000,)), Flow("urgent", "rw", 100.0, (100,), "high")
     with Trial(tmp_path, transport, (urgent, bulk), options={"retention": 4 * 2**20}, late="dt") as trial:
         faults.RateLimit(20).begin(trial)
@@ -39,8 +39,8 @@ def test_bulk_that_nobody_was_there_for_is_not_ahead_of_who_comes(tmp_path: Path
 
 @needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_who_comes_over_a_slow_path_is_not_sent_what_others_take(tmp_path: Path, transport: str) -> None:
-    """And stays: what was under way to the quick one takes the path half a second."""
+def test_a_peer_over_a_slow_path_is_not_sent_the_backlog_of_others(tmp_path: Path, transport: str) -> None:
+    """And stays up: the data in flight to the quick peer take the path half a second."""
     bulk = Flow("bulk", "dt", 1000.0, (1_000_000,))
     with Trial(tmp_path, transport, (bulk,), options={"retention": 8 * 2**20}, late="rw") as trial:
         faults.RateLimit(80).begin(trial)
@@ -59,8 +59,8 @@ def test_who_comes_over_a_slow_path_is_not_sent_what_others_take(tmp_path: Path,
 
 @needs_namespaces
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_what_waits_for_who_is_stopped_is_held_once(tmp_path: Path, transport: str) -> None:
-    """Also when it goes out to the others while the connection of the stopped one is still there."""
+def test_messages_for_a_stopped_peer_are_held_once(tmp_path: Path, transport: str) -> None:
+    """Also while they are sent to other peers and the stopped peer's connection still exists."""
     bulk = Flow("bulk", "dt", 60.0, (1_000_000,))
     with Trial(tmp_path, transport, (bulk,)) as trial, quick_receiver(trial, "bulk") as ledger:
         base.wait_until(lambda: len(rows(ledger, Row.GOT)) > 100)

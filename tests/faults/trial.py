@@ -122,7 +122,7 @@ class Trial:
         buffered: bool = False,
         late: str = "",
     ) -> None:
-        """``late``: who is not started on entry; `restart` does that."""
+        """``late``: nodes that `restart` starts later, not on entry."""
         self.folder = folder
         self.transport = transport
         self.flows = flows

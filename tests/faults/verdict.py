@@ -1,4 +1,4 @@
-"""What can be wrong with a run, and what came of judging one."""
+"""Kinds of findings, and the verdict on a run."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,7 +16,7 @@ class Fault(StrEnum):
     UNDETECTED = "undetected loss"  # a later message was delivered, and no gap was reported
     TAIL = "undetected tail loss"  # the same, without a later message
     TOO_SOON = "given up too soon"  # the flow's retention had room, and the receiver lived
-    UNACCOUNTED = "unaccounted"  # neither delivered nor reported by anybody
+    UNACCOUNTED = "unaccounted"  # neither delivered nor reported by any node
     FALSE_GAP = "false gap"  # reported missing, and delivered
     PHANTOM_GAP = "phantom gap"  # reported missing, never sent
     GAP_TWICE = "gap twice"
@@ -27,7 +27,7 @@ class Fault(StrEnum):
     SENDER_UNAWARE = "sender unaware"  # missing, and the sender does not say so
     ACKED_UNDELIVERED = "acknowledged, not delivered"
     FALSE_REORDERED = "false reordered"  # a Reordered event without its delivery
-    OLD_SESSION = "old session"  # a message of a session whose successor has already been heard
+    OLD_SESSION = "old session"  # a message of a session after its successor was heard
     AGAIN = "again after restart"  # delivered to a receiver's successor although it was acknowledged before
 
 

@@ -1,4 +1,4 @@
-"""A sweep without the command around it: what is measured, with what is known to be wrong put in."""
+"""A sweep without its command, with injected errors."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def measure(
     stopped: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Sweep; returns run.json as it was written."""
+    """Sweep; returns the run.json that it wrote."""
     content: dict[str, Any] = {
         "started_ns": 0,
         "ended_ns": None,
@@ -50,12 +50,12 @@ def measure(
 
 
 def table(folder: Path, cell: dict[str, Any], side: str) -> records.Table:
-    """Of a cell; ``side`` is ``sent`` or ``received``."""
+    """The records of a cell; ``side`` is ``sent`` or ``received``."""
     return records.read(folder / "records" / f"{cell['id']}.{side}.csv.gz")
 
 
 def processes() -> dict[int, int]:
-    """Of every process that runs: its number and its parent's; a bare machine has no ps."""
+    """Process id and parent of every running process, without ps, which a bare machine lacks."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -66,5 +66,5 @@ def processes() -> dict[int, int]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started and that run."""
+    """The running children of a process."""
     return [child for child, parent in processes().items() if parent == pid]

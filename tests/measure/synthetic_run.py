@@ -1,4 +1,4 @@
-"""A run folder as a sweep leaves it, of messages that were never sent: every figure of it is known beforehand."""
+"""A synthetic run folder in the format of a sweep, with known figures."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ PAYLOADS = (100, 1024, 10240, 102400, 1048576)
 DIRECTIONS = ("rw-dt", "dt-rw")
 STARTED_NS = 1_760_000_000_000_000_000
 COUNTERS = {"lost": 0, "duplicates": 0, "reordered": 0, "malformed": 0}
-# One way, at 100 octets, and what a further octet takes.
+# One-way delay at 100 octets, and per further octet.
 _DELAY_US = {"raw-tcp": 20, "raw-zeromq": 55, "zeromq": 57, "raw-zenoh": 60, "zenoh": 61, "raw-mqtt": 240}
 _PER_OCTET_NS = {"raw-tcp": 0.35, "mqtt-qos0": 4.0, "mqtt-qos1": 4.2, "raw-mqtt": 3.8}
 _NODES = {"real_world": "gnb-host", "digital_twin": "twin-host"}
@@ -38,14 +38,14 @@ def write(
     offset_ns: int = 0,
     broken_off: bool = False,
 ) -> dict[str, Any]:
-    """Write it; returns what stands in run.json.
+    """Write it; returns the content of run.json.
 
     Args:
         count: messages of each round.
         slower: factor on the delays of a cell.
         round_noise: standard deviation of a factor that all messages of a round share.
         lost: messages at the end of each round of the first cell that never arrive.
-        offset_ns: what the Digital Twin's clock is ahead.
+        offset_ns: of the Digital Twin's clock.
         broken_off: the last cell was interrupted in its second round, and the one before was skipped.
     """
     random = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def write(
 
 
 def without_receiver(folder: Path, run: dict[str, Any], index: int) -> None:
-    """Let the receiver of a cell have died: it left no record, and nothing that it counted."""
+    """Remove the record and the counters of a cell's receiver, as if it had died."""
     cell = run["cells"][index]
     cell |= {"status": "peer lost", "reason": "round 2 of 2: the worker at the Digital Twin was ended by signal 9"}
     for entry in cell["rounds"]:

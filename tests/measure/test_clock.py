@@ -1,4 +1,4 @@
-"""The estimate of the peer's clock, on exchanges whose truth is known."""
+"""The estimate of the peer's clock, on exchanges with a known offset."""
 
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ def exchanges(
 @pytest.mark.parametrize("offset_ns", [0, -7 * MS, 3_600 * S])
 @pytest.mark.parametrize("extra_ns", [0, 3 * MS])
 def test_the_bound_holds(n: int, drift_ppm: float, offset_ns: int, extra_ns: int) -> None:
-    """Whatever the offset, the drift and the asymmetry of the path; and it is no larger than it must be."""
+    """For any offset, drift and asymmetry of the path; and it is no larger than necessary."""
     made = exchanges(n, offset_ns=offset_ns, drift_ppm=drift_ppm, forward_ns=50 * US + extra_ns)
     estimate = clock.estimate(*made.stamps)
     assert not estimate.stepped
@@ -84,14 +84,14 @@ def test_no_drift_is_claimed_where_none_can_be_told() -> None:
 
 @pytest.mark.parametrize("trend_us", [60, 90, -90])
 def test_a_delay_that_changes_is_no_drift_that_no_clock_has(trend_us: int) -> None:
-    """Within 30 ms a host that warms up looks like a clock that gains thousands of ppm."""
+    """Within 30 ms the warm-up of a host looks like a clock that gains thousands of ppm."""
     given = exchanges(195, forward_ns=100 * US, noise_ns=5 * US, interval_ns=150 * US)
     given.stamps[1:] -= np.linspace(0, trend_us * US, 195).astype(np.int64)  # what the way there took less
     assert clock.estimate(*given.stamps).skew_ppm is None
 
 
 def test_noise_does_not_move_the_estimate() -> None:
-    """Far off is left out: every tenth exchange waits 20 ms on one way."""
+    """Outliers are ignored: every tenth exchange waits 20 ms on one way."""
     made = exchanges(1_000)
     plain = clock.estimate(*made.stamps).offset_ns
     made.stamps[1:, ::10] += 20 * MS
@@ -120,8 +120,8 @@ def test_a_step_of_our_clock() -> None:
 
 
 @pytest.mark.parametrize("size_ns", [2 * MS, -2 * MS, 3_600 * S])
-def test_a_step_of_the_clock_of_who_sends(size_ns: int) -> None:
-    """As a sweep sees messages from the twin, whose clock is set: the first one after the step is already after it."""
+def test_a_step_of_the_senders_clock(size_ns: int) -> None:
+    """As in a sweep with messages from a twin with a step of its clock: the first one after it is already shifted."""
     made = exchanges(400)
     made.stamps[::3, 150:] += size_ns
     made.truth_ns[150:] -= size_ns
@@ -139,7 +139,7 @@ def test_a_step_within_an_exchange_is_counted_not_clamped() -> None:
     assert (made.error_ns(estimate) <= estimate.bound_at(made.stamps[0])).all()
 
 
-def test_a_clock_that_is_slewed_is_no_line() -> None:
+def test_a_slewed_clock_is_not_linear() -> None:
     """Its rate changes by 400 ppm halfway: no line fits, and the bound holds nevertheless."""
     made = exchanges(2_000)
     bent_ns = np.maximum(made.stamps[0] - made.stamps[0, 1_000], 0) * 400e-6
@@ -152,7 +152,7 @@ def test_a_clock_that_is_slewed_is_no_line() -> None:
 
 
 def test_the_bound_holds_for_a_clock_that_swings_by_less_than_a_round_trip() -> None:
-    """No exchange shows it, so the bound may not be less than what none of them shows."""
+    """No exchange shows it, so the bound must be at least that large."""
     made = exchanges(400, noise_ns=5 * US, interval_ns=S)
     swings = np.round(38 * US * np.sin((made.stamps - START) * (2 * np.pi / (200 * S)))).astype(np.int64)
     made.stamps[1:3] += swings[1:3]
@@ -162,8 +162,8 @@ def test_the_bound_holds_for_a_clock_that_swings_by_less_than_a_round_trip() -> 
     assert (made.error_ns(estimate) <= estimate.bound_at(made.stamps[0])).all()
 
 
-def test_one_lucky_exchange_does_not_decide() -> None:
-    """One way took a twentieth of what it takes, once; that says nothing of the clocks."""
+def test_one_quick_exchange_does_not_decide() -> None:
+    """One leg took a twentieth of its usual delay, once; that says nothing about the clocks."""
     made = exchanges(400, noise_ns=5 * US)
     made.stamps[1:, 200] -= 48 * US
     assert np.median(made.error_ns(clock.estimate(*made.stamps))) < 4 * US
@@ -243,7 +243,7 @@ DELAYS = st.lists(
 def test_truth_is_within_the_bound_for_any_delays(
     delays: list[tuple[int, int, int]], offset_ns: int, drift_ppm: float, interval_ns: int
 ) -> None:
-    """Nothing is assumed of the delays, but that they are not negative, and of the clocks that their rate is steady."""
+    """The only assumptions are delays that are not negative, and clocks with constant rates."""
     there, pauses, back = np.array(delays, np.int64).T
     t1 = START + np.arange(len(there)) * interval_ns + np.concatenate(([0], np.cumsum(there + back + pauses)[:-1]))
     arrived = t1 + there

@@ -1,4 +1,4 @@
-"""The figures: which there are, that they are pictures, and that they show what was measured."""
+"""The figures: they exist, are images, and show what was measured."""
 
 import copy
 import re
@@ -148,8 +148,8 @@ def test_subjects_can_be_told_apart() -> None:
     ]  # fmt: skip
 
 
-def test_published_context_says_whose_it_is() -> None:
+def test_published_context_names_its_source() -> None:
     for each in reference_results.MQTT:
         assert each.points
         assert all((each.label, each.quantity, each.setting, each.source))
-        assert ("RTT" in each.label) == ("RTT" in each.quantity)  # the picture alone calls everything a one-way delay
+        assert ("RTT" in each.label) == ("RTT" in each.quantity)  # only the figure calls everything a one-way delay

@@ -1,7 +1,4 @@
-"""Real sweeps into which a truth is put (a clock, a path, a loss): the records hold it, and the metrics find it.
-
-What the metrics say is right within the bound they state.
-"""
+"""Real sweeps with injected errors (clock, path, loss): the metrics find them within the bound that they state."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +46,7 @@ def test_a_clock_that_is_off(offset_ns: int, forward_delay_ns: int, tmp_path: Pa
         back_ns = sent["received_ns"] - sent["peer_sent_ns"]
         assert (-back_ns).max() <= truth_ns <= forward_ns.min(), cell["id"]
         assert (received["received_ns"] == sent["peer_received_ns"]).all(), cell["id"]
-        assert (sent["rtt_ns"] < 2**40).all(), cell["id"]  # on the monotonic clock, which nobody shifts
+        assert (sent["rtt_ns"] < 2**40).all(), cell["id"]  # on the monotonic clock, which is not shifted
         assert found["clock"]["method"] != metrics.ONE_CLOCK, cell["id"]
         assert abs(found["clock"]["offset_ns"] - truth_ns) <= found["clock"]["bound_ns"] + 1, cell["id"]
         delay = found["one_way_delay_ns"]
@@ -126,7 +123,7 @@ def test_what_a_link_repairs_is_not_lost_but_late(tmp_path: Path) -> None:
     assert found["lost"] == 0
 
 
-def test_a_relay_has_no_port_of_the_station_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relay_has_no_port_of_the_worker_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the worker does not listen yet when the relay's ports are looked for."""
     first = free_ports(2 * PORTS)
     monkeypatch.setattr("twinlink.measure.setting._FIRST", first)

@@ -1,4 +1,4 @@
-"""Every metric on records that were made by hand, where its value can be said beforehand."""
+"""Every metric on synthetic records with known values."""
 
 import json
 from typing import Any
@@ -107,7 +107,7 @@ def test_variation_stays_within_a_round_and_keeps_its_sign() -> None:
     assert found["paper_rtt_jitter_ns"]["p95"] == np.sort(jitter)[int(np.ceil(0.95 * 58)) - 1]
 
 
-def test_variation_needs_no_clock() -> None:
+def test_delay_variation_needs_no_common_clock() -> None:
     """RFC 3393: an offset does not change it."""
     plain = cell(*records())
     shifted = cell(*records(offset_ns=3_600_000 * MS))
@@ -145,7 +145,7 @@ def test_duplicates_and_order() -> None:
     assert (found["n_received"], found["duplicates"], found["reordered"], found["lost"]) == (20, 1, 4, 0)
 
 
-def test_what_nobody_sent_is_not_counted() -> None:
+def test_arrivals_of_unsent_messages_are_not_counted() -> None:
     sent, received = records(10)
     stranger = received[-1:].copy()
     stranger["sequence"] = 99

@@ -81,7 +81,7 @@ def test_a_server_that_does_not_know_the_time(server: str) -> None:
     assert "not synchronised" in view["error"]
 
 
-def test_nobody_there(port: int) -> None:
+def test_no_server(port: int) -> None:
     view = ntp.view(f"127.0.0.1:{port}", 0.2)
     assert set(view) == {"server", "error"}
     assert f"127.0.0.1, UDP port {port}" in view["error"]

@@ -1,4 +1,4 @@
-"""What a run means, computed again: valid, the same each time, and in step with the raw records."""
+"""Results of a run: valid, reproducible, and consistent with the raw records."""
 
 import gzip
 import json

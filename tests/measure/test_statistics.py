@@ -1,4 +1,4 @@
-"""Intervals on series whose truth is known, and tests on groups that do or do not differ."""
+"""Intervals on series with a known mean, and tests on groups that do or do not differ."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Namespaces that the sweep makes itself, another host where pong runs, and MGEN as the source."""
+"""Settings of a sweep: namespaces, another host with a pong; and MGEN as the source."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def interfaces() -> set[str]:
 
 
 @needs_root
-def test_two_namespaces_with_a_limited_cable_whose_octets_are_counted(tmp_path: Path) -> None:
+def test_two_namespaces_with_a_limited_cable_count_its_octets(tmp_path: Path) -> None:
     before = interfaces()
     octets = 100 * 1024
     plan = Plan(("zeromq", "raw-tcp"), (octets,), count=8, rounds=2, warm_up=2, timeout_s=PATIENCE_S)

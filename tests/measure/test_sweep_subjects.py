@@ -1,4 +1,4 @@
-"""Subjects that the command's tests leave out, peers that die, and an end that is asked for."""
+"""Subjects that the command's tests omit, peers that die, and requested ends."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ KILLED = ("zeromq", "zenoh", "raw-zeromq", "raw-tcp")
 
 @dataclass
 class Ended:
-    """A sweep that something was done to: its folder, its run.json, its workers."""
+    """A disturbed sweep: its folder, its run.json, its workers."""
 
     folder: Path
     run: dict[str, Any]
@@ -214,7 +214,7 @@ def test_what_was_not_tried_in_a_round_says_so_once_and_is_not_done_by_the_next(
 
 
 class Leaving(Loopback):
-    """Loopback whose other host goes at the so many-th start, and is back by the next round, or never."""
+    """Loopback that loses the other host at the nth start, until the next round or for ever."""
 
     def __init__(self, at: int, comes_back: bool) -> None:
         super().__init__()

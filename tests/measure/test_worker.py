@@ -1,4 +1,4 @@
-"""The process at either side: told by lines, answers by lines, and ends when nobody is there."""
+"""The worker process: commands and answers by lines, and its end without a peer."""
 
 import json
 import os
@@ -91,14 +91,14 @@ def test_a_subject_that_cannot_be_had_is_told_from_one_that_fails(worker: LocalW
         other.end()
 
 
-def test_nobody_there_is_a_lost_peer(worker: LocalWorker) -> None:
+def test_no_answer_is_a_lost_peer(worker: LocalWorker) -> None:
     open_at(worker, listening=False)
     with pytest.raises(WorkerFailed, match="no answer from") as lost:
         worker.ask("warm", PATIENCE_S, None, octets=10, count=1, timeout_s=0.2)
     assert lost.value.kind == "peer lost"
 
 
-def test_a_bare_connection_whose_peer_takes_nothing_is_a_lost_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bare_connection_to_a_peer_that_reads_nothing_is_a_lost_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp, "SEND_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made = tcp.TcpChannel(Endpoint(*listener.getsockname()), False, "here", {})

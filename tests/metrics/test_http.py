@@ -1,4 +1,4 @@
-"""The HTTP server itself: what it answers, and that no client holds it up."""
+"""The HTTP server: its answers, and that no client blocks it."""
 
 import http.client
 import json
@@ -124,7 +124,7 @@ def answered(address: HttpAddress) -> bool:
         return False
 
 
-def test_clients_that_say_nothing_hold_up_nobody(serve: Serve) -> None:
+def test_silent_clients_do_not_block_others(serve: Serve) -> None:
     """More of them than are served at a time: each probe is answered all the same, by few threads."""
     address = serve()
     before = threading.active_count()

@@ -1,4 +1,4 @@
-"""The bridge's two ends in this process: listeners that come, go and stall, and MGEN started by the library."""
+"""The bridge's two ends in this process: listeners that start, end and stall, and MGEN started by the library."""
 
 import socket
 import threading
@@ -190,12 +190,12 @@ def test_a_cell_of_a_sweep(build: Build, mgens: list[object], octets: int, tmp_p
     assert outcome[2:] == (50, 50, 0, 0, None)
     assert [path.name for path in (outcome.sender_log, outcome.listener_log)] == ["cell.tx.drc", "cell.rx.drc"]
     bridge.stop()
-    lost = session.run(flow, at, tmp_path, "lost", timeout_s=0)  # nobody carries them
+    lost = session.run(flow, at, tmp_path, "lost", timeout_s=0)  # without a bridge
     assert (lost.sent, lost.received) == (50, 0) if protocol is Protocol.UDP else lost.received == 0
 
 
 @pytest.mark.parametrize("protocol", list(Protocol))
-def test_an_mgen_whose_port_is_in_use(mgens: list[object], protocol: Protocol, tmp_path: Path) -> None:
+def test_an_mgen_at_a_port_in_use(mgens: list[object], protocol: Protocol, tmp_path: Path) -> None:
     """It logs LISTEN all the same, and ends with 0."""
     with socket.socket(type=socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM) as taken:
         taken.bind(("0.0.0.0", 0))

@@ -1,4 +1,4 @@
-"""`twinlink mgen` as a user starts it, between mgen processes that it knows nothing of."""
+"""`twinlink mgen` as a user starts it, between independent mgen processes."""
 
 import json
 import socket
@@ -182,7 +182,7 @@ def test_what_waited_for_a_peer_that_never_came_is_counted(start: Start, send: S
     assert summary["in"]["given_up"] + summary["in"]["dropped"] == 800
 
 
-def test_who_waits_for_a_peer_says_so(start: Start, endpoint: str) -> None:
+def test_an_end_without_a_peer_says_so(start: Start, endpoint: str) -> None:
     runs = {}
     for transport in TRANSPORTS:  # at the same time, as each waits five seconds before it says so
         port, out_port = free_ports(2)

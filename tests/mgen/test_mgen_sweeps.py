@@ -239,7 +239,7 @@ def test_a_message_that_does_not_arrive(begun: dict[str, Sweep]) -> None:
 
 
 def test_a_port_that_another_mgen_has(needs: None, run: Run) -> None:
-    """It would share it without a word."""
+    """mgen would share it silently."""
     other = (
         'mgen flush event "LISTEN UDP 6003" output ../other.drc & until grep -q LISTEN ../other.drc; do sleep .1; done'
     )

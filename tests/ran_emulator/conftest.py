@@ -33,7 +33,7 @@ def small(small_path: Path) -> Recording:
 
 @pytest.fixture
 def short_directory() -> Iterator[Path]:
-    """A directory whose name is short enough for the path of a UNIX socket (107 octets)."""
+    """A directory with a name that is short enough for the path of a UNIX socket (107 octets)."""
     directory = Path(tempfile.mkdtemp(prefix="e3-"))
     yield directory
     shutil.rmtree(directory)

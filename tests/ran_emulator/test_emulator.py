@@ -248,7 +248,7 @@ def test_the_log_may_go_into_the_folder_that_is_made(ipc: e3.Endpoints, small_pa
     assert {path.name for path in out.iterdir()} == {"heard.npz", "heard.sigmf-data", "heard.sigmf-meta", "log"}
 
 
-def test_annotations_that_nobody_reads_are_missed_aloud(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
+def test_a_recording_without_known_annotations_is_reported(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
     metadata = small_path.read_text().replace('"interferer"', '"jammer"').replace('"ue"', '"UE"')
     (tmp_path / "other.sigmf-meta").write_text(metadata)
     (tmp_path / "other.sigmf-data").symlink_to(small_path.with_suffix(".sigmf-data"))

@@ -14,7 +14,7 @@ from twinlink_ran_emulator.truth import Area, Grid, areas_of, mark
 
 
 def foreign(directory: Path, n_prbs: int, n_records: int = 4) -> tuple[Path, np.ndarray[Any, Any]]:
-    """A recording written with the sigmf library alone, as somebody else would."""
+    """A recording written with the sigmf library alone, as by a third party."""
     bins = n_prbs * 12
     samples = np.random.default_rng(n_prbs).integers(-100, 100, (n_records, bins, 2), np.int16)
     (directory / "foreign.sigmf-data").write_bytes(samples.tobytes())

@@ -1,4 +1,4 @@
-"""Programs written from docs/protocol.md alone, with nothing but pyzmq, against live links."""
+"""Programs written from docs/wire-format.md alone, with nothing but pyzmq, against live links."""
 
 import json
 import queue
@@ -102,7 +102,7 @@ def test_it_decodes_live_traffic(endpoint: str, port: int) -> None:
 def test_it_can_be_the_listener(endpoint: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "twinlink.protocol.reconnect.TIMEOUT_FACTORS", (1,)
-    )  # else it connects anew now and then, as nobody answers
+    )  # otherwise it reconnects now and then, as no peer answers
     reader = Reader(f"tcp://127.0.0.1:{port + 1}", "bind")
     try:
         with twinlink.open("zeromq", connect=endpoint, node="connector") as link:
