@@ -13,4 +13,4 @@ def test_a_block_that_is_renewed_is_no_news_whatever_came_in_between(capsys: pyt
         progress.event("emulator", block)
     told = capsys.readouterr().err
     assert told.count("gNB keeps UEs out of PRBs 3-4") == 2
-    assert told.count("gNB blocks no PRBs any more") == 1
+    assert told.count("gNB no longer blocks PRBs") == 1

@@ -139,8 +139,8 @@ def test_what_an_emulator_took_with_it_is_not_blamed_on_the_recording() -> None:
     found = replace(evidence(truth := playout(), rebuilt(truth)), playout=None)
     assert verdict(found, failure)["failed"] == [
         "zeromq: the emulator ended (killed by SIGKILL) while it was needed",
-        "zeromq: the rebuilt samples could not be compared: the emulator left no record of what it played",
-        "zeromq: it is not known whether the loop closed: the emulator left no record of what it played",
+        "zeromq: the rebuilt samples could not be compared: the emulator left no record of its playout",
+        "zeromq: it is unknown whether the loop closed: the emulator left no record of its playout",
     ]
 
 

@@ -273,8 +273,8 @@ def text(found: dict[str, Any]) -> str:
         ]
     lines += [
         "",
-        f"{found['method']}; real: p < {ALPHA}. A real difference is one between these two runs: whether what was "
-        "changed brought it, or the hour and the load did, the lines against the bare library tell better.",
+        f"{found['method']}; real: p < {ALPHA}. A real difference is one between these two runs, perhaps caused by "
+        "the load of the machine: the lines relative to the bare library exclude that.",
     ]
     return "\n".join(lines)
 
@@ -313,7 +313,7 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
             lines.append(f"In {len(other)} of {len(rows)} cells no real difference was seen (ratios {ratios[0]:.3f} to "
                          f"{ratios[-1]:.3f}).")  # fmt: skip
         if untold:
-            lines.append(f"{len(untold)} cells have a single round in one of the runs: nothing can be told of them.")
+            lines.append(f"{len(untold)} cells have a single round in one of the runs: no test is possible.")
     return lines
 
 

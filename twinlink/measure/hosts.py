@@ -81,7 +81,7 @@ class Hosts(Setting):
 
     def _gone(self, within_s: float) -> HostLost:
         at = self._endpoint
-        return HostLost(f"no pong at {at} any more, for {within_s:g} s (does `twinlink pong` still run there?)")
+        return HostLost(f"no pong at {at} for {within_s:g} s (does `twinlink pong` still run there?)")
 
     def start(self) -> Pair:
         """A new worker here, and one at the peer."""

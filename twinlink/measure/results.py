@@ -102,7 +102,7 @@ def read(folder: Path, cell: dict[str, Any], source: str) -> tuple[records.Table
         except (ValueError, OSError) as error:
             raise DamagedRun(str(error)) from error
         if table.dtype != dtype:
-            raise DamagedRun(f"{path}, line 1: these are not the columns of a record of what was {name}")
+            raise DamagedRun(f"{path}, line 1: these are not the columns of a {name} record")
         tables.append(table)
     sent, received = tables
     if cell["status"] == "done":

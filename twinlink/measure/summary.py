@@ -245,9 +245,9 @@ def _clocks(cells: list[Cell]) -> str:
     too_wide = sum(not spread["usable"] and not spread["flags"] for spread in spreads)
     clocks = [clock for cell in cells if (clock := cell["statistics"]["clock"])]
     if clocks and all(clock["method"] == ONE_CLOCK for clock in clocks):
-        told = f"Both ends read the clock of one host; what they told each other agrees with that to within {reach}"
+        told = f"Both ends read the clock of one host; the estimate from their exchanges agrees to within {reach}"
     else:
-        told = f"One-way delays are true to ±{reach}: as far as the two clocks are known against each other"
+        told = f"One-way delays are within ±{reach}, the bound of the clock offset"
     if too_wide:
         told += (
             f"; in {too_wide} of {len(spreads)} cells that is more than 20 % of the delay, and only the RTT is given"

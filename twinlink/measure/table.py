@@ -161,7 +161,7 @@ def markdown(results: dict[str, Any]) -> str:
     where = formatting.setting(results["setting"], results.get("rate_limit"))
     lines = [f"# Latency, RTT and throughput: {where}", ""]
     if not results["complete"]:
-        lines += ["The run was broken off; what it had until then stands here.", ""]
+        lines += ["The run was broken off; these are its results until then.", ""]
     for block in blocks(results):
         ours = [name for name in block.subjects if not formatting.subject(name).raw]
         raw = [name for name in block.subjects if formatting.subject(name).raw]

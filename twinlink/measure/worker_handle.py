@@ -74,7 +74,7 @@ class WorkerHandle(ABC):
         except OSError as error:
             with self._arrived:  # the reading thread learns why
                 self._arrived.wait_for(lambda: self._end, WHY_S)
-            raise WorkerLost(self._end or f"the worker at the {self.name} cannot be told: {error}") from error
+            raise WorkerLost(self._end or f"the worker at the {self.name} cannot be reached: {error}") from error
         return self._number
 
     def answer(self, number: int, within_s: float, stopped: Stopped | None = None) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
         Drawn(
             name,
             path,
-            "What the gNB heard, and what the twin rebuilt",
+            "Spectrum at the gNB, and as rebuilt by the twin",
             f"Mean power of each PRB. {samples['compared']:,} complex samples compared, {samples['different']:,} "
             "differ. The broad patches are UEs, the steady bars the interferer.",
         )
@@ -77,9 +77,8 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
             name,
             path,
             "PRBs over time: occupancy, interferer, detection, block",
-            "Top: what the twin made of each PRB. Middle: the interferer as it was (outlined), what the twin found of "
-            "it, and the PRBs that the gNB kept free of UEs. Bottom: the share of PRBs in use. Grey: nothing was "
-            "played then.",
+            "Top: occupancy as detected by the twin. Middle: the interferer as played (outlined) and as detected, and "
+            "the PRBs that the gNB kept free of UEs. Bottom: the share of PRBs in use. Grey: no playout.",
         )
     )
     shown = _telling(facts["episodes"])
@@ -91,8 +90,8 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
                 name,
                 path,
                 "One interferer, from on to off",
-                "As the twin saw it. Above, it comes on and the loop closes; below, it goes, the twin notices and "
-                "gives the PRBs back.",
+                "As seen by the twin. Top: it starts and the loop closes. Bottom: it ends, the twin detects that and "
+                "clears the block.",
             )
         )
     return drawn

@@ -34,11 +34,11 @@ pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
 """
 
 
-WORDS = """<p class="soft">Precision: how much of what was found was there; recall: how much of what was there was
-found. Loop closed: the block was installed and obeyed, and the twin saw it work; of how many appearances of the
-interferer. Round-trip time: from sending a record to its acknowledgement. Age of information: how old the newest record
-is that the twin has analysed; it peaks just before the next one. Stale, out of sync: how often it was older than 0.5 s
-and 2 s, or too much was missing.</p>"""
+WORDS = """<p class="soft">Precision: share of detections that are true; recall: share of the interferer that was
+detected. Loop closed: the block was installed and applied, and the twin saw its effect; per appearance of the
+interferer. Round-trip time: from sending a record to its acknowledgement. Age of information: age of the newest record
+that the twin has analysed; it peaks just before the next one. Stale, out of sync: how often that age exceeded 0.5 s and
+2 s, or too many records were missing.</p>"""
 
 
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:

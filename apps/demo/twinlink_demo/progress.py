@@ -130,11 +130,11 @@ def _told(part: str, event: dict[str, Any]) -> tuple[str, str] | None:
         case "emulator", "interferer_off":
             return f"interferer gone from PRBs {prbs} (record {event.get('record')})", "yellow"
         case "emulator", "control":
-            return f"gNB keeps UEs out of PRBs {prbs}" if prbs else "gNB blocks no PRBs any more", "green"
+            return f"gNB keeps UEs out of PRBs {prbs}" if prbs else "gNB no longer blocks PRBs", "green"
         case "replay", "interference":
             return f"twin sees interference on PRBs {prbs}", "magenta"
         case "replay", "interference-ended":
-            return "twin sees no interference any more", "magenta"
+            return "twin no longer sees interference", "magenta"
         case "replay", "gap":
             return f"twin misses messages {event.get('first')} to {event.get('end', 0) - 1}", "bold red"
         case "replay", "sync":

@@ -150,7 +150,7 @@ def _unmet(found: dict[str, Any], episodes: list[control_loop.Episode]) -> list[
             failed.append(f"{found[what]} of {messages} messages {what}")
     samples = found["samples"]
     if samples["bit_identical"] is None:
-        without = "the emulator left no record of what it played" if found["played"] is None else "there are none"
+        without = "the emulator left no record of its playout" if found["played"] is None else "there are none"
         failed.append(f"the rebuilt samples could not be compared: {without}")
     elif not samples["bit_identical"]:
         text = f"{samples['different']} of {samples['compared']} rebuilt samples differ from what the gNB heard"
@@ -167,7 +167,7 @@ def _unmet(found: dict[str, Any], episodes: list[control_loop.Episode]) -> list[
 
 def _open(found: dict[str, Any], episodes: list[control_loop.Episode]) -> str:
     if found["played"] is None:
-        return "it is not known whether the loop closed: the emulator left no record of what it played"
+        return "it is unknown whether the loop closed: the emulator left no record of its playout"
     if not episodes:
         return "the loop did not close: no interferer was played; are its annotations labelled 'interferer'?"
     for each in episodes:

@@ -142,7 +142,7 @@ def make_parser() -> options.Parser:
     link = parser.add_argument_group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
     add_endpoint_arguments(parser)
-    carrier = parser.add_argument_group("carrier (E3 does not tell it)")
+    carrier = parser.add_argument_group("carrier (not described by E3)")
     carrier.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), default=106, help="PRBs of the carrier")
     carrier.add_argument("--scs-khz", type=int, choices=SPACINGS_KHZ, default=30, help="subcarrier spacing")
     carrier.add_argument("--centre-hz", type=_frequency, default=3.6192e9, help="centre frequency")

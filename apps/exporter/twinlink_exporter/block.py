@@ -36,12 +36,12 @@ Cause = Literal[
 ]  # fmt: skip
 _TEXT: dict[Cause, str] = {
     "acknowledged": "acknowledged by the RAN",
-    "handed-over": "handed over to the RAN, which acknowledged nothing",
-    "followed": "handed over to the RAN; the next list followed before it answered",
+    "handed-over": "sent to the RAN, which acknowledged nothing",
+    "followed": "sent to the RAN; the next list followed before its answer",
     "refused": "refused by the RAN",
     "expired": "its validity ended",
     "twin-lost": "the last twin was lost",
-    "out-of-sync": "the twin is out of sync: it does not take in what is sent to it",
+    "out-of-sync": "the twin is out of sync: it does not acknowledge new observations",
     "requested": "the twin asked for it",
     "e3-lost": "the E3 agent was lost; what the RAN does now is not known",
     "exporter-ends": "the exporter ends",

@@ -165,7 +165,7 @@ class Exporter:
         elif not self._consumption.begun:
             reasons.append("the twin has not acknowledged an observation yet")
         elif self._out_of_sync:
-            reasons.append("the twin is out of sync: it does not take in what is sent to it")
+            reasons.append("the twin is out of sync: it does not acknowledge new observations")
         return reasons
 
     def summary(self) -> dict[str, Any]:
@@ -350,7 +350,7 @@ class Exporter:
         if isinstance(verdict, PrbBlock) and self._session.state is not State.SUBSCRIBED:
             verdict = Rejection(verdict.id, "e3: there is no session with the E3 agent")
         if isinstance(verdict, PrbBlock) and verdict.prbs and self._out_of_sync:
-            verdict = Rejection(verdict.id, "sync: the twin does not take in what is sent to it")
+            verdict = Rejection(verdict.id, "sync: the twin does not acknowledge new observations")
         if isinstance(verdict, PrbBlock):
             self._do(self._blocks.propose(verdict, message.received_ns, now))
             return
@@ -367,7 +367,7 @@ class Exporter:
             elif isinstance(item, NotCleared):
                 self._journal.event(
                     "block-not-cleared",
-                    "the RAN refused to clear its PRB block: what it blocks now is not known; look at the gNB",
+                    "the RAN refused to clear its PRB block: its blocked PRBs are unknown; look at the gNB",
                 )
             else:
                 self._answer(item.result)
