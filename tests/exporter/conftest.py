@@ -57,6 +57,7 @@ class RunningExporter:
             link, E3Sockets(endpoints), carrier, limits, self.journal, clear_at_start=clear_at_start
         )
         self.counters = self.exporter.counters
+        self.stopped = False
         self.thread = threading.Thread(target=self.exporter.run)
         self.thread.start()
 
@@ -69,6 +70,10 @@ class RunningExporter:
         wait_until(lambda: len(self.events(event)) >= count)
 
     def stop(self) -> None:
+        """End it; a second call does nothing."""
+        if self.stopped:
+            return
+        self.stopped = True
         self.exporter.stop()
         self.thread.join(patience())
         assert not self.thread.is_alive()
