@@ -73,12 +73,10 @@ def write(
             for each in range(number)
         ]  # fmt: skip
         cell["rounds"] += [_about(each, *tables, octets, subject) for each, tables in enumerate(parts)]
-        for side, tables in zip(records.TABLES, zip(*parts, strict=True), strict=True):
-            records.write(records.file(folder / "records", cell["id"], side), np.concatenate(tables))
+        _save(folder, cell, parts)
         now_ns += 500_000_000
-    run = _run(
-        setting, _used(seed, count, rounds, subjects), cells, None if broken_off else STARTED_NS + 280_000_000_000
-    )
+    ended_ns = None if broken_off else STARTED_NS + 280_000_000_000
+    run = _run(setting, _used(seed, count, rounds, subjects), cells, ended_ns)
     (folder / "run.json").write_text(json.dumps(run, indent=1))
     return run
 
@@ -92,6 +90,11 @@ def without_receiver(folder: Path, run: dict[str, Any], index: int) -> None:
         entry["counters"] |= dict.fromkeys(("received", "duplicates", "reordered", "malformed"))
     records.file(folder / "records", cell["id"], "received").unlink()
     (folder / "run.json").write_text(json.dumps(run, indent=1))
+
+
+def _save(folder: Path, cell: dict[str, Any], parts: Sequence[tuple[records.Table, records.Table]]) -> None:
+    for side, tables in zip(records.TABLES, zip(*parts, strict=True), strict=True):
+        records.write(records.file(folder / "records", cell["id"], side), np.concatenate(tables))
 
 
 def _used(seed: int, count: int, rounds: int, subjects: Sequence[str]) -> dict[str, Any]:

@@ -294,7 +294,7 @@ def test_rounds_that_were_saved_before_a_disk_was_full_are_kept(tmp_path: Path) 
     arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8000, 8000))
     run = finish(Run([*arguments, "--count", "2000", "--rounds", "20", "--warm-up", "1"], preexec_fn=limit), 2)
-    assert f"what was measured before is kept: `twinlink report {folder}` makes a page of it" in run.err
+    assert f"the records are kept: `twinlink report {folder}` makes the report" in run.err
     assert not list(folder.rglob("*.part"))
     report = finish(Run(["report", str(folder)]))  # the records are those that run.json tells of
     (cell,) = content(folder)["cells"]
