@@ -7,7 +7,7 @@ import pytest
 
 import twinlink
 from tests.cli.running import PATIENCE_S, Run, Start
-from twinlink.cli.clock import _by_ntp, _set_meanwhile
+from twinlink.cli.clock import _by_ntp, _times_set
 from twinlink.measure import formatting
 from twinlink.testing import free_endpoint
 
@@ -186,4 +186,4 @@ def test_an_offset_is_told_as_finely_as_its_bound(offset_ns: int, bound_ns: int,
 
 
 def test_a_clock_that_was_set_once() -> None:
-    assert [_set_meanwhile(number) for number in range(3)] == ["", "; set 1 time meanwhile", "; set 2 times meanwhile"]
+    assert [_times_set(number) for number in range(3)] == ["", "; a clock was set 1 time", "; a clock was set 2 times"]

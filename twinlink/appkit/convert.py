@@ -57,7 +57,7 @@ def names(text: str) -> str:
     """A list such as ``a,b``, each once, as text without spaces, like the default."""
     found = parts(text)
     if not found or len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"a list such as a,b without repetition is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"a list such as a,b is expected, each once, not {text!r}")
     return ",".join(found)
 
 

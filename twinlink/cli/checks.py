@@ -1,6 +1,6 @@
-"""What can be wrong with a machine: one function for each thing, each giving one row or more.
+"""The checks of `twinlink doctor`: one function each, which yields one row or more.
 
-Nothing here needs the network, root, or a running peer, except what the options of `twinlink doctor` name.
+No check needs the network, root or a running peer, except those that an option asks for.
 """
 
 import ctypes
@@ -25,57 +25,59 @@ from twinlink.transports import Endpoint, transport_class
 
 from ..appkit.linking import connection_problem
 
-Status = Literal["ok", "warn", "fail"]
+_Status = Literal["ok", "warn", "fail"]
 
-E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library expect a gNB on the same host
-E3_NAMES = ("setup", "e3_socket", "dapp_socket")
-E3_LOGS = (Path("/tmp/e3.log"), Path("/tmp/dapp.log"))  # opened by the dApp library as soon as it is imported
-PORTS = 2  # what the transport that takes the most needs: zeromq, the endpoint's and the next
-MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4; Debian's is visible in a venv with system site packages
-BURST_OCTETS = 4 * 1024 * 1024  # one burst of MGEN's UDP, and what GNU Radio users set for UHD
-MIN_DESCRIPTORS = 1024
-MIN_MEMORY_OCTETS = 272 * 1024 * 1024  # a program of ours takes 70 MiB or more, a flow's retention 64 and window 128
-SHM_USERS = "Zenoh's option shared_memory and E3's rings"
-MIN_SHM_OCTETS = 64 * 1024 * 1024  # Kubernetes' default; GNU Radio's buffers and E3's rings live there
-FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
-_NS = "/proc/sys/net/core"
+_E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library look for a gNB on the same host
+_E3_NAMES = ("setup", "e3_socket", "dapp_socket")
+_E3_LOGS = (Path("/tmp/e3.log"), Path("/tmp/dapp.log"))  # opened by the dApp library as soon as it is imported
+_PORTS = 2  # zeromq needs the most: the endpoint's port and the next one
+_MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4, as Debian's does, which a venv with system site packages sees
+_BURST_OCTETS = 4 * 1024 * 1024  # a burst of MGEN's UDP; also the usual setting for UHD
+_MIN_DESCRIPTORS = 1024
+_MIN_MEMORY_OCTETS = (
+    272 * 1024 * 1024
+)  # 70 MiB and more for a program, 64 for the retention of a flow, 128 for its window
+_SHM_USERS = "Zenoh's option shared_memory and E3's rings"
+_MIN_SHM_OCTETS = 64 * 1024 * 1024  # Kubernetes' default; GNU Radio's buffers and E3's rings live there
+_FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
+_NET_CORE = "/proc/sys/net/core"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        check: what it is.
-        status: ``ok``; ``warn``, some part or some figure suffers; ``fail``, what is required does not work.
+        check: its name.
+        status: ``ok``; ``warn``, a part does not work or a figure is less accurate; ``fail``, a requirement is not met.
         seen: what was found.
-        next: what to do about it; empty when ok.
+        next: what to do; empty if ok.
     """
 
     check: str
-    status: Status
+    status: _Status
     seen: str
     next: str = ""
 
 
 def python() -> Iterator[Row]:
     """The interpreter."""
-    yield Row("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")  # 3.11 is what the package installs on
+    yield Row("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")  # pip has checked the version
 
 
 def gnuradio(required: bool) -> Iterator[Row]:
-    """numpy, and GNU Radio against it.  In a process of its own: a build for another numpy may abort."""
+    """numpy and GNU Radio together, in a process of its own: GNU Radio built for another numpy may abort."""
     try:
         numpy_version = version("numpy")
     except PackageNotFoundError:
         yield Row("gnuradio", "fail", "numpy is not installed, and twinlink needs it", "pip install numpy")
         return
     script = "from gnuradio import gr, blocks; print(gr.version())"
-    failed: Status = "fail" if required else "warn"
+    failed: _Status = "fail" if required else "warn"
     try:
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
-        yield Row("gnuradio", failed, "import does not end", f"try: {sys.executable} -c '{script}'")
+        yield Row("gnuradio", failed, "the import does not end within 60 s", f"try: {sys.executable} -c '{script}'")
         return
     if done.returncode == 0:
         yield Row("gnuradio", "ok", f"{done.stdout.strip().splitlines()[-1]} with numpy {numpy_version}")
@@ -89,7 +91,7 @@ def gnuradio(required: bool) -> Iterator[Row]:
 
 
 def transport(name: str) -> Iterator[Row]:
-    """The driver of a transport, and a message over loopback with it."""
+    """The driver of a transport, and a message over loopback."""
     driver = {"zeromq": "pyzmq", "zenoh": "eclipse-zenoh"}.get(name)
     try:
         found = f"{driver} {version(driver)}" if driver else "built in"
@@ -107,10 +109,10 @@ def transport(name: str) -> Iterator[Row]:
     except twinlink.TransportMissing as error:
         yield Row(name, "fail", "its driver does not load", str(error))
     except twinlink.TwinlinkError as error:
-        yield Row(name, "fail", f"{found}, but no message passes over loopback: {error}", "look for a local firewall")
+        yield Row(name, "fail", f"{found}, but no message passes over loopback: {error}", "check the local firewall")
     else:
-        old = driver == "pyzmq" and int(version("pyzmq").split(".")[0]) < MIN_PYZMQ
-        advice = f"pip install 'pyzmq>={MIN_PYZMQ}' (the system's copy is in front)" if old else ""
+        old = driver == "pyzmq" and int(version("pyzmq").split(".")[0]) < _MIN_PYZMQ
+        advice = f"pip install 'pyzmq>={_MIN_PYZMQ}' (Python finds the system's copy first)" if old else ""
         yield Row(name, "warn" if old else "ok", f"{found}; a message passed over loopback", advice)
 
 
@@ -147,25 +149,25 @@ def _bind(host: str, port: int) -> OSError | None:
 
 
 def ports(listen: str, given: bool) -> Iterator[Row]:
-    """Whether the ports that a listener takes are free; ``given`` by the user, or else the usual ones."""
+    """Whether the ports of a listener are free; ``given``: the user named them."""
     endpoint = Endpoint.parse(listen)
-    wanted = range(endpoint.port, min(endpoint.port + PORTS, 65536))
+    wanted = range(endpoint.port, min(endpoint.port + _PORTS, 65536))
     errors = {port: error for port in wanted if (error := _bind(endpoint.host, port))}
     text = f"{endpoint.host}, TCP {' and '.join(map(str, wanted))}"
     if errors:
         port, error = next(iter(errors.items()))
-        advice = f"see who has it with `ss -ltnp`, or listen at another port than {port}"
+        advice = "find the process that uses it with `ss -ltnp`, or listen at another port"
         if error.errno == errno.EACCES:
-            advice = "ports below 1024 are for root (net.ipv4.ip_unprivileged_port_start): take a higher one"
+            advice = "only root may use ports below 1024 (net.ipv4.ip_unprivileged_port_start): use a higher port"
         elif error.errno != errno.EADDRINUSE:
-            advice = f"listen at an address of this host (`ip address`), or at all: tcp/0.0.0.0:{endpoint.port}"
+            advice = f"listen at an address of this host (`ip address`), or at every one: tcp/0.0.0.0:{endpoint.port}"
         yield Row("ports", "fail" if given else "warn", f"{text}: {port}: {error.strerror or error}", advice)
     else:
         yield Row("ports", "ok", f"{text}: free")
 
 
 def peer(connect: str) -> Iterator[Row]:
-    """Whether somebody listens at the endpoint that is to be connected to."""
+    """Whether a listener accepts connections at the endpoint."""
     problem = connection_problem(connect)
     if problem:
         advice = "start the listener first, and check the address, routes and firewalls"
@@ -173,19 +175,19 @@ def peer(connect: str) -> Iterator[Row]:
         return
     text, target = f"{connect} accepts connections", Endpoint.parse(connect)
     if target.port == 65535:
-        text += "; ZeroMQ needs the next port besides, and there is none"
+        text += "; ZeroMQ also needs the next port, and there is none"
     elif behind := connection_problem(f"tcp/{target.host}:{target.port + 1}"):
-        text += f"; port {target.port + 1}, which ZeroMQ needs besides, does not: {behind}"
+        text += f"; port {target.port + 1}, which ZeroMQ also needs, does not: {behind}"
     yield Row("peer", "ok", text)
 
 
 def mgen() -> Iterator[Row]:
-    """The traffic generator; only MGEN traffic needs it."""
+    """The traffic generator MGEN."""
     path = shutil.which("mgen")
     if not path:
         yield Row("mgen", "warn", "not found; only MGEN traffic needs it", "apt install mgen")
         return
-    try:  # MGEN has no option that tells its version; with an empty script it tells it, and ends
+    try:  # MGEN has no option for its version; with an empty script it prints it and ends
         done = subprocess.run([path, "input", os.devnull], capture_output=True, text=True, timeout=5, check=False)
         told = re.search(r"version (\S+)", done.stdout + done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -198,20 +200,20 @@ def socket_buffers() -> Iterator[Row]:
     """The kernel's limits of socket buffers."""
     for name in ("rmem_max", "wmem_max"):
         try:
-            octets = int(Path(_NS, name).read_text(encoding="ascii"))
+            octets = int(Path(_NET_CORE, name).read_text(encoding="ascii"))
         except (OSError, ValueError):
-            yield Row(name, "ok", "not visible here (a container): the host's setting holds")
+            yield Row(name, "ok", "not visible in this container; the host's setting applies")
             continue
         text = f"net.core.{name} = {octets}"
-        if octets < BURST_OCTETS:
-            advice = f"sysctl -w net.core.{name}={BURST_OCTETS} (as root; for bursts over UDP and large TCP windows)"
+        if octets < _BURST_OCTETS:
+            advice = f"sysctl -w net.core.{name}={_BURST_OCTETS} (as root): for bursts over UDP and large TCP windows"
             yield Row(name, "warn", text, advice)
         else:
             yield Row(name, "ok", text)
 
 
 class _Timex(ctypes.Structure):
-    """The head of ``struct timex`` of adjtimex(2), and room for the rest."""
+    """The first fields of ``struct timex`` of adjtimex(2), and space for the rest."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -228,49 +230,49 @@ _STA_UNSYNC = 0x0040  # adjtimex(2)
 
 
 def clock() -> Iterator[Row]:
-    """Whether the kernel's clock is disciplined, by whatever daemon, on this host or under this container."""
+    """The clock source, and whether a daemon such as chrony disciplines the kernel's clock."""
     source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     try:
         name = source.read_text(encoding="ascii").strip()
     except OSError:
         name = ""
-    if name in FAST_CLOCKSOURCES:
+    if name in _FAST_CLOCKSOURCES:
         yield Row("clocksource", "ok", name)
     else:
-        advice = "prefer tsc (kernel parameter clocksource=tsc): reading another clock may take microseconds"
+        advice = "use tsc (kernel parameter clocksource=tsc): reading another clock may take microseconds"
         yield Row("clocksource", "warn", name or "not visible here", advice)
 
     timex = _Timex()
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex)) < 0:
         seen = os.strerror(ctypes.get_errno())
-        yield Row("clock", "warn", f"its state cannot be read: {seen}", "check the host's NTP or PTP daemon")
+        yield Row("clock", "warn", f"adjtimex failed: {seen}", "check the host's NTP or PTP daemon")
     elif timex.status & _STA_UNSYNC:
-        advice = "run chrony (or PTP) on both hosts: round-trip times are right without, one-way delays are not"
-        yield Row("clock", "warn", "not synchronised, says the kernel", advice)
+        advice = "run chrony or PTP on both hosts: one-way delays need it, round-trip times do not"
+        yield Row("clock", "warn", "the kernel reports: not synchronised", advice)
     else:
-        yield Row("clock", "ok", f"synchronised, says the kernel; error at most {timex.maxerror / 1000:.1f} ms")
+        yield Row("clock", "ok", f"the kernel reports: synchronised, error at most {timex.maxerror / 1000:.1f} ms")
 
 
 def ntp(server: str) -> Iterator[Row]:
-    """The clock as one NTP server (`convert.ntp_server`) sees it."""
+    """The clock against one NTP server (`convert.ntp_server`)."""
     from twinlink.measure.ntp import view
 
     found = view(server)
     if "error" in found:
-        advice = "check the name, and that its UDP port is let through; or name a server that is synchronised"
+        advice = "check the name and that firewalls pass its UDP port, or name a server that is synchronised"
         yield Row("ntp", "fail", found["error"], advice)
         return
     offset_ms, bound_ms = found["offset_ns"] / 1e6, found["bound_ns"] / 1e6
-    seen = f"{server}: offset {offset_ms:+.3f} ms, at most {bound_ms:.3f} ms off; stratum {found['stratum']}"
+    seen = f"{server}: offset {offset_ms:+.3f} ms ± {bound_ms:.3f} ms; stratum {found['stratum']}"
     if abs(offset_ms) > bound_ms + 1:
-        yield Row("ntp", "warn", seen, "let chrony or PTP set the clock before one-way delays are measured")
+        yield Row("ntp", "warn", seen, "synchronise the clock with chrony or PTP before measuring one-way delays")
     else:
         yield Row("ntp", "ok", seen)
 
 
-def e3(required: bool, directory: Path = E3_SOCKETS, logs: Iterable[Path] = E3_LOGS) -> Iterator[Row]:
+def e3(required: bool, directory: Path = _E3_SOCKETS, logs: Iterable[Path] = _E3_LOGS) -> Iterator[Row]:
     """The dApp library, its log files, and the sockets of a gNB on this host."""
-    missing: Status = "fail" if required else "warn"
+    missing: _Status = "fail" if required else "warn"
     try:
         yield Row("e3 packages", "ok", f"dapps {version('dapps')}, asn1tools {version('asn1tools')}")
     except PackageNotFoundError as error:
@@ -278,12 +280,12 @@ def e3(required: bool, directory: Path = E3_SOCKETS, logs: Iterable[Path] = E3_L
         yield Row("e3 packages", missing, f"{error.name or error} is not installed", advice)
 
     if closed := [str(log) for log in logs if log.exists() and not _can_append(log)]:
-        advice = "remove them, as their owner or root: until then dApps on the dapps library end with an error at once"
+        advice = "remove them, as their owner or root: dApps that use the dapps library fail until then"
         yield Row("e3 logs", "warn", f"{', '.join(closed)}: cannot be written", advice)
     else:
-        yield Row("e3 logs", "ok", f"dApps on the dapps library can log to {', '.join(map(str, logs))}")
+        yield Row("e3 logs", "ok", f"dApps that use the dapps library can log to {', '.join(map(str, logs))}")
 
-    found = [name for name in E3_NAMES if (directory / name).exists()]
+    found = [name for name in _E3_NAMES if (directory / name).exists()]
     if not found:
         seen = f"no gNB and no emulator: {directory} holds no E3 sockets"
         yield Row("e3 sockets", missing if required else "ok", seen, "start the gNB first" if required else "")
@@ -295,10 +297,10 @@ def e3(required: bool, directory: Path = E3_SOCKETS, logs: Iterable[Path] = E3_L
     if trouble:
         seen = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in trouble.items())
         seen = f"in {directory}, {seen}"
-        advice = "if no gNB runs, remove them; if one does, run as its user or open the permissions"
+        advice = "if no gNB runs, remove them; otherwise run as its user or extend the permissions"
         yield Row("e3 sockets", missing, seen, advice)
     else:
-        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}: somebody listens")
+        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}: accept connections")
 
 
 def _can_append(path: Path) -> bool:
@@ -316,49 +318,51 @@ def _socket_trouble(path: Path) -> str | None:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(path))
     except ConnectionRefusedError:
-        return "left behind, nobody listens"
+        return "left over, no process listens"
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
 def descriptors() -> Iterator[Row]:
-    """The limit of open files, sockets among them."""
+    """The limit of open files, which includes sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < MIN_DESCRIPTORS:
-        yield Row("descriptors", "warn", f"at most {soft} open files", f"ulimit -n {min(hard, MIN_DESCRIPTORS)}")
+    if soft < _MIN_DESCRIPTORS:
+        yield Row("descriptors", "warn", f"at most {soft} open files", f"ulimit -n {min(hard, _MIN_DESCRIPTORS)}")
     else:
         yield Row("descriptors", "ok", f"at most {soft} open files")
 
 
 def container() -> Iterator[Row]:
-    """The limits of the control group, which are a container's."""
+    """The memory and CPU limits of the control group, as of a container."""
     octets = cgroups.memory_limit()
     text = "no limit" if octets is None else f"at most {octets // (1024 * 1024)} MiB (control group)"
-    if octets is not None and octets < MIN_MEMORY_OCTETS:
-        advice = "raise it, or open links with less retention= and window= (--option): each flow may fill both"
+    if octets is not None and octets < _MIN_MEMORY_OCTETS:
+        advice = "raise it, or lower retention and window (--option): each flow may fill both"
         yield Row("memory", "warn", text, advice)
     else:
         yield Row("memory", "ok", text)
     if cgroups.cpu_is_limited():
-        advice = "without a limit short round trips are quicker, and nobody stands still for having used it up"
+        advice = "remove the limit: under one, twinlink does not busy-poll, and the kernel may pause the process"
         yield Row("cpu", "warn", "limited (control group)", advice)
     else:
         yield Row("cpu", "ok", "no limit")
 
 
 def shared_memory() -> Iterator[Row]:
-    """/dev/shm."""
+    """Free space in /dev/shm."""
     try:
         free = shutil.disk_usage("/dev/shm").free
     except OSError as error:
         advice = "mount a tmpfs there (Kubernetes: emptyDir with medium Memory)"
-        yield Row("/dev/shm", "warn", f"{error.strerror}; {SHM_USERS} need it", advice)
+        yield Row("/dev/shm", "warn", f"{error.strerror}; {_SHM_USERS} need it", advice)
         return
     text = f"{free // (1024 * 1024)} MiB free"
     if not os.access("/dev/shm", os.W_OK):
-        yield Row("/dev/shm", "warn", "not writable", f"{SHM_USERS} need it: mount it writable")
-    elif free < MIN_SHM_OCTETS:
-        yield Row("/dev/shm", "warn", text, "make room, or mount it larger (Kubernetes: emptyDir with medium Memory)")
+        yield Row("/dev/shm", "warn", "not writable", f"{_SHM_USERS} need it: mount it writable")
+    elif free < _MIN_SHM_OCTETS:
+        yield Row(
+            "/dev/shm", "warn", text, "free space there, or mount it larger (Kubernetes: emptyDir with medium Memory)"
+        )
     else:
         yield Row("/dev/shm", "ok", text)

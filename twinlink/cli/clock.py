@@ -1,10 +1,10 @@
-"""Show the peer's clock against this one, live: offset and skew with their bound, and what NTP says beside it.
+"""Show the peer's clock against this one, live: offset and skew with their bound, and NTP's view of both clocks.
 
-A row for each interval.  The offset is the peer's clock minus this one, from exchanges of small messages; whatever the
-path, it cannot be wrong by more than the bound while both clocks keep their rates (one that is set or slewed by less
-than a round trip shows nothing), and is most likely much closer unless one way is slower than the other.  The other
-side runs `twinlink pong`, or better `twinlink clock` as well: then each tells the other its quickest exchanges, and
-what a message takes longer than its answer cancels out.
+It prints a row for each interval.  The offset is the peer's clock minus this one, estimated from exchanges of small
+messages.  Its error is at most the bound on any path while both clocks keep their rates; it is usually much smaller
+unless the path is asymmetric.  A clock that is set or slewed by less than a round trip cannot be detected.  The peer
+runs `twinlink pong` or, better, `twinlink clock`: then both sides exchange their fastest exchanges, and a constant
+difference between messages and answers cancels out.
 """
 
 import argparse
@@ -24,35 +24,39 @@ from twinlink.measure import formatting
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
-NAME = "twinlink clock"
-BURST = 200  # exchanges of a row, one right after the other
-COLD = 5  # the first ones after a pause, which take longer there than back
-BUSY = 0.5  # share of the interval that they may take
-KEPT = 64  # rows that an estimate looks back
-NTP_EVERY_S = 16.0  # the shortest poll interval of RFC 5905 section 7.2; servers may refuse who asks more often
-QUICKEST = 16  # exchanges of a row that the peer is told
-MOST_TOLD = 2  # peers in a note
-PAYLOAD_OCTETS = 64
-NOTE_OCTETS = 4096
+_NAME = "twinlink clock"
+_BURST = 200  # exchanges of a row, back to back
+_COLD = 5  # first exchanges after a pause; they take longer in one direction
+_BUSY = 0.5  # share of the interval that the exchanges may take
+_KEPT = 64  # rows of history of an estimate
+_NTP_EVERY_S = 16.0  # the shortest poll interval of RFC 5905 section 7.2; servers may rate-limit more frequent polls
+_FASTEST = 16  # exchanges of a row that are sent to the peer
+_MAX_PEERS = 2  # in a note
+_PAYLOAD_OCTETS = 64
+_NOTE_OCTETS = 4096
 
-Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
+_Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping")
-    parser.add_argument("--count", type=convert.count, metavar="N", help="rows; else until Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="rows to print; by default until Ctrl-C")
     parser.add_argument(
-        "--interval", type=convert.seconds, default=1.0, metavar="S", help="time between rows in s; 0 pauses nowhere"
+        "--interval", type=convert.seconds, default=1.0, metavar="S", help="time between rows in s; 0: no pause"
     )
     parser.add_argument(
         "--ntp",
         type=convert.ntp_server,
         metavar="HOST[:PORT]",
-        help="ask this NTP server too; both sides may be given one",
+        help="also query this NTP server; each side may have one",
     )
     parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for an answer"
+        "--timeout",
+        type=convert.seconds,
+        default=5.0,
+        metavar="S",
+        help="how long to wait for the peer, and for an answer",
     )
 
 
@@ -62,10 +66,10 @@ def run(given: argparse.Namespace) -> int:
         with linking.open_link(given) as link:
             clocks = _Clocks(given, link)
             try:
-                linking.wait_for_peer(link, stop, given, NAME, "twinlink clock")
+                linking.wait_for_peer(link, stop, given, _NAME, "twinlink clock")
             except PeerTimeout:
                 if given.json:
-                    clocks.summary()  # a script reads stdout's last line, whatever came of it
+                    clocks.summary()  # scripts read the summary even if no peer was found
                 raise
             clocks.run(stop)
         return clocks.summary()
@@ -75,25 +79,25 @@ class _Clocks:
     def __init__(self, given: argparse.Namespace, link: Link) -> None:
         self._given = given
         self._link = link
-        self._watch = linking.Watch(NAME, link)
+        self._watch = linking.Watch(_NAME, link)
         self._output = Output(given.json)
         self._acks: SimpleQueue[Ack] = SimpleQueue()
         self._sender = link.sender(given.flow, on_ack=self._acks.put)
         self._peer_ntp: dict[int, Any] = {}
-        link.receiver(given.flow, handler=self._hear)
+        link.receiver(given.flow, handler=self._on_note)
         self._ntp = _Ntp(given.ntp)
-        self._history: dict[int, deque[Exchanges]] = {}
-        self._theirs: dict[int, deque[Exchanges]] = {}  # what they began
+        self._history: dict[int, deque[_Exchanges]] = {}
+        self._theirs: dict[int, deque[_Exchanges]] = {}  # exchanges that the peer began
         self._steps: dict[int, list[tuple[int, float]]] = {}
         self._last: dict[int, dict[str, Any]] = {}
         self._rows = self._sent = self._silent = 0
 
     def run(self, stop: Stop) -> None:
-        """A row for each interval until the count, or until the end is asked for."""
+        """Print a row for each interval until the count is reached or the end is requested."""
         given, due = self._given, time.monotonic()
         while not stop.requested and (given.count is None or self._rows < given.count):
             self._ntp.poll()
-            self._exchange(stop, max(given.interval * BUSY, 0.05))
+            self._exchange(stop, max(given.interval * _BUSY, 0.05))
             self._silent += not self._row()
             self._rows += 1
             due = max(due + given.interval, time.monotonic())
@@ -103,13 +107,13 @@ class _Clocks:
     def _exchange(self, stop: Stop, busy_s: float) -> None:
         note = json.dumps({"clock": self._note()}).encode()
         end = time.monotonic() + busy_s
-        for number in range(BURST):
+        for number in range(_BURST):
             if not self._link.peers():
                 break
             try:
-                self._sender.send(note if number == 0 else bytes(PAYLOAD_OCTETS))
+                self._sender.send(note if number == 0 else bytes(_PAYLOAD_OCTETS))
             except SendTimeout as error:
-                log(NAME, str(error))
+                log(_NAME, str(error))
                 break
             self._sent += 1
             try:
@@ -120,16 +124,16 @@ class _Clocks:
                 break
 
     def _note(self) -> dict[str, Any]:
-        """What peers are told with a row: our NTP server's view, and the last row's quickest exchanges with them."""
-        few = list(self._history.items())[:MOST_TOLD]
-        quickest = {f"{epoch:016x}": _quickest(rows[-1]).tolist() for epoch, rows in few}
+        """The note sent with each row: this side's view of NTP, and the fastest exchanges of the last row."""
+        few = list(self._history.items())[:_MAX_PEERS]
+        quickest = {f"{epoch:016x}": _fastest(rows[-1]).tolist() for epoch, rows in few}
         return {"ntp": self._ntp.latest, "quickest": quickest}
 
-    def _hear(self, message: Message) -> None:
-        """What a peer tells; by no means to be trusted in shape."""
+    def _on_note(self, message: Message) -> None:
+        """Take a note of a peer; checks its format."""
         from twinlink.measure.clock import LATEST_NS
 
-        if len(message.payload) > NOTE_OCTETS or bytes(message.payload[:1]) != b"{":
+        if len(message.payload) > _NOTE_OCTETS or bytes(message.payload[:1]) != b"{":
             return
         try:
             told = json.loads(bytes(message.payload))["clock"]
@@ -138,21 +142,21 @@ class _Clocks:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             return
         self._peer_ntp[message.epoch] = ntp
-        shaped = exchanges.ndim == 2 and len(exchanges) == 4 and 0 < exchanges.shape[1] <= QUICKEST
+        shaped = exchanges.ndim == 2 and len(exchanges) == 4 and 0 < exchanges.shape[1] <= _FASTEST
         if shaped and ((exchanges >= 0) & (exchanges < LATEST_NS)).all():
-            self._theirs.setdefault(message.epoch, deque(maxlen=KEPT)).append(exchanges)
+            self._theirs.setdefault(message.epoch, deque(maxlen=_KEPT)).append(exchanges)
 
     def _row(self) -> bool:
-        """Print what came since the last one; whether anything did."""
+        """Print a row for each peer that answered since the last call; returns whether one did."""
         self._watch.tell()
         came: dict[int, list[Ack]] = {}
         while not self._acks.empty():
             ack = self._acks.get()
             came.setdefault(ack.epoch, []).append(ack)
         for epoch, acks in came.items():
-            warm = acks[COLD:] if len(acks) > 2 * COLD else acks
+            warm = acks[_COLD:] if len(acks) > 2 * _COLD else acks
             stamps = [(ack.sent_ns, ack.peer_received_ns, ack.peer_sent_ns, ack.received_ns) for ack in warm]
-            self._history.setdefault(epoch, deque(maxlen=KEPT)).append(np.array(stamps, np.int64).T)
+            self._history.setdefault(epoch, deque(maxlen=_KEPT)).append(np.array(stamps, np.int64).T)
             self._tell(epoch, acks[-1].received_ns)
         return bool(came)
 
@@ -162,13 +166,13 @@ class _Clocks:
         node = self._watch.node(epoch) or f"{epoch:016x}"
         ours, theirs = list(self._history[epoch]), list(self._theirs.get(epoch, ()))
         network_ns = _network_round_trips(np.concatenate(ours, axis=1))
-        if theirs:  # as many of each, chosen alike
-            ours = [_quickest(row) for row in ours]
+        if theirs:  # as many of each, selected in the same way
+            ours = [_fastest(row) for row in ours]
         parts = [(row, False) for row in ours] + [(row, True) for row in theirs]
         try:
             estimate = clock.pooled(parts)
         except ValueError as error:
-            log(NAME, f"{node}: {error}")
+            log(_NAME, f"{node}: {error}")
             return
         current = estimate.segments[-1]
         self._note_steps(epoch, node, estimate.steps)
@@ -198,7 +202,7 @@ class _Clocks:
         for at_ns, size_ns in steps:
             if not known or at_ns > known[-1][0]:
                 known.append((at_ns, size_ns))
-                log(NAME, f"a clock was set: the offset of {node} jumped by {_time(size_ns, signed=True)}")
+                log(_NAME, f"a clock was set: the offset of {node} changed by {_time(size_ns, signed=True)}")
 
     def summary(self) -> int:
         """Print it; returns the exit code."""
@@ -209,9 +213,9 @@ class _Clocks:
             f"{acknowledged} of {self._sent} exchanges answered"
         ]
         if self._silent:
-            lines[0] += f"; nobody answered in {self._silent} rows"
+            lines[0] += f"; no answer in {self._silent} rows"
         for record in self._last.values():
-            lines.append(f"last: {_text(record)}{_set_meanwhile(len(record['steps']))}")
+            lines.append(f"last: {_text(record)}{_times_set(len(record['steps']))}")
         self._output.emit(
             {
                 "transport": self._given.transport,
@@ -229,19 +233,19 @@ class _Clocks:
         return DONE if self._last and not lost and not self._silent else NOT_MET
 
 
-def _network_round_trips(exchanges: Exchanges) -> NDArray[np.int64]:
+def _network_round_trips(exchanges: _Exchanges) -> NDArray[np.int64]:
     t1, t2, t3, t4 = exchanges
     return np.asarray((t4 - t1) - (t3 - t2), np.int64)
 
 
-def _quickest(exchanges: Exchanges) -> Exchanges:
-    """Those with the least network round trip, in the order in which they were made."""
-    order = np.argsort(_network_round_trips(exchanges), kind="stable")[:QUICKEST]
+def _fastest(exchanges: _Exchanges) -> _Exchanges:
+    """The exchanges with the smallest network round trip, in their order in time."""
+    order = np.argsort(_network_round_trips(exchanges), kind="stable")[:_FASTEST]
     return exchanges[:, np.sort(order)]
 
 
 class _Ntp:
-    """Asks the server now and then, on a thread: one that does not answer must not hold up the rows."""
+    """Polls the server on a thread: a server that does not answer must not delay the rows."""
 
     def __init__(self, server: str | None) -> None:
         self.latest: dict[str, Any] | None = None
@@ -250,10 +254,10 @@ class _Ntp:
         self._thread: threading.Thread | None = None
 
     def poll(self) -> None:
-        """Ask when it is time; waits for the first answer only."""
+        """Query the server when due; waits for the first answer only."""
         if self._server is None or time.monotonic() < self._next or (self._thread and self._thread.is_alive()):
             return
-        self._next = time.monotonic() + NTP_EVERY_S
+        self._next = time.monotonic() + _NTP_EVERY_S
         first = self._thread is None
         self._thread = threading.Thread(target=self._ask, args=(self._server,), name="ntp", daemon=True)
         self._thread.start()
@@ -267,7 +271,7 @@ class _Ntp:
 
 
 def _by_ntp(ours: Any, theirs: Any) -> dict[str, int] | None:
-    """The peer's clock minus ours as both sides' servers see it; what the peer sent is not to be trusted in shape."""
+    """The peer's clock minus this one by both sides' NTP servers; checks the format of the peer's part."""
     figures: list[int] = []
     for side in (ours, theirs):
         for name in ("offset_ns", "bound_ns"):
@@ -286,9 +290,9 @@ def _text(record: dict[str, Any]) -> str:
         f"skew {skew}; rtt without residence min {_time(record['rtt_without_residence_min_ns'])}, n = {record['n']}"
     )
     if not record["linear"]:
-        text += "; its rate changes"
+        text += "; its rate varies"
     if record["negative"]:
-        text += f"; {record['negative']} exchanges with a negative delay left out"
+        text += f"; {record['negative']} exchanges with a negative delay excluded"
     if record["by_ntp"]:
         found = record["by_ntp"]
         text += f"; by NTP {formatting.within(found['offset_ns'], found['bound_ns'])}"
@@ -296,16 +300,16 @@ def _text(record: dict[str, Any]) -> str:
     if own and "error" in own:
         text += f"; NTP: {own['error']}"
     elif own:
-        text += f"; this clock is off {own['server']} by {formatting.within(-own['offset_ns'], own['bound_ns'])}"
+        text += f"; this clock minus {own['server']}: {formatting.within(-own['offset_ns'], own['bound_ns'])}"
     return text
 
 
-def _set_meanwhile(times: int) -> str:
-    return f"; set {times} {'time' if times == 1 else 'times'} meanwhile" if times else ""
+def _times_set(times: int) -> str:
+    return f"; a clock was set {times} {'time' if times == 1 else 'times'}" if times else ""
 
 
 def _time(value_ns: float, *, signed: bool = False) -> str:
-    """In the unit in which it reads best."""
+    """In the largest unit in which the value is at least 1."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(value_ns) >= size:
             return f"{value_ns / size:{'+' if signed else ''}.3f} {unit}"

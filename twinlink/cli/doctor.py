@@ -1,8 +1,6 @@
-"""Check this machine: a row for each thing that can be wrong, with what was seen and what to do."""
+"""Check this machine: a row for each check, with what was found and what to do."""
 
 import argparse
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,11 +8,10 @@ from dataclasses import asdict
 from twinlink.transports import Endpoint
 
 from ..appkit import convert, linking
-from ..appkit.console import DONE, NOT_MET, Output
+from ..appkit.console import DONE, NOT_MET, Output, rendered
 from . import checks
 
-_COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
-_CHECK_WIDTH = 12
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,32 +20,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--role",
         choices=("any", "gnb", "twin"),
         default="any",
-        help="what this machine is for: E3 is required at the gNB, GNU Radio at the twin, neither elsewhere",
+        help="role of this machine: E3 is required at the gNB, GNU Radio at the twin, neither otherwise",
     )
     parser.add_argument(
-        "--listen", metavar="tcp/HOST:PORT", help=f"are these ports free? else {linking.LISTEN}, as advice only"
+        "--listen",
+        metavar="tcp/HOST:PORT",
+        help=f"check that these ports are free; by default those of {linking.LISTEN}, as a warning only",
     )
-    parser.add_argument("--connect", metavar="tcp/HOST:PORT", help="does somebody listen there?")
+    parser.add_argument("--connect", metavar="tcp/HOST:PORT", help="check that a listener accepts connections there")
     parser.add_argument(
-        "--ntp", type=convert.ntp_server, metavar="HOST[:PORT]", help="ask this NTP server how far the clock is off"
+        "--ntp", type=convert.ntp_server, metavar="HOST[:PORT]", help="check the clock against this NTP server"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Look at everything; 1 when something required fails."""
+    """Run every check; 1 if a required one fails."""
     for endpoint in filter(None, (given.listen, *(given.connect or "").split(","))):
-        Endpoint.parse(endpoint)  # a typing mistake is no finding
+        Endpoint.parse(endpoint)  # a malformed endpoint is a wrong argument, not a finding
     output = Output(given.json)
     rows = []
     for row in _rows(given):
         rows.append(row)
         if not given.json:
-            output.write(_text(row).encode())
+            output.write(f"{_text(row)}\n".encode())  # now: some checks take seconds
     number = Counter(row.status for row in rows)
     output.emit(
         {"ok": not number["fail"], "failed": number["fail"], "warned": number["warn"], "rows": list(map(asdict, rows))},
-        f"{number['ok']} ok, {number['warn']} to look at, {number['fail']} failed",
+        f"{number['ok']} ok, {number['warn']} warn, {number['fail']} failed",
     )
     return NOT_MET if number["fail"] else DONE
 
@@ -73,10 +72,13 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
 
 
 def _text(row: checks.Row) -> str:
-    status = f"{row.status:4}"
-    if sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        status = f"\033[{_COLOURS[row.status]}m{status}\033[0m"
-    text = f"{status}  {row.check:{_CHECK_WIDTH}}  {row.seen}\n"
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=4, style=_STYLES[row.status])
+    table.add_column(width=12)
+    table.add_column()
+    table.add_row(row.status, row.check, row.seen)
     if row.next:
-        text += f"{'':{_CHECK_WIDTH + 8}}-> {row.next}\n"
-    return text
+        table.add_row("", "", f"-> {row.next}")
+    return rendered(table)

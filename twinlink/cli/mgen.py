@@ -1,11 +1,11 @@
-"""Carry MGEN's traffic over a link, or show where its messages spent their time.
+"""Carry MGEN's traffic over a link, or break down the delay of its messages.
 
-in: listens like an MGEN receiver, on the UDP and TCP ports given, and sends each message over the link (a TCP message
-with all its fragments as one).  out: sends what comes over the link to MGEN receivers, as it was.  both: does both
-over one link, on each of two hosts; --out-udp and --out-tcp then say where the receivers are.  join: puts MGEN's logs
-and the bridge's records together and reports MGEN's delay and the link's apart.
+in: listens on the given UDP and TCP ports, as an MGEN receiver does, and sends each message over the link, a TCP
+message with all its fragments as one.  out: forwards the messages from the link to MGEN receivers, unchanged.  both:
+does both over one link, on each of two hosts; --out-udp and --out-tcp then name the receivers.  join: joins MGEN's logs
+and the bridge's records, and reports MGEN's delay and the link's part of it.
 
-Unless told otherwise, in connects to tcp/127.0.0.1:7447 and out listens on that port.
+By default, in connects to tcp/127.0.0.1:7447 and out listens at that port.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from twinlink.mgen.message import Address
 from twinlink.protocol.rtt import percentiles
 
 from ..appkit import convert, linking
-from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log, rendered
 
-NAME = "twinlink mgen"
+_NAME = "twinlink mgen"
 _LISTEN_HOST = "0.0.0.0"
 _OUT_HOST = "127.0.0.1"
-_ALONE_S = 5.0  # without any peer, before a person is told
+_NO_PEER_S = 5.0  # without a peer, before the log says so
 _OTHER = {"in": "out", "out": "in", "both": "both"}  # what runs on the other host
 _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 
@@ -40,18 +40,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("way", choices=("in", "out", "both", "join"), metavar="in|out|both|join", help="what to do")
     linking.add_options(parser, listens=None, flow="mgen")
     parser.add_argument("--udp", metavar="[HOST:]PORT", help="in, both: listen here; out: MGEN listens there")
-    parser.add_argument("--tcp", metavar="[HOST:]PORT", help="likewise")
+    parser.add_argument("--tcp", metavar="[HOST:]PORT", help="the same for TCP")
     parser.add_argument("--out-udp", metavar="[HOST:]PORT", help="both: MGEN listens there")
-    parser.add_argument("--out-tcp", metavar="[HOST:]PORT", help="likewise")
+    parser.add_argument("--out-tcp", metavar="[HOST:]PORT", help="the same for TCP")
     parser.add_argument(
-        "--idle", type=convert.seconds, metavar="S", help="end S seconds after the last message, whichever way it went"
+        "--idle", type=convert.seconds, metavar="S", help="end S seconds after the last message in either direction"
     )
     parser.add_argument(
         "--records",
         action="append",
         type=Path,
         metavar="FILE",
-        help="write what happened to each message there (.csv or .csv.gz); join: read it, several may be given",
+        help="write a record of each message there (.csv or .csv.gz); join: read it, may be repeated",
     )
     parser.add_argument("--tx", type=Path, metavar="FILE", help="join: the log of the sending mgen (with txlog)")
     parser.add_argument("--rx", type=Path, metavar="FILE", help="join: the log of the receiving mgen")
@@ -69,19 +69,19 @@ def _carry(given: argparse.Namespace) -> int:
         gives = _addresses(given, "udp", "tcp", _OUT_HOST)
     elif given.way == "both":
         gives = _addresses(given, "out_udp", "out_tcp", _OUT_HOST)
-    _refuse_what_is_idle(given)
+    _reject_unused(given)
     if given.listen is None and given.connect is None:
         if given.way == "both":
-            raise twinlink.ConfigurationError("both: say which side of the link this is: --listen or --connect")
+            raise twinlink.ConfigurationError("both: give the side of the link: --listen or --connect")
         given.listen, given.connect = (linking.LISTEN, None) if given.way == "out" else (None, linking.CONNECT)
     given.option = [("send_timeout", _SEND_TIMEOUT_S), *(given.option or [])]
 
     output = Output(given.json)
-    say = partial(log, NAME)
+    say = partial(log, _NAME)
     recorder = _recorder(given.records[0]) if given.records else None
     try:
         with Stop() as stop, linking.open_link(given) as link:
-            watch = linking.Watch(NAME, link)
+            watch = linking.Watch(_NAME, link)
             ends: dict[str, Ingress | Egress] = {}
             try:
                 if takes:
@@ -109,7 +109,7 @@ def _carry(given: argparse.Namespace) -> int:
 
 
 class _Lookout:
-    """Tells a person what happens on the link, and once that no peer has come, as nothing is taken from MGEN then."""
+    """Logs the events of the link; logs once if no peer comes up, because then nothing is taken from MGEN."""
 
     def __init__(
         self, link: twinlink.Link, watch: linking.Watch, given: argparse.Namespace, say: Callable[[str], None]
@@ -118,11 +118,11 @@ class _Lookout:
         self._watch = watch
         self._given = given
         self._say = say
-        self._due = time.monotonic() + _ALONE_S
+        self._due = time.monotonic() + _NO_PEER_S
         self._over = False
 
     def look(self) -> None:
-        """Tell what there is to tell."""
+        """Log what happened since the last call."""
         self._watch.tell()
         if self._over:
             return
@@ -134,13 +134,13 @@ class _Lookout:
             problem = linking.connection_problem(given.connect) if given.connect else None
             where = f"at {given.connect} yet" if given.connect else f"has come to {given.listen} yet"
             self._say(
-                f"no peer {where}{f' (TCP says: {problem})' if problem else ''}; MGEN's messages wait. "
+                f"no peer {where}{f' (TCP says: {problem})' if problem else ''}; MGEN's messages wait until then. "
                 f"Does `twinlink mgen {_OTHER[given.way]} --transport {given.transport}` run on the other host?"
             )
 
 
 def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: Callable[[], None]) -> None:
-    """Run the last end on this thread, another on its own; both end when one fails, and when neither gets anything."""
+    """Run the last end on this thread, another on its own; both end when one fails or when both are idle."""
 
     def is_over() -> bool:
         if idle_s is not None and (last_ns := max(end.last_mono_ns for end in ends)):
@@ -185,7 +185,7 @@ def _recorder(path: Path) -> records.Recorder:
 
 
 def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict[str, Address]:
-    """The two ports that were given under these names."""
+    """The addresses of the options with these names."""
     found = {
         name: _address(getattr(given, key), host, key)
         for name, key in (("udp", udp), ("tcp", tcp))
@@ -206,10 +206,10 @@ def _address(text: str, host: str, key: str) -> Address:
     return Address(before.strip("[]") or host, int(port))
 
 
-def _refuse_what_is_idle(given: argparse.Namespace) -> None:
-    """Raises ConfigurationError for an option that would do nothing: it was meant to do something."""
-    idle = ["tx", "rx"] if given.way == "both" else ["tx", "rx", "out_udp", "out_tcp"]
-    for key in idle:
+def _reject_unused(given: argparse.Namespace) -> None:
+    """Raises ConfigurationError for an option that has no effect in this direction."""
+    unused = ["tx", "rx"] if given.way == "both" else ["tx", "rx", "out_udp", "out_tcp"]
+    for key in unused:
         if getattr(given, key) is not None:
             option = f"--{key.replace('_', '-')}"
             raise twinlink.ConfigurationError(f"{option} has no effect with `twinlink mgen {given.way}`: leave it out")
@@ -238,7 +238,7 @@ _LOSSES = {
         "held": "not taken by the TCP listener",
         "refused": "datagrams refused by the listener's host",
         "failed": "datagrams that could not be sent",
-        "unwanted": "with no place to go",
+        "unwanted": "without a destination",
     },
 }
 
@@ -267,7 +267,7 @@ def _sentence(way: str, counts: dict[str, Any]) -> str:
 
 def _join(given: argparse.Namespace) -> int:
     if not given.rx and not given.records:
-        raise twinlink.ConfigurationError("join: give --rx, --records, or both (and --tx where there is one)")
+        raise twinlink.ConfigurationError("join: give --rx, --records, or both (and --tx if there is such a log)")
     sender, listener = _log(given.tx), _log(given.rx)
     try:
         rows = [row for path in given.records or [] for row in records.read(path)]
@@ -308,20 +308,26 @@ _FIGURES = {
     "behind_link_ns": "  behind the link",
     "rtt_ns": "link RTT",
 }
+_COLUMNS = ("min", "p50", "p99", "max")
 
 
 def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None]) -> list[str]:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("delay in ms", min_width=20)
+    table.add_column("n", justify="right", min_width=6)
+    for key in _COLUMNS:
+        table.add_column(key, justify="right", min_width=9)
+    for name, what in _FIGURES.items():
+        if values := figures[name]:
+            table.add_row(what, str(values["n"]), *(f"{values[key] / 1e6:.3f}" for key in _COLUMNS))
     lines = [
         f"{found.received} of {found.sent} received, {found.errors} RERR, {found.duplicates} duplicates, "
         f"{found.incomplete} incomplete, {found.unreadable} unreadable"
         + (f"; {found.strangers} more in the listener's log, of other senders or runs" if found.strangers else ""),
-        f"{'delay in ms':20} {'n':>6} {'min':>9} {'p50':>9} {'p99':>9} {'max':>9}",
+        rendered(table),
     ]
-    for name, what in _FIGURES.items():
-        values = figures[name]
-        if values:
-            numbers = " ".join(f"{values[key] / 1e6:9.3f}" for key in ("min", "p50", "p99", "max"))
-            lines.append(f"{what:20} {values['n']:6} {numbers}")
     if found.offset_ns is not None and found.offset_bound_ns is not None:
         lines.append(
             f"the receiving clock is ahead by {found.offset_ns / 1e6:.3f} ms +- {found.offset_bound_ns / 1e6:.3f} ms; "

@@ -1,7 +1,7 @@
 """Measure the round-trip time of messages to a peer that runs `twinlink pong`, and count what is lost.
 
-Each message goes out on a flow and comes back as an acknowledgement with four timestamps, so the time that it spent
-at the peer (residence time) is known and taken out in the second figure.
+The acknowledgement of each message has four timestamps, so the time that the message spent at the peer (residence time)
+is known.  The second figure of each line excludes it.
 """
 
 import argparse
@@ -15,20 +15,20 @@ from twinlink.protocol.rtt import percentiles
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
-NAME = "twinlink ping"
-_ALONE_S = 0.5  # between messages that nobody can answer, when --interval is 0
+_NAME = "twinlink ping"
+_NO_PEER_S = 0.5  # between messages while no peer is up, with --interval 0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping")
-    parser.add_argument("--count", type=convert.count, metavar="N", help="messages to send; else until Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="messages to send; by default until Ctrl-C")
     parser.add_argument(
         "--interval",
         type=convert.seconds,
         default=1.0,
         metavar="S",
-        help="time between messages in s; 0 sends the next when the last has come back",
+        help="time between messages in s; 0 sends the next when the last is answered",
     )
     parser.add_argument("--size", type=convert.octets, default=64, metavar="B", help="payload octets; 64, 10K, 1M")
     parser.add_argument(
@@ -43,38 +43,38 @@ def run(given: argparse.Namespace) -> int:
             linking.check_size(given, link)
             pinger = _Pinger(given, link)
             try:
-                linking.wait_for_peer(link, stop, given, NAME, "twinlink pong")
+                linking.wait_for_peer(link, stop, given, _NAME, "twinlink pong")
             except PeerTimeout:
                 if given.json:
-                    pinger.summary()  # a script reads stdout's last line, whatever came of it
+                    pinger.summary()  # scripts read the summary even if no peer was found
                 raise
             pinger.run(stop)
-        return pinger.summary()  # after close: every answer that came has been handed over
+        return pinger.summary()  # after close, which delivers every answer that arrived
 
 
 class _Pinger:
     def __init__(self, given: argparse.Namespace, link: Link) -> None:
         self._given = given
         self._link = link
-        self._watch = linking.Watch(NAME, link)
+        self._watch = linking.Watch(_NAME, link)
         self._answers: SimpleQueue[Ack] = SimpleQueue()
-        # nothing is sent again: a late ping is a lost one
+        # no retransmission: it would hide losses
         self._sender = link.sender(given.flow, on_ack=self._answers.put, reliability="detect")
         self._output = Output(given.json)
         self._sent = 0
-        self._refused = False  # the link took a message no more
+        self._refused = False  # the link has refused a message
         self._rtt_ns: list[int] = []
         self._net_rtt_ns: list[int] = []
 
     def run(self, stop: Stop) -> None:
-        """Send on schedule and print answers as they come; then wait for the last ones."""
+        """Send on schedule and print the answers as they arrive; then wait for the last ones."""
         given, payload = self._given, os.urandom(self._given.size)
         due = time.monotonic()
         while not stop.requested and (given.count is None or self._sent < given.count):
             try:
                 self._sender.send(payload)
             except SendTimeout as error:
-                log(NAME, str(error))
+                log(_NAME, str(error))
                 self._refused = True
                 break
             self._sent += 1
@@ -83,19 +83,19 @@ class _Pinger:
             if given.interval:
                 stop.wait(due - time.monotonic())
             elif not self._link.peers():
-                stop.wait(_ALONE_S)
-        # A Ctrl-C asks for no new messages, not for the last answers to count as lost.
+                stop.wait(_NO_PEER_S)
+        # Ctrl-C stops sending; answers that are still due do not count as lost.
         self._collect(time.monotonic() + given.timeout, None)
 
     def _collect(self, end: float, stop: Stop | None) -> None:
-        """Print answers until ``end``, or until nothing is on its way any more."""
+        """Print answers until ``end``, or until no message is unacknowledged."""
         settled = False
         while not settled and not (stop and stop.requested) and (left := end - time.monotonic()) > 0:
             try:
-                self._sender.flush(timeout=min(left, linking.LOOK_S))  # the thread that waits is the one that receives
+                self._sender.flush(timeout=min(left, linking.LOOK_S))  # the waiting thread receives
                 settled = True
             except AckTimeout:
-                pass  # outstanding or lost: the summary counts them
+                pass  # unacknowledged: the summary counts them
             self._drain()
 
     def _drain(self) -> None:

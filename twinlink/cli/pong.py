@@ -1,30 +1,29 @@
 """Answer `twinlink ping`: every message on the flow is acknowledged by the link, from any number of peers.
 
-It also takes the other side of a `twinlink sweep --peer`, when it listens: for that it starts processes which listen at
-the ports from 10 above its own while they are measured.
+When it listens, it also takes the other side of `twinlink sweep --peer`: it starts processes that listen at the ports
+from 10 above its own during the measurement.
 """
 
 import argparse
 from typing import TYPE_CHECKING
 
-from twinlink.appkit import service
-from twinlink.appkit.pulse import Pulse
 from twinlink.message import Message
 
-from ..appkit import convert, linking
+from ..appkit import convert, linking, service
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.pulse import Pulse
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-NAME = "twinlink pong"
+_NAME = "twinlink pong"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
     service.add_http_option(parser)
-    parser.add_argument("--count", type=convert.count, metavar="N", help="end after so many messages; else at Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
 
 
 class _Counter:
@@ -37,14 +36,14 @@ class _Counter:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Answer until Ctrl-C or the count; then print what was answered."""
+    """Answer until Ctrl-C or the count; then print the summary."""
     from twinlink.measure.remote import WorkerHost
 
     output = Output(given.json)
     counter = _Counter()
     pulse = Pulse()
     with Stop() as stop, linking.open_link(given) as link:
-        watch = linking.Watch(NAME, link)
+        watch = linking.Watch(_NAME, link)
         link.receiver(given.flow, handler=counter.add)
         workers = WorkerHost(link) if link.listening else None
 
@@ -54,8 +53,8 @@ def run(given: argparse.Namespace) -> int:
             return [collector(link)]
 
         try:
-            log(NAME, f"{linking.endpoint(given)}, answers flow {given.flow} and sweeps; Ctrl-C ends it")
-            with service.serving(given.http, pulse, lambda: [], collectors, lambda text, _: log(NAME, text)):
+            log(_NAME, f"{linking.endpoint(given)}, answers flow {given.flow} and sweeps; Ctrl-C ends it")
+            with service.serving(given.http, pulse, lambda: [], collectors, lambda text, _: log(_NAME, text)):
                 while not stop.wait(linking.LOOK_S) and (given.count is None or counter.messages < given.count):
                     pulse.turn()
                     watch.tell()

@@ -1,4 +1,4 @@
-"""Send on a flow, one message each: the given files, or --count generated messages, or else the lines of stdin."""
+"""Send messages on a flow: the given files, --count generated messages, or the lines of stdin."""
 
 import argparse
 import hashlib
@@ -15,7 +15,7 @@ from twinlink.protocol.frames import MAX_PAYLOAD
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
-NAME = "twinlink pub"
+_NAME = "twinlink pub"
 _CHUNK = 65536
 
 
@@ -37,20 +37,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Send everything, wait until it is acknowledged, print the summary."""
     if given.files and given.count:
-        raise twinlink.ConfigurationError("either files or --count: only one of them says what to send")
-    for path in given.files or ():  # before a peer is waited for; a pipe can be opened only once
+        raise twinlink.ConfigurationError("files and --count exclude each other: both say what to send")
+    for path in given.files or ():  # before waiting for a peer; a pipe can be opened only once
         if path.is_dir() or not os.access(path, os.R_OK):
-            path.read_bytes()  # raises what the matter is
+            path.read_bytes()  # raises the reason
     output = Output(given.json)
     octets = 0
     problem = None
     with Stop() as stop, linking.open_link(given) as link:
         if given.count:
             linking.check_size(given, link)
-        watch = linking.Watch(NAME, link)
+        watch = linking.Watch(_NAME, link)
         sender = link.sender(given.flow)
         try:
-            linking.wait_for_peer(link, stop, given, NAME, "twinlink sub")
+            linking.wait_for_peer(link, stop, given, _NAME, "twinlink sub")
             for payload in _payloads(given, stop):
                 if stop.requested:
                     break
@@ -61,19 +61,19 @@ def run(given: argparse.Namespace) -> int:
                 watch.tell()
                 if given.interval:
                     stop.wait(given.interval)
-            # Asked to end while nobody is there: nobody is waited for.
+            # After Ctrl-C without a peer there is nothing to wait for.
             sender.flush(timeout=given.timeout if link.peers() or not stop.requested else 0)
         except (twinlink.AckTimeout, twinlink.PeerTimeout, twinlink.SendTimeout) as error:
             problem = str(error)
         watch.tell()
         stats = sender.stats()
     if problem:
-        log(NAME, problem)
+        log(_NAME, problem)
     sent, acknowledged = stats["sent"], stats["acknowledged"]
     wanted = given.count or len(given.files or ())
     interrupted = sent < wanted and not problem
     if interrupted:
-        log(NAME, f"interrupted: {sent} of {wanted} messages were sent")
+        log(_NAME, f"interrupted: {sent} of {wanted} messages were sent")
     summary = f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost"
     output.emit(
         {
@@ -88,7 +88,7 @@ def run(given: argparse.Namespace) -> int:
         None if given.hash else summary,
     )
     if given.hash and not given.json:
-        log(NAME, summary)  # stdout holds the hashes and nothing else: `diff` it with what sub printed
+        log(_NAME, summary)  # stdout has the hashes only: `diff` compares it with the output of sub
     return NOT_MET if problem or interrupted or sent != acknowledged else DONE
 
 
@@ -113,7 +113,7 @@ def _payloads(given: argparse.Namespace, stop: Stop) -> Iterator[bytes]:
 
 
 def _lines(stop: Stop) -> Iterator[bytes]:
-    """Lines of stdin without their end; a plain read would not let go of the terminal at Ctrl-C."""
+    """The lines of stdin without their ends; unlike a plain read, it ends at Ctrl-C."""
     if sys.stdin is None:
         raise twinlink.TwinlinkError("standard input is closed: give files, or --count")
     source = sys.stdin.fileno()
@@ -128,6 +128,6 @@ def _lines(stop: Stop) -> Iterator[bytes]:
         *lines, rest = (rest + chunk).split(b"\n")
         yield from lines
         if len(rest) > MAX_PAYLOAD:
-            break  # `send` refuses it by name; reading on would only fill the memory
+            break  # `send` refuses it with the reason; reading on would fill the memory
     if rest:
         yield rest

@@ -1,4 +1,4 @@
-"""Receive the messages of a flow and print them, or their hashes, or write each into a file of its own."""
+"""Receive the messages of a flow; print them or their hashes, or write each to a file."""
 
 import argparse
 import hashlib
@@ -10,24 +10,27 @@ from twinlink.message import Message
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
 
-NAME = "twinlink sub"
+_NAME = "twinlink sub"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="data")
-    parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; else at Ctrl-C")
+    parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
     parser.add_argument(
-        "--idle", type=convert.seconds, metavar="S", help="end when nothing came for S seconds after the first message"
+        "--idle",
+        type=convert.seconds,
+        metavar="S",
+        help="end when no message has arrived for S seconds after the first",
     )
     parser.add_argument(
         "--print",
         choices=("text", "hex", "hash", "none"),
-        help="what of a message goes to stdout: payload and newline (text; so it is without --output), payload in hex, "
-        "sequence with octets and SHA-256 (hash), nothing but the summary (none; so it is with --output)",
+        help="what goes to stdout: payload and newline (text; default without --output), payload in hex (hex), "
+        "sequence, octets and SHA-256 (hash), or only the summary (none; default with --output)",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="write each payload into a file FLOW-SESSION-SEQUENCE.bin there"
+        "--output", type=Path, metavar="DIR", help="write each payload to a file FLOW-SESSION-SEQUENCE.bin there"
     )
 
 
@@ -39,9 +42,9 @@ def run(given: argparse.Namespace) -> int:
     if given.output:
         given.output.mkdir(parents=True, exist_ok=True)
     with Stop() as stop, linking.open_link(given) as link:
-        watch = linking.Watch(NAME, link)
+        watch = linking.Watch(_NAME, link)
         receiver = link.receiver(given.flow)
-        log(NAME, f"{linking.endpoint(given)}, receives flow {given.flow}; Ctrl-C ends it")
+        log(_NAME, f"{linking.endpoint(given)}, receives flow {given.flow}; Ctrl-C ends it")
         last = None
         while not stop.requested and (given.count is None or messages < given.count):
             message = receiver.receive(timeout=linking.LOOK_S)
@@ -56,7 +59,7 @@ def run(given: argparse.Namespace) -> int:
     watch.tell()
     interrupted = stop.requested and given.count is not None and messages < given.count
     if interrupted:
-        log(NAME, f"interrupted: {messages} of {given.count} messages were received")
+        log(_NAME, f"interrupted: {messages} of {given.count} messages were received")
     summary = f"received {messages} messages, {octets} B; {watch.missing} did not arrive"
     output.emit(
         {
@@ -70,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
         summary if given.print == "none" else None,
     )
     if not given.json and given.print != "none":
-        log(NAME, summary)  # stdout holds the messages and nothing else
+        log(_NAME, summary)  # stdout has the messages only
     return DONE if messages and not watch.missing and not interrupted else NOT_MET
 
 
@@ -100,7 +103,7 @@ def _tell(given: argparse.Namespace, output: Output, message: Message) -> None:
 
 
 def _write(path: Path, payload: bytes) -> None:
-    """Whole or not at all."""
+    """Write the file completely or not at all."""
     part = path.with_suffix(".part")
     try:
         with writing(path):

@@ -1,0 +1,214 @@
+"""The options of `twinlink sweep`."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twinlink.measure import formatting
+from twinlink.measure.cells import DIRECTIONS, Plan
+from twinlink.protocol.frames import MAX_PAYLOAD
+
+from ..appkit import convert
+
+MGEN_HZ = 20.0
+_MODES, _SETTINGS = tuple(formatting.MODES), tuple(formatting.SETTINGS)
+_REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    _add_what(parser)
+    _add_how_often(parser)
+    _add_where(parser)
+    parser.add_argument(
+        "--seed",
+        type=convert.whole(0),
+        default=Plan.seed,
+        metavar="N",
+        help="seed of the order of the cells",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results; default sweep-DATE-TIME")
+    parser.add_argument(
+        "--require",
+        action="append",
+        type=_requirement,
+        metavar="NAME=MOST",
+        help=f"exit code 1 if a cell of twinlink exceeds it: {', '.join(_REQUIREMENTS)}; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="results.json on stdout")
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    """Options: what to measure."""
+    parser.add_argument(
+        "--transports",
+        type=convert.names,
+        default="zeromq,zenoh",
+        metavar="NAME[,NAME]",
+        help="transports of twinlink to measure",
+    )
+    parser.add_argument(
+        "--baselines",
+        choices=("yes", "no"),
+        default="yes",
+        help="also measure the bare libraries, bare TCP and MQTT, interleaved in the same run",
+    )
+    parser.add_argument(
+        "--subjects",
+        type=convert.names,
+        metavar="NAME[,NAME]",
+        help="measure exactly these: zeromq, zenoh, mqtt-qos0, mqtt-qos1, mqtt-qos2, raw-tcp, raw-zeromq, raw-zenoh, "
+        "raw-zenoh-default, raw-mqtt",
+    )
+    parser.add_argument(
+        "--payloads",
+        type=_payloads,
+        default="100,1K,10K,100K,1M",
+        metavar="B[,B]",
+        help="octets of payload; K is 1024, M 1024 x 1024",
+    )
+    parser.add_argument(
+        "--directions",
+        type=_some_of(DIRECTIONS),
+        default=",".join(DIRECTIONS),
+        metavar="D[,D]",
+        help="rw-dt: from the Real World to the Digital Twin; dt-rw: the reverse",
+    )
+    parser.add_argument(
+        "--mode",
+        type=_some_of(_MODES),
+        metavar="M[,M]",
+        help="closed (default): the next message when the last is answered; open: at --rate, regardless of answers; "
+        "saturation: search for the highest rate without loss",
+    )
+    parser.add_argument(
+        "--rate",
+        type=_above_0,
+        metavar="HZ",
+        help=f"messages per second in an open loop; default {Plan.rate_hz:g}, {MGEN_HZ:g} with --source mgen",
+    )
+    parser.add_argument(
+        "--source",
+        choices=("twinlink", "mgen"),
+        default="twinlink",
+        help="mgen: mgen processes send and receive in an open loop; a bridge carries their messages",
+    )
+
+
+def _add_how_often(parser: argparse.ArgumentParser) -> None:
+    """Options: number of messages and rounds."""
+    parser.add_argument(
+        "--count",
+        type=convert.count,
+        default=Plan.count,
+        metavar="N",
+        help="messages of each cell in all rounds together",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=convert.count,
+        default=Plan.rounds,
+        metavar="N",
+        help="rounds; each starts all processes anew",
+    )
+    parser.add_argument(
+        "--warm-up",
+        type=convert.whole(0),
+        default=Plan.warm_up,
+        metavar="N",
+        help="uncounted messages before each cell in each round",
+    )
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    """Options: where the two sides run, and the options of their links."""
+    parser.add_argument(
+        "--setting", choices=_SETTINGS, help="where the two sides run; default netns for root, else loopback"
+    )
+    parser.add_argument(
+        "--rate-limit",
+        type=_rate_limit,
+        metavar="RATE",
+        help="rate of the path between two namespaces, such as 100mbit",
+    )
+    parser.add_argument(
+        "--peer", metavar="tcp/HOST:PORT", help="endpoint of `twinlink pong` on the other host; pong takes the "
+        "Digital Twin's side, and the ports from 10 above its own"
+    )  # fmt: skip
+    parser.add_argument("--peer-transport", default="zeromq", metavar="NAME", help="transport of that pong")
+    parser.add_argument(
+        "--option",
+        action="append",
+        type=_option,
+        metavar="SUBJECT.NAME=VALUE",
+        help="option of a subject's link or transport; may be repeated",
+    )
+    parser.add_argument(
+        "--ntp",
+        type=convert.ntp_server,
+        metavar="HOST[:PORT]",
+        help="NTP server that both hosts query for their clock offset",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_above_0,
+        default=Plan.timeout_s,
+        metavar="S",
+        help="how long to wait for an answer, and for the peer",
+    )
+
+
+def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
+    def chosen(text: str) -> str:
+        for name in convert.parts(text):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return convert.names(text)
+
+    return chosen
+
+
+def _payloads(text: str) -> str:
+    sizes = list(map(convert.octets, convert.parts(text)))
+    if max(sizes, default=0) > MAX_PAYLOAD:
+        raise argparse.ArgumentTypeError(f"a payload of {max(sizes)} octets; a link takes at most {MAX_PAYLOAD}")
+    if len(set(sizes)) < len(sizes):  # 1K and 1024 are the same cell
+        raise argparse.ArgumentTypeError(f"each payload once, not {text!r}")
+    return convert.names(text)
+
+
+def _above_0(text: str) -> float:
+    value = convert.seconds(text)
+    if not value:
+        raise argparse.ArgumentTypeError("a number above 0 is expected")
+    return value
+
+
+def _rate_limit(text: str) -> str:
+    from twinlink.measure.namespaces import octets_per_s
+
+    try:
+        octets_per_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text.lower()
+
+
+def _option(text: str) -> tuple[str, str, Any]:
+    subject, dot, rest = text.partition(".")
+    if not dot:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SUBJECT.NAME=VALUE")
+    return subject, *convert.link_option(rest)
+
+
+def _requirement(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    if name not in _REQUIREMENTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(_REQUIREMENTS)}")
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MOST, such as {name}=0")
+    most = convert.seconds(value)
+    if name == "loss" and most > 1:
+        raise argparse.ArgumentTypeError(f"{text}: loss is a ratio from 0 to 1")
+    return name, most
