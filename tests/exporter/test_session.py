@@ -20,9 +20,9 @@ from twinlink_exporter.session import (
     RETRIES,
     RETRY_NS,
     SILENCE_NS,
-    News,
     Refused,
     Session,
+    SessionEvent,
     SetUp,
     State,
     Subscribed,
@@ -40,7 +40,7 @@ def answer_setup(
     code: ResponseCode = "positive",
     functions: tuple[RanFunctionDefinition, ...] | None = None,
     request_id: int | None = None,
-) -> News:
+) -> SessionEvent:
 
     request = decode(session.request(now_ns) or b"")
     assert isinstance(request, SetupRequest)
@@ -118,8 +118,8 @@ def test_an_agent_that_gives_no_identifier_did_not_refuse() -> None:
 
 
 def test_an_agent_without_the_spectrum_function_is_refused_by_name() -> None:
-    news = answer_setup(make(), 0, functions=(RanFunctionDefinition(2, (1,), (), b"x"),))
-    assert news == Refused("gnb offers RAN functions 2, not 1 (spectrum)")
+    event = answer_setup(make(), 0, functions=(RanFunctionDefinition(2, (1,), (), b"x"),))
+    assert event == Refused("gnb offers RAN functions 2, not 1 (spectrum)")
 
 
 @pytest.mark.parametrize("reply", [b"", b"\xff" * 20, encode(ReleaseMessage(1, 1))])

@@ -185,8 +185,8 @@ class Exporter:
             try:
                 if is_indication(octets):
                     self._export(decode_indication(octets), observed_ns)
-                elif news := self._session.received(octets, time.monotonic_ns()):
-                    self._news(news)
+                elif event := self._session.received(octets, time.monotonic_ns()):
+                    self._on_session_event(event)
                 else:
                     self.counters.for_others += 1
             except MalformedPdu as error:
@@ -199,8 +199,8 @@ class Exporter:
             counters.for_others += 1
             return
         counters.indications += 1
-        if news := self._session.indicated(time.monotonic_ns()):
-            self._news(news)
+        if event := self._session.indicated(time.monotonic_ns()):
+            self._on_session_event(event)
         payload = observe(message, self._carrier, observed_ns).encode()
         if not self._twins:
             counters.without_twin += 1
@@ -223,33 +223,36 @@ class Exporter:
             self._lose_agent("e3-lost", f"the E3 agent at {endpoint} is gone; setting up again when it is back")
         if (octets := sockets.receive_setup()) is not None and session.state is State.SETUP:
             try:
-                self._news(session.setup_answered(octets, time.monotonic_ns()))
+                self._on_session_event(session.setup_answered(octets, time.monotonic_ns()))
             except MalformedPdu as error:
                 self.counters.undecodable += 1
                 self._journal.complaint("e3-undecodable", f"the E3 agent's answer to setup cannot be read: {error}")
         if sockets.connected:
             session.connected(time.monotonic_ns())
 
-    def _news(self, news: SetUp | Subscribed | Refused | MessageAck) -> None:
-        if isinstance(news, MessageAck):
-            positive = news.response_code == "positive"
-            self._do(self._blocks.acknowledged(news.request_id, positive, Instant.now()))
-        elif isinstance(news, SetUp):
+    def _on_session_event(self, event: SetUp | Subscribed | Refused | MessageAck) -> None:
+        if isinstance(event, MessageAck):
+            positive = event.response_code == "positive"
+            self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now()))
+        elif isinstance(event, SetUp):
             self.counters.setups += 1
             self._journal.event(
-                "e3-setup", f"E3 setup with {news.ran}: this is dApp {news.dapp_id}", dapp_id=news.dapp_id, ran=news.ran
+                "e3-setup",
+                f"E3 setup with {event.ran}: this is dApp {event.dapp_id}",
+                dapp_id=event.dapp_id,
+                ran=event.ran,
             )
-        elif isinstance(news, Subscribed):
+        elif isinstance(event, Subscribed):
             self._journal.event(
                 "subscribed",
                 f"subscribed to RAN function {RAN_FUNCTION}",
                 dapp_id=self._session.dapp_id,
-                subscription_id=news.subscription_id,
+                subscription_id=event.subscription_id,
             )
             self._do(self._blocks.e3_ready(self._clear_next))
             self._clear_next = False
-        elif isinstance(news, Refused):
-            self._journal.complaint("e3-refused", f"{news.reason}; asking again", reason=news.reason)
+        elif isinstance(event, Refused):
+            self._journal.complaint("e3-refused", f"{event.reason}; asking again", reason=event.reason)
 
     def _lose_agent(self, event: str, text: str) -> None:
         self.counters.e3_lost += 1

@@ -1,6 +1,6 @@
 """The E3 session of one dApp: setup, subscription, and both again after the loss of the agent.
 
-No I/O: octets and monotonic time in, octets and news out.
+No I/O: octets and monotonic time in, octets and events out.
 
     SETUP ------------> SUBSCRIBE ------------> SUBSCRIBED
       ^  setupResponse      |  subscriptionResponse  |
@@ -48,7 +48,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """News: setup succeeded."""
+    """Event: setup succeeded."""
 
     dapp_id: int
     ran: str
@@ -56,19 +56,19 @@ class SetUp:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """News: indications will come; ``subscription_id`` is None when one came before the response."""
+    """Event: the subscription succeeded; ``subscription_id`` is None if an indication preceded the response."""
 
     subscription_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """News: the agent refused, or lacks the RAN function; the request is repeated later."""
+    """Event: the agent refused, or lacks the RAN function; the request is repeated later."""
 
     reason: str
 
 
-News = SetUp | Subscribed | Refused | MessageAck
+SessionEvent = SetUp | Subscribed | Refused | MessageAck
 
 
 class Session:
@@ -114,7 +114,7 @@ class Session:
         if self.state is State.SUBSCRIBE and self._tries == 0:
             self._due_ns = now_ns
 
-    def setup_answered(self, octets: bytes, now_ns: int) -> News:
+    def setup_answered(self, octets: bytes, now_ns: int) -> SessionEvent:
         """Handle the reply on the setup channel.  Raises MalformedPdu if it is none."""
         pdu = decode(octets)
         if not isinstance(pdu, SetupResponse):
@@ -134,7 +134,7 @@ class Session:
         self._due_ns = now_ns + RETRY_NS
         return SetUp(pdu.dapp_identifier, pdu.ran_identifier)
 
-    def received(self, octets: bytes, now_ns: int) -> News | None:
+    def received(self, octets: bytes, now_ns: int) -> SessionEvent | None:
         """Handle a PDU other than an indication; None if it is not for us, or of no use.  Raises MalformedPdu."""
         pdu = decode(octets)
         if isinstance(pdu, MessageAck):
