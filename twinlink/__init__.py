@@ -83,6 +83,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def open(
     transport: str,
     *,

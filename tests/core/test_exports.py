@@ -28,10 +28,16 @@ def test_all_is_sorted_and_complete() -> None:
         assert declared <= set(twinlink.__all__)
 
 
+def test_dir_shows_the_public_names_only() -> None:
+    assert dir(twinlink) == sorted([*twinlink.__all__, "__version__"])
+
+
 def test_every_public_name_stands_in_the_library_page() -> None:
     page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", page))))
-    assert set(twinlink.__all__) - told == set()
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", page))))
+    assert set(twinlink.__all__) - named == set()
+    for kind in (twinlink.Link, twinlink.Sender, twinlink.EventStream):
+        assert {name for name in vars(kind) if not name.startswith("_")} - named == set(), kind
 
 
 def test_the_page_that_leads_through_the_library_names_every_file_of_it_and_nothing_else() -> None:
