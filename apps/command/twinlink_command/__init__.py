@@ -1,8 +1,8 @@
-"""Where the commands begin: Ctrl-C ends them without a traceback also while they are being loaded.
+"""Start of the commands: Ctrl-C also ends a command without a traceback while its modules load.
 
-Loading takes from a tenth of a second to some seconds on a busy machine.  Python answers a Ctrl-C there with a
-traceback, and once `twinlink` is being imported it is too late to help that: so this is a package of its own, which
-imports nothing but what it needs.
+Loading takes from a tenth of a second to some seconds on a busy machine; a Ctrl-C in that time would end in a
+traceback.  Code inside `twinlink` would be loaded too late to prevent that, so this is a package of its own that
+imports only what it needs.
 """
 
 import os
@@ -11,11 +11,11 @@ from importlib import import_module
 
 
 def _begin(module: str) -> int:
-    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # what a shell starts with & ignores it
-    first = os.getpid() == 1  # of a container: there the kernel ignores what has no handler
+    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell's background jobs ignore SIGINT
+    is_init = os.getpid() == 1  # in a container: the kernel ignores signals to process 1 that have no handler
     if heeded:
-        signal.signal(signal.SIGINT, _end if first else signal.SIG_DFL)
-    if first:
+        signal.signal(signal.SIGINT, _end if is_init else signal.SIG_DFL)
+    if is_init:
         signal.signal(signal.SIGTERM, _end)
     main = import_module(module).main
     if heeded:
@@ -29,7 +29,7 @@ def _end(number: int, _frame: object) -> None:
 
 
 def twinlink() -> int:
-    """The command of this name, like those below."""
+    """twinlink."""
     return _begin("twinlink.cli")
 
 
