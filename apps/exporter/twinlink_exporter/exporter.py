@@ -234,25 +234,12 @@ class Exporter:
         if isinstance(event, MessageAck):
             positive = event.response_code == "positive"
             self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now()))
-        elif isinstance(event, SetUp):
-            self.counters.setups += 1
-            self._journal.event(
-                "e3-setup",
-                f"E3 setup with {event.ran}: this is dApp {event.dapp_id}",
-                dapp_id=event.dapp_id,
-                ran=event.ran,
-            )
-        elif isinstance(event, Subscribed):
-            self._journal.event(
-                "subscribed",
-                f"subscribed to RAN function {RAN_FUNCTION}",
-                dapp_id=self._session.dapp_id,
-                subscription_id=event.subscription_id,
-            )
+            return
+        self.counters.setups += isinstance(event, SetUp)
+        report.session_event(self._journal, event, self._session.dapp_id)
+        if isinstance(event, Subscribed):
             self._do(self._blocks.e3_ready(self._clear_next))
             self._clear_next = False
-        elif isinstance(event, Refused):
-            self._journal.complaint("e3-refused", f"{event.reason}; asking again", reason=event.reason)
 
     def _lose_agent(self, event: str, text: str) -> None:
         self.counters.e3_lost += 1

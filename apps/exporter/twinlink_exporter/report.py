@@ -1,6 +1,8 @@
-"""Events of the journal: results of PRB blocks, rejected decisions, and events of the link."""
+"""Events of the journal: of the E3 session, PRB blocks, rejected decisions, and the link."""
 
 from dataclasses import asdict
+
+from twinlink_e3 import RAN_FUNCTION
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -8,6 +10,19 @@ from twinlink.prbs import format_prbs
 
 from .block import Outcome
 from .decision_guard import Rejection
+from .session import Refused, SetUp, Subscribed
+
+
+def session_event(journal: Journal, event: SetUp | Subscribed | Refused, dapp_id: int | None) -> None:
+    """The E3 agent answered a setup or a subscription."""
+    if isinstance(event, SetUp):
+        text = f"E3 setup with {event.ran}: this is dApp {event.dapp_id}"
+        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran)
+    elif isinstance(event, Subscribed):
+        text = f"subscribed to RAN function {RAN_FUNCTION}"
+        journal.event("subscribed", text, dapp_id=dapp_id, subscription_id=event.subscription_id)
+    else:
+        journal.complaint("e3-refused", f"{event.reason}; asking again", reason=event.reason)
 
 
 def outcome(journal: Journal, outcome: Outcome) -> None:
