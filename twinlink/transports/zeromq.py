@@ -42,7 +42,7 @@ JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ou
 LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
 RESOLVE_S = 0.2  # likewise for a connector, after which `open` goes on
 HELD_LOOK_S = 0.001
-JOINED_S = 0.02  # likewise: how long nothing is sent to a subscriber of everything that is not up
+JOINED_S = 0.02  # how long data are held after a JOINING subscription ended, until that node's hello
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ZeromqTransport(Transport):
         self._patience = 1
         self._limit_ms = self.options.connect_timeout_ms
         self._connected_to = ""
-        self._tries_since = 0.0  # start of the attempts to connect; 0 while a peer is heard
+        self._tries_since = 0.0  # when it connected last, or lost its last peer
         self._lookup: RepeatedLookup | None = None  # None for an address, which needs no resolver
         self._nodes_listen = False
         self._joining: set[bytes] = set()  # the JOINING topics of such connectors
@@ -233,7 +233,7 @@ class ZeromqTransport(Transport):
                 self._held_until = time.monotonic() + JOINED_S
 
     def _is_held(self) -> bool:
-        """Whether a subscriber of everything has not said hello yet."""
+        """Whether data are held until the hello of a node that has just subscribed to everything."""
         if time.monotonic() >= self._held_until:
             self._held_until = 0.0
         return self._held_until > 0
