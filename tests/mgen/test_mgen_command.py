@@ -310,9 +310,9 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...], says: str) ->
     ("arguments", "says"),
     [
         (("in", "--udp", "192.0.2.1:5001"), "cannot listen at UDP 192.0.2.1:5001"),
-        (("in", "--udp", "5001", "--records", "/nonexistent/file"), "/nonexistent/file cannot be written"),
+        (("in", "--udp", "5001", "--records", "/nonexistent/file"), "/nonexistent/file: No such file or directory"),
         (("out", "--tcp", "host.invalid:1"), "host.invalid does not resolve"),
-        (("join", "--rx", "/nonexistent"), "/nonexistent cannot be read"),
+        (("join", "--rx", "/nonexistent"), "/nonexistent: No such file or directory"),
         (("join", "--rx", "/etc/passwd"), "/etc/passwd is no log of MGEN"),
         (("join", "--records", "/etc/passwd"), "does not name the columns"),
     ],

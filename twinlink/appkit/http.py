@@ -36,7 +36,7 @@ from .pulse import Pulse
 
 PATIENCE_S = 5.0  # for a request and its answer: a kubelet gives up after 1 s, Prometheus after 10 s
 CONNECTIONS = 8  # open at a time; for a further one the oldest is closed
-MOST_CONNECTIONS = 16  # with those whose threads have not ended yet; a further one is refused
+MOST_CONNECTIONS = 16  # including closed ones that still have a thread; a further one is refused
 _POLL_S = 0.1  # how often the accepting thread checks for connections to close, and for its own end
 
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
@@ -134,7 +134,7 @@ class _Listener(ThreadingHTTPServer):
         return True
 
     def service_actions(self) -> None:
-        """Called every `_POLL_S`: closes the connections whose time is over."""
+        """Called every `_POLL_S`: closes the connections that have used up their time."""
         now = _monotonic()
         with self._lock:
             for one in [one for one, end in self._ends.items() if end <= now]:

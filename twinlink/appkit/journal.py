@@ -114,8 +114,8 @@ class _Intake(QueueHandler):
 class _Writer(QueueListener):
     """Takes records from the queue, on its thread, and writes them to stderr and the file.
 
-    It writes without a `logging.Handler`: at exit `logging.shutdown` would wait for the lock of a handler whose disk
-    hangs.
+    It writes without a `logging.Handler`: while a disk hangs, `logging.shutdown` would wait at exit for the lock of the
+    handler.
     """
 
     def __init__(self, intake: _Intake, program: str, path: Path | None, stream: TextIO) -> None:

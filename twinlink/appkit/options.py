@@ -33,7 +33,7 @@ _NOT_IN_FILE = {"help", "config"}
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors end with exit code 3 and whose options cannot be abbreviated."""
+    """An ArgumentParser with exit code 3 for errors and without abbreviations of options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs["allow_abbrev"] = False  # an option added later must not change what a script means

@@ -78,7 +78,7 @@ def _carry(given: argparse.Namespace) -> int:
 
     output = Output(given.json)
     say = partial(log, _NAME)
-    recorder = _recorder(given.records[0]) if given.records else None
+    recorder = records.Recorder(given.records[0]) if given.records else None
     try:
         with Stop() as stop, linking.open_link(given) as link:
             watch = linking.Watch(_NAME, link)
@@ -175,13 +175,6 @@ def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: C
             thread.join()
     if problems:
         raise problems[0]
-
-
-def _recorder(path: Path) -> records.Recorder:
-    try:
-        return records.Recorder(path)
-    except OSError as error:
-        raise twinlink.TwinlinkError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict[str, Address]:
@@ -292,10 +285,7 @@ def _known(found: log_join.Joined, name: str) -> list[int]:
 def _log(path: Path | None) -> mgen_log.Log | None:
     if path is None:
         return None
-    try:
-        found = mgen_log.read(path)
-    except OSError as error:
-        raise twinlink.TwinlinkError(f"{path} cannot be read: {error.strerror}") from error
+    found = mgen_log.read(path)
     if found.unreadable and not found.events:
         raise twinlink.TwinlinkError(f"{path} is no log of MGEN")
     return found

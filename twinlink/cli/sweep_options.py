@@ -22,11 +22,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_how_often(parser)
     _add_where(parser)
     parser.add_argument(
-        "--seed",
-        type=convert.whole(0),
-        default=Plan.seed,
-        metavar="N",
-        help="seed of the order of the cells",
+        "--seed", type=convert.whole(0), default=Plan.seed, metavar="N", help="seed of the order of the cells"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results; default sweep-DATE-TIME")
     parser.add_argument(
@@ -106,11 +102,7 @@ def _add_how_often(parser: argparse.ArgumentParser) -> None:
         help="messages of each cell in all rounds together",
     )
     parser.add_argument(
-        "--rounds",
-        type=convert.count,
-        default=Plan.rounds,
-        metavar="N",
-        help="rounds; each starts all processes anew",
+        "--rounds", type=convert.count, default=Plan.rounds, metavar="N", help="rounds; each starts all processes anew"
     )
     parser.add_argument(
         "--warm-up",
