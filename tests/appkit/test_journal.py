@@ -10,8 +10,8 @@ from twinlink.testing import wait_until
 from twinlink.testing.base import in_thread
 
 
-def test_who_read_stderr_may_leave(tmp_path: Path) -> None:
-    """As in ``twinlink-exporter 2>&1 | head``: a block that stands must not lose its keeper."""
+def test_the_reader_of_stderr_may_leave(tmp_path: Path) -> None:
+    """As in ``twinlink-exporter 2>&1 | head``: the exporter of a standing block must go on."""
     reads, writes = os.pipe()
     os.close(reads)
     stderr = os.fdopen(writes, "w")
@@ -37,22 +37,22 @@ def test_a_file_that_cannot_be_written_is_said_once_and_stops_nothing() -> None:
     ]
 
 
-def test_what_others_chose_stays_on_its_line() -> None:
-    """The id of a block, or the name of a RAN, comes from whoever reaches the port."""
+def test_text_from_a_peer_stays_on_its_line() -> None:
+    """Any host that reaches the port chooses the id of a block or the name of a RAN."""
     said = io.StringIO()
     with Journal("test", stream=said) as journal:
         journal.event("odd", "block \x1b[2J\nnext é is odd")
     assert said.getvalue().split(" ", 1)[1] == "test: block \\x1b[2J\\nnext é is odd\n"
 
 
-def test_nobody_waits_for_who_does_not_read(tmp_path: Path) -> None:
-    """A log collector that stalls: what a gNB was asked for has to end all the same, and the file has everything."""
+def test_a_reader_that_stalls_blocks_nothing(tmp_path: Path) -> None:
+    """A log collector stalls: the program goes on, and the file has every event."""
     reads, writes = os.pipe()
     shown: list[str] = []
     with os.fdopen(reads) as said, os.fdopen(writes, "w") as stderr:
         with Journal("test", tmp_path / "log", stream=stderr) as journal:
             for number in range(5000):
-                journal.event("odd", "x" * 100, number=number)  # it would stand here
+                journal.event("odd", "x" * 100, number=number)  # a blocking write would stop here
             wait_until(lambda: len((tmp_path / "log").read_text().splitlines()) == 5000)
             reader = in_thread(lambda: shown.extend(said))
             wait_until(lambda: shown)
@@ -63,7 +63,7 @@ def test_nobody_waits_for_who_does_not_read(tmp_path: Path) -> None:
     assert len(shown[:-2]) + int(shown[-2].split()[1]) == 5000
 
 
-def test_events_that_nobody_takes_are_counted(tmp_path: Path) -> None:
+def test_dropped_events_are_counted(tmp_path: Path) -> None:
     """As on a disk that hangs."""
     fifo = tmp_path / "log"
     os.mkfifo(fifo)
@@ -82,7 +82,7 @@ def test_events_that_nobody_takes_are_counted(tmp_path: Path) -> None:
     assert dropped > 0
 
 
-def test_what_the_library_warns_of_is_an_event(tmp_path: Path) -> None:
+def test_a_warning_of_the_library_is_an_event(tmp_path: Path) -> None:
     with Journal("test", tmp_path / "log", stream=io.StringIO()):
         try:
             raise KeyError("of a handler")

@@ -15,7 +15,7 @@ TRANSPORTS = ("zeromq", "zenoh")
 
 
 def test_both_sides_see_one_clock(start: Start) -> None:
-    """On one host the offset is 0, and each side says so within the bound that it states; whoever listens."""
+    """On one host the offset is 0, and each side states it within its bound, whichever side listens."""
     pairs = []
     for transport in TRANSPORTS:  # at the same time, as they mostly wait
         for sides in (("--listen", "--connect"), ("--connect", "--listen")):
@@ -143,7 +143,7 @@ def test_nobody_there(start: Start, endpoint: str) -> None:
 
 def test_an_ntp_server_that_does_not_answer_is_told_in_each_row(start: Start, endpoint: str) -> None:
     """And does not keep the link's own figures from coming."""
-    server = endpoint.removeprefix("tcp/")  # nobody has this port of UDP
+    server = endpoint.removeprefix("tcp/")  # no server has this port of UDP
     start("pong", "--listen", endpoint, "--node", "twin-1")
     clock = start("clock", "--connect", endpoint, "--count", "2", "--interval", "0.1", "--ntp", server, "--json")
     assert clock.code() == 0

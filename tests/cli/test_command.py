@@ -56,7 +56,7 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...]) -> None:
     assert run.code() == 3
     assert run.err.startswith("twinlink" if arguments else "usage: twinlink")
     assert run.out == []
-    assert "for a peer" not in run.err  # nobody was waited for
+    assert "for a peer" not in run.err  # found before waiting
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def _raise(error: BaseException) -> int:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (PeerTimeout("nobody"), 1),
+        (PeerTimeout("no peer"), 1),
         (AckTimeout("missing", ((0, 1),)), 1),
         (ConfigurationError("no such option"), 3),
         (TransportError("port in use"), 2),

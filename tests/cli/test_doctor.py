@@ -219,13 +219,13 @@ def test_no_ntp_server(start: Start) -> None:
 
 
 def without_low_ports() -> None:
-    """In a child: root is refused ports below 1024 like anybody else (PR_CAPBSET_DROP of CAP_NET_BIND_SERVICE)."""
+    """In a child: root is refused ports below 1024 like other users (PR_CAPBSET_DROP of CAP_NET_BIND_SERVICE)."""
     ctypes.CDLL(None).prctl(24, 10, 0, 0, 0)
 
 
 @pytest.mark.skipif(
     int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) < 1024,
-    reason="this system lets everybody have low ports",
+    reason="on this system every user may use low ports",
 )
 def test_a_port_that_only_root_may_have(start: Start) -> None:
     row = report(start("doctor", "--json", "--listen", "tcp/127.0.0.1:80", preexec_fn=without_low_ports))["ports"]

@@ -68,7 +68,7 @@ def test_a_script_gets_its_summary_though_nobody_was_there(start: Start, endpoin
 
 
 def test_other_transport_at_the_other_side(start: Start, endpoint: str) -> None:
-    """A zenoh listener hears garbage from zeromq: nobody fails, nobody takes it for a peer."""
+    """A zenoh listener hears garbage from zeromq: neither side fails or takes the other for a peer."""
     pong = start("pong", "--transport", "zenoh", "--listen", endpoint)
     pong.wait_for("Ctrl-C ends it")
     assert start("ping", "--connect", endpoint, "--timeout", "1").code() == 1
