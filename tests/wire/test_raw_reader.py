@@ -1,4 +1,4 @@
-"""Programs written from docs/wire-format.md alone, with nothing but pyzmq, against live links."""
+"""Programs written from docs/protocol.md alone, with nothing but pyzmq, against live links."""
 
 import json
 import queue
