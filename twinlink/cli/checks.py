@@ -29,14 +29,12 @@ _Status = Literal["ok", "warn", "fail"]
 
 _E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library look for a gNB on the same host
 _E3_NAMES = ("setup", "e3_socket", "dapp_socket")
-_E3_LOGS = (Path("/tmp/e3.log"), Path("/tmp/dapp.log"))  # opened by the dApp library as soon as it is imported
+_E3_LOGS = (Path("/tmp/e3.log"), Path("/tmp/dapp.log"))  # the dApp library opens them on import
 _PORTS = 2  # zeromq needs the most: the endpoint's port and the next one
 _MIN_PYZMQ = 26  # older ones bundle libzmq 4.3.4, as Debian's does, which a venv with system site packages sees
 _BURST_OCTETS = 4 * 1024 * 1024  # a burst of MGEN's UDP; also the usual setting for UHD
 _MIN_DESCRIPTORS = 1024
-_MIN_MEMORY_OCTETS = (
-    272 * 1024 * 1024
-)  # 70 MiB and more for a program, 64 for the retention of a flow, 128 for its window
+_MIN_MEMORY_OCTETS = 272 * 1024 * 1024  # MiB: 70 and more for a program, 64 and 128 for a flow's retention and window
 _SHM_USERS = "Zenoh's option shared_memory and E3's rings"
 _MIN_SHM_OCTETS = 64 * 1024 * 1024  # Kubernetes' default; GNU Radio's buffers and E3's rings live there
 _FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
@@ -187,7 +185,7 @@ def mgen() -> Iterator[Row]:
     if not path:
         yield Row("mgen", "warn", "not found; only MGEN traffic needs it", "apt install mgen")
         return
-    try:  # MGEN has no option for its version; with an empty script it prints it and ends
+    try:  # MGEN has no option for its version; it prints it and ends when its script is empty
         done = subprocess.run([path, "input", os.devnull], capture_output=True, text=True, timeout=5, check=False)
         told = re.search(r"version (\S+)", done.stdout + done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -361,8 +359,6 @@ def shared_memory() -> Iterator[Row]:
     if not os.access("/dev/shm", os.W_OK):
         yield Row("/dev/shm", "warn", "not writable", f"{_SHM_USERS} need it: mount it writable")
     elif free < _MIN_SHM_OCTETS:
-        yield Row(
-            "/dev/shm", "warn", text, "free space there, or mount it larger (Kubernetes: emptyDir with medium Memory)"
-        )
+        yield Row("/dev/shm", "warn", text, "free space, or mount it larger (Kubernetes: emptyDir with medium Memory)")
     else:
         yield Row("/dev/shm", "ok", text)
