@@ -62,6 +62,7 @@ class PeerManager:
         budgets: by priority, what its flows may have in flight.
         has_urgent: whether there is a flow, of this side or a peer, that bulk data is not to delay.
         hello_due: a hello is to be sent now.
+        alone: no peer is heard or suspended: only plain subscribers may hear what is sent.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class PeerManager:
         self.peers = PeerTable(context.epoch, mono_ns)
         self.up: frozenset[int] = frozenset()
         self.hello_due = False
+        self.alone = True
         self.senders: dict[str, SendEndpoint] = {}
         self.budgets: dict[Priority, InFlightBudget] = {
             "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
@@ -110,11 +112,6 @@ class PeerManager:
             self.has_urgent |= sender.priority == "high"
 
     # What is known of a session
-
-    @property
-    def alone(self) -> bool:
-        """Whether no peer is heard or suspended: only plain subscribers may hear what is sent."""
-        return not any(peer.is_heard or peer.is_suspended for peer in list(self.peers.sessions.values()))
 
     def find(self, epoch: int) -> Peer | None:
         """The peer of a session, also of one that is suspended: its data may arrive before its next hello."""
@@ -166,6 +163,7 @@ class PeerManager:
     def on_bye(self, epoch: int) -> None:
         """A peer closes."""
         self._apply(self.peers.on_bye(epoch))
+        self._update_alone()
 
     def on_hello(self, epoch: int, number: int, frame: Frame, mono_ns: int) -> tuple[Hello, bool] | None:
         """Take in a hello; returns it, and whether its session was not heard.  None: its session has been replaced.
@@ -184,6 +182,7 @@ class PeerManager:
         joining = not (before and before.up) and self._path.joins(epoch, self._epoch in hello.heard)
         sent_ns = HEADER.unpack_from(frame)[4]
         reply, transitions = self.peers.on_hello(epoch, number, sent_ns, hello, mono_ns, joining)
+        self.alone = False
         self._apply(transitions)
         self.hello_due |= reply
         current = self.peers.get(epoch)
@@ -241,6 +240,7 @@ class PeerManager:
         transitions = self.peers.expire(now_mono_ns, drained_mono_ns)
         self._apply(transitions)
         self.hello_due |= bool(transitions)  # a peer that cannot be heard is to know it
+        self._update_alone()
         if not self.peers.all():
             self._path.parted()
         self._duplicate_names.on_tick(now_mono_ns, self._up_count)
@@ -287,6 +287,9 @@ class PeerManager:
                     text = f"peer {peer.node} went down ({reason})"
                     sender.on_peer_down(peer.epoch, text, peer.is_suspended, successor)
             self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
+
+    def _update_alone(self) -> None:
+        self.alone = not any(peer.is_heard or peer.is_suspended for peer in list(self.peers.sessions.values()))
 
     # What goes out
 
