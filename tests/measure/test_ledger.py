@@ -19,7 +19,7 @@ def test_what_both_ends_noted_is_one_story(tmp_path: Path) -> None:
             assert [ours.send(up, bytes(size)) for size in (5, 0, 700)] == [0, 1, 2]
             up.flush()
             twin.close()
-            ours.send(up, b"without a peer")
+            ours.send(up, bytes(9))  # without a peer
         stats = up.stats()
     ours.write(tmp_path)
     theirs.write(tmp_path)
