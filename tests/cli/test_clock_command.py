@@ -133,7 +133,7 @@ def test_a_peer_that_goes_is_told(start: Start, endpoint: str) -> None:
     assert clock.records()[-1]["peers"][0]["node"] == "twin-1"
 
 
-def test_nobody_there(start: Start, endpoint: str) -> None:
+def test_no_peer(start: Start, endpoint: str) -> None:
     clock = start("clock", "--connect", endpoint, "--timeout", "0.3")
     assert clock.code() == 1
     assert clock.out == []
@@ -157,7 +157,7 @@ def test_an_ntp_server_that_does_not_answer_is_told_in_each_row(start: Start, en
 
 
 @pytest.mark.parametrize("server", ["host:port", ":123", "host:70000"])
-def test_what_names_no_ntp_server(start: Start, endpoint: str, server: str) -> None:
+def test_wrong_ntp_server(start: Start, endpoint: str, server: str) -> None:
     clock = start("clock", "--connect", endpoint, "--ntp", server)
     assert clock.code() == 3
     assert "is not HOST or HOST:PORT" in clock.err

@@ -49,7 +49,7 @@ def test_text(start: Start, endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_nobody_there(start: Start, endpoint: str, transport: str) -> None:
+def test_no_peer(start: Start, endpoint: str, transport: str) -> None:
     ping = start("ping", "--transport", transport, "--connect", endpoint, "--timeout", "0.3")
     assert ping.code() == 1
     assert ping.out == []
@@ -157,9 +157,7 @@ def test_several_pingers_on_one_listener(start: Start, endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_what_pong_writes_into_a_pipe_is_there_in_whole_lines_however_it_ends(
-    start: Start, endpoint: str, number: signal.Signals
-) -> None:
+def test_pong_writes_whole_lines_into_a_pipe(start: Start, endpoint: str, number: signal.Signals) -> None:
     read, write = os.pipe()
     pong = start("pong", "--listen", endpoint, stdout=write, stderr=write)
     os.close(write)

@@ -131,7 +131,7 @@ def test_too_large(start: Start, endpoint: str) -> None:
         assert start("pub", "--connect", endpoint, stdin=endless).code() == 2
 
 
-def test_nobody_there(start: Start, endpoint: str) -> None:
+def test_no_peer(start: Start, endpoint: str) -> None:
     pub = start("pub", "--connect", endpoint, "--count", "1", "--timeout", "0.3")
     assert pub.code() == 1
     assert "twinlink sub" in pub.err
@@ -194,7 +194,7 @@ def test_terminated_like_interrupted(start: Start, endpoint: str) -> None:
     assert sub.records()[-1]["type"] == "summary"
 
 
-def test_who_is_interrupted_before_all_was_sent_or_received_says_so(start: Start, endpoint: str) -> None:
+def test_an_interruption_before_the_end_is_reported(start: Start, endpoint: str) -> None:
     sub = start("sub", "--listen", endpoint, "--json", "--count", "1000")
     pub = start("pub", "--connect", endpoint, "--json", "--count", "1000", "--interval", "0.1")
     sub.wait_for('"sequence": 3', "out")
