@@ -313,7 +313,6 @@ class Link:
         }
 
     def _in_callback(self) -> bool:
-        """Whether the calling thread is inside a handler of this link."""
         return self._leader_follower.is_leading and self._driver.callbacks.running
 
     @property
