@@ -63,7 +63,7 @@ class SendFlow:
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
 
-        Returns True: transmit it now; False: it waits in the queue, or had to be dropped; None: there is no room for it.
+        Returns True: transmit it now; False: it waits in the queue, or had to be dropped; None: there is no room.
         """
         queue, unacked = self.queue, self.unacked
         sequence = queue.next_sequence
