@@ -91,3 +91,10 @@ def test_a_warning_of_the_library_is_an_event(tmp_path: Path) -> None:
     (event,) = map(json.loads, (tmp_path / "log").read_text().splitlines())
     assert event["event"] == "warning"
     assert "KeyError" in event["traceback"]
+
+
+def test_a_journal_may_be_closed_twice(tmp_path: Path) -> None:
+    with Journal("program", tmp_path / "log", io.StringIO()) as journal:
+        journal.event("once", "written")
+    journal.__exit__(None, None, None)
+    assert (tmp_path / "log").read_text().count('"once"') == 1

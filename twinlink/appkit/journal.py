@@ -139,9 +139,10 @@ class _Writer(QueueListener):
         self._intake.waiting.put(None)
 
     def stop(self) -> None:
-        """Write what is left, then close the file."""
-        super().stop()
-        self._close()
+        """Write what is left, then close the file; a second call does nothing."""
+        if self._thread is not None:
+            super().stop()
+            self._close()
 
     def _write(self, record: Any) -> None:
         self._show(record.time_ns, record.getMessage())
