@@ -18,8 +18,8 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Found:
-    settled: Mask
-    prompt: Mask
+    smoothed: Mask
+    filtered: Mask
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Score:
 def detect(heard: Heard, batch: int = 1) -> Found:
     features = prb_features(subcarrier_power(heard.samples), heard.samples)
     detector = Detector(heard.ue.shape[1])
-    settled, prompt = np.zeros(heard.ue.shape, bool), np.zeros(heard.ue.shape, bool)
+    smoothed, filtered = np.zeros(heard.ue.shape, bool), np.zeros(heard.ue.shape, bool)
     answers = []
-    for k in range(0, len(settled), batch):
-        prompt[k : k + batch] = detector.add(features.part(slice(k, k + batch))).interfered
-        answers += detector.settled()
+    for k in range(0, len(smoothed), batch):
+        filtered[k : k + batch] = detector.add(features.part(slice(k, k + batch))).interfered
+        answers += detector.smoothed()
     answers += detector.finish()
     for answer in answers:
-        settled[answer.first : answer.first + len(answer.interfered)] = answer.interfered
-    return Found(settled, prompt)
+        smoothed[answer.first : answer.first + len(answer.interfered)] = answer.interfered
+    return Found(smoothed, filtered)
 
 
 def scores(heard: Heard, found: Mask) -> Score:
@@ -114,7 +114,7 @@ def main() -> None:
             results = []
             for seed in range(arguments.seeds):
                 heard = hear(replace(world, n_prbs=arguments.n_prbs, interferers=which), 100 + seed)
-                results.append(scores(heard, detect(heard).settled))
+                results.append(scores(heard, detect(heard).smoothed))
             mean = [np.mean([getattr(r, f) for r in results]) for f in ("precision", "recall", "recall_uncovered")]
             print(f"| {name} | {kind} | {mean[0]:.3f} | {mean[1]:.3f} | {mean[2]:.3f} |", flush=True)
 

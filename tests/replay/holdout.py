@@ -1,7 +1,7 @@
-"""The detector over plain recordings that nothing in it was chosen by: ``python -m tests.replay.holdout --scenes 700``.
+"""The detector over a holdout set of plain recordings: ``python -m tests.replay.holdout --scenes 700``.
 
-The recordings are written from what a gNB's uplink is, by somebody who had read the detector, and are not made by
-`uplink_scenes`.  Keep them for this: whoever tunes the detector tunes it by other scenes.
+The recordings model a gNB's uplink independently of `uplink_scenes`.  Their author had read the detector.  They are a
+holdout set: use other scenes for tuning the detector.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class Air:
 
     Attributes:
         samples: shape ``(records, subcarriers)``; the noise has mean power 1.
-        ue, interfered: who is where, shape ``(records, n_prbs)``.
+        ue, interfered: where UEs and interferers are, bool, shape ``(records, n_prbs)``.
     """
 
     def __init__(self, rng: np.random.Generator, n_prbs: int) -> None:
@@ -88,7 +88,7 @@ class Air:
         return np.asarray(taps @ np.exp(-2j * np.pi * delays_s[:, None] * frequencies_hz))
 
     def add_ue(self, ues: Ues, widest: int) -> None:
-        """A UE with one grant after the other, each somewhere on PRBs that nobody has."""
+        """A UE with one grant after the other, each on free PRBs."""
         rng, channel = self.rng, self.fading() * 10 ** (self.rng.uniform(8, 28) / 20)
         start = 0
         while start < N_RECORDS:
@@ -213,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenes", type=int, default=140, help="each kind of UE meets each interferer in turn (140)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first scene (0)")
-    parser.add_argument("--prompt", action="store_true", help="judge the prompt answers, not the settled ones")
+    parser.add_argument("--prompt", action="store_true", help="judge the filtered answers, not the smoothed ones")
     given = parser.parse_args()
     of_ues, of_interferers = {kind: Tally() for kind in UES}, {kind: Tally() for kind in INTERFERERS}
     moving = Tally()
@@ -221,7 +221,7 @@ def main() -> None:
         ues, interferer = list(UES)[seed % len(UES)], list(INTERFERERS)[seed // len(UES) % len(INTERFERERS)]
         heard = plain(seed, ues, interferer)
         answers = detect(heard, batch=16)
-        found = answers.prompt if given.prompt else answers.settled
+        found = answers.filtered if given.prompt else answers.smoothed
         of_ues[ues].add(heard, found)
         if ues in MOVING:
             moving.add(heard, found)

@@ -135,7 +135,7 @@ def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
 
 
 def test_a_user_without_a_home(endpoint: str, replay: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/proc/none")  # nobody can make a folder there, root neither
+    monkeypatch.setenv("HOME", "/proc/none")  # not even root can make a folder there
     monkeypatch.setenv("TMP", str(tmp_path))
     twin = replay("--listen", endpoint, "--count", "1")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
@@ -155,7 +155,11 @@ def test_without_any_folder_for_gnu_radio_it_says_what_to_do(
     assert "set HOME or TMP to one that is" in said
 
 
-def test_what_cannot_be_read_is_named_at_the_end(endpoint: str, replay: Any) -> None:
+def test_what_cannot_be_decoded_is_logged_and_counted(
+    endpoint: str, replay: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source block logs by GNU Radio's logger, which twinlink-replay directs to stderr."""
+    monkeypatch.delenv("GR_CONF_LOG_LOG_FILE")
     twin = replay("--listen", endpoint, "--count", "1")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.wait_ready(patience())
@@ -163,7 +167,8 @@ def test_what_cannot_be_read_is_named_at_the_end(endpoint: str, replay: Any) -> 
         play(gnb, HEARD, count=1)
         code, text = twin.end()
     assert code == 0
-    assert "1 records, 0 missing, 0 of them dropped here, 1 that cannot be read;" in text
+    assert "1 records, 0 missing, 0 of them dropped here, 1 that cannot be decoded;" in text
+    assert "Twinlink Source :warning: flow 'spectrum': a message of 4 octets cannot be decoded" in text
 
 
 def test_it_ends_when_nothing_comes_any_more(endpoint: str, replay: Any) -> None:

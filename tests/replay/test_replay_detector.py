@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from twinlink_replay.detection.detector import BLOCK, STEP, Detector
+from twinlink_replay.detection.detector import Detector
 from twinlink_replay.detection.features import prb_features, subcarrier_power
 
 from tests.replay.evaluate import detect, scores
@@ -34,17 +34,17 @@ WIDE = (Interferer(100, 450, 30, 66, 12),)
 )
 def test_precision_and_recall(scene: Scene) -> None:
     heard = hear(scene, 21)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95
-    assert score.recall >= 0.9  # where a UE covers an interferer's first or last records, nobody can tell
+    assert score.recall >= 0.9  # where a UE covers an interferer's first or last records, no method can tell
 
 
 def test_what_nothing_was_chosen_by_is_found_too() -> None:
     tally = Tally()
     for seed, interferer in enumerate(INTERFERERS):
         heard = plain(7000 + seed, MOVING[seed % len(MOVING)], interferer)
-        tally.add(heard, detect(heard, batch=16).settled)
+        tally.add(heard, detect(heard, batch=16).smoothed)
     assert tally.precision >= 0.95
     assert tally.recall >= 0.95
 
@@ -52,7 +52,7 @@ def test_what_nothing_was_chosen_by_is_found_too() -> None:
 @pytest.mark.parametrize("seed", [9104, 9110, 9119])
 def test_noise_below_a_ue_that_never_leaves_is_found(seed: int) -> None:
     tally, heard = Tally(), plain(seed, "QPSK, never move", "noise")
-    tally.add(heard, detect(heard, batch=16).settled)
+    tally.add(heard, detect(heard, batch=16).smoothed)
     assert tally.right
 
 
@@ -62,7 +62,7 @@ def test_noise_below_a_ue_that_never_leaves_is_found(seed: int) -> None:
 )
 def test_noise_is_told_from_gaussian_ues_that_hold_their_grants(seed: int, interferer: str) -> None:
     tally, heard = Tally(), plain(seed, "Gaussian, grants of 0.1 to 0.6 s", interferer)
-    tally.add(heard, detect(heard, batch=16).settled)
+    tally.add(heard, detect(heard, batch=16).smoothed)
     assert tally.right
 
 
@@ -73,7 +73,7 @@ def test_what_an_oscillator_leaks_at_the_carriers_centre_is_no_tone(n_prbs: int)
         heard = hear(Scene(n_prbs=n_prbs, n_records=400, interferers=(Interferer(100, 300, 10, 14, 10),)), seed)
         centre = heard.samples[:, 6 * n_prbs]
         centre += np.int16(8 * centre.std())
-        found = detect(heard, batch=16).settled
+        found = detect(heard, batch=16).smoothed
         assert not found[:, n_prbs // 2].any()
         assert scores(heard, found).recall_uncovered >= 0.95
         tally.add(heard, found)
@@ -84,23 +84,23 @@ def test_what_an_oscillator_leaks_at_the_carriers_centre_is_no_tone(n_prbs: int)
 def test_a_ue_that_never_leaves_is_not_interference(seed: int) -> None:
     heard = hear(Scene(static=True, n_ues=3, widths=(0.1, 0.2)), seed)
     found = detect(heard)
-    assert found.settled.mean() < 0.002
-    assert found.prompt.mean() < 0.005
+    assert found.smoothed.mean() < 0.002
+    assert found.filtered.mean() < 0.005
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_ue_that_never_leaves_and_changes_its_modulation_is_not_interference(seed: int) -> None:
     ues = Scene(static=True, n_ues=3, widths=(0.15, 0.3), modulations=(2, 4, 6), adapting=True, coherence=60)
-    assert detect(hear(ues, seed)).settled.mean() < 0.002
+    assert detect(hear(ues, seed)).smoothed.mean() < 0.002
     heard = hear(replace(ues, interferers=NARROW), seed)
-    assert scores(heard, detect(heard).settled).precision >= 0.9
+    assert scores(heard, detect(heard).smoothed).precision >= 0.9
 
 
 def test_what_an_interferer_has_beside_its_prbs_is_not_reported() -> None:
     levels = {30: 4, 31: 12, 32: 12, 33: 4, 60: 3.5, 75: 6.5}
     interferers = tuple(Interferer(100, 400, k, k + 1, db) for k, db in levels.items())
     heard = hear(Scene(n_ues=2, interferers=interferers), 5)
-    share = {k: detect(heard).settled[100:400, k].mean() for k in levels}
+    share = {k: detect(heard).smoothed[100:400, k].mean() for k in levels}
     assert min(share[k] for k, db in levels.items() if db > 6) > 0.9
     assert max(share[k] for k, db in levels.items() if db < 6) < 0.3
 
@@ -109,7 +109,7 @@ def test_an_interferer_whose_power_falls_off_slowly_is_not_put_on_the_rest_of_th
     slope = [(k, 22 - 2 * abs(k - 35)) for k in range(22, 49)]  # dB; no step from one PRB to the next
     pulses = tuple(Interferer(n, n + 60, k, k + 1, db) for n in (100, 250, 400) for k, db in slope)
     heard = hear(Scene(51, n_ues=0, interferers=pulses), 6)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
 
@@ -118,15 +118,15 @@ def test_an_interferer_whose_power_falls_off_slowly_is_not_put_on_the_rest_of_th
 @pytest.mark.parametrize("seed", [3, 4])
 def test_an_interferer_that_looks_like_a_ue_is_known_by_its_level(kind: str, seed: int) -> None:
     heard = hear(Scene(coherence=5, interferers=(Interferer(150, 450, 60, 68, 12, kind),)), seed)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.9
-    assert score.recall_uncovered >= 0.7  # the first of it has settled before it is known
+    assert score.recall_uncovered >= 0.7  # the first of it has smoothed before it is known
 
 
 def test_an_interferer_that_looks_like_a_ue_is_known_by_staying() -> None:
     scene = Scene(n_ues=3, dwell=8, pause=5, flat=True, interferers=(Interferer(150, 450, 60, 68, 12, "qpsk"),))
     heard = hear(scene, 3)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
 
@@ -134,7 +134,7 @@ def test_an_interferer_that_looks_like_a_ue_is_known_by_staying() -> None:
 def test_an_interferer_that_is_known_is_known_again_when_it_comes_for_a_short_time() -> None:
     again = tuple(Interferer(k, end, 60, 68, 12, "qpsk") for k, end in ((60, 95), (150, 400), (450, 480)))
     heard = hear(Scene(coherence=5, interferers=again), 4)
-    found = detect(heard).settled
+    found = detect(heard).smoothed
     assert found[60:95, 60:68].mean() >= 0.9
     assert found[450:480, 60:68].mean() >= 0.9
     assert scores(heard, found).precision >= 0.95
@@ -143,13 +143,13 @@ def test_an_interferer_that_is_known_is_known_again_when_it_comes_for_a_short_ti
 def test_a_tone_that_sweeps_below_a_ue_is_not_put_on_all_of_its_prbs() -> None:
     sweep = tuple(Interferer(100 + 10 * k, 110 + 10 * k, 10 + k, 11 + k, 15, "tone") for k in range(30))
     heard = hear(Scene(n_prbs=51, interferers=sweep), 7)
-    assert scores(heard, detect(heard).settled).precision >= 0.75  # of 30 PRBs one at a time, 4 UEs on top
+    assert scores(heard, detect(heard).smoothed).precision >= 0.75  # of 30 PRBs one at a time, 4 UEs on top
 
 
 def test_where_ues_do_not_fade_it_is_known_by_staying_longer() -> None:
     scene = Scene(n_ues=3, dwell=8, pause=5, flat=True, coherence=1e9)
     heard = hear(replace(scene, interferers=(Interferer(100, 500, 60, 68, 12, "qpsk"),)), 3)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.9
     assert score.recall >= 0.8
 
@@ -161,18 +161,18 @@ def test_a_lone_ue_that_stays_put_and_fades_is_not_interference(seed: int) -> No
     samples, where = heard.samples.copy(), lone.ue[0]
     bins = np.repeat(where, 12)
     samples[:, bins] = lone.samples[:, bins]
-    assert detect(replace(heard, samples=samples)).settled[:, where].mean() < 0.02
+    assert detect(replace(heard, samples=samples)).smoothed[:, where].mean() < 0.02
 
 
 def test_a_structured_interferer_does_not_make_gaussian_ues_look_structured() -> None:
     where = (Interferer(150, 450, 30, 38, 12, "qpsk"),)
     heard = hear(Scene(n_prbs=51, modulations=(0,), dwell=8, interferers=where), 5)
-    assert scores(heard, detect(heard).settled).precision >= 0.9
+    assert scores(heard, detect(heard).smoothed).precision >= 0.9
 
 
 def test_gaussian_ues_are_not_interference() -> None:
     heard = hear(Scene(n_prbs=51, modulations=(0,), interferers=(Interferer(150, 450, 30, 38, 10),)), 5)
-    found = detect(heard).settled
+    found = detect(heard).smoothed
     score = scores(heard, found)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
@@ -182,7 +182,7 @@ def test_gaussian_ues_are_not_interference() -> None:
 def test_a_tone_is_told_from_gaussian_ues() -> None:
     where = (Interferer(150, 250, 30, 31, 10, "tone"), Interferer(300, 400, 40, 42, 10, "drift"))
     heard = hear(Scene(n_prbs=51, modulations=(0,), dwell=8, interferers=where), 6)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95
 
@@ -192,7 +192,7 @@ def test_gaussian_ues_are_known_from_a_few_grants() -> None:
     tone = (Interferer(100, 300, 30, 31, 12, "tone"),)
     for seed in (1, 2):
         heard = hear(replace(scene, interferers=tone), seed)
-        assert scores(heard, detect(heard).settled).precision >= 0.9
+        assert scores(heard, detect(heard).smoothed).precision >= 0.9
 
 
 @pytest.mark.parametrize("bits", [2, 6])
@@ -202,7 +202,7 @@ def test_a_tone_is_seen_below_a_stronger_ue_and_its_end_too(bits: int) -> None:
     for seed in (3, 5):  # the UE is heard with 12 to 13 dB
         heard = hear(replace(ue, modulations=(bits,), interferers=tones), seed)
         assert heard.ue[:, 40].all()
-        score = scores(heard, detect(heard).settled)
+        score = scores(heard, detect(heard).smoothed)
         assert score.precision >= 0.95
         assert score.recall >= 0.95
 
@@ -210,21 +210,21 @@ def test_a_tone_is_seen_below_a_stronger_ue_and_its_end_too(bits: int) -> None:
 def test_ues_that_never_leave_nor_fade_are_not_interference_however_long() -> None:
     ues = Scene(51, 1800, static=True, n_ues=3, flat=True, coherence=1e9, modulations=(2,))
     heard = hear(replace(ues, interferers=(Interferer(500, 1200, 14, 18, 10),)), 7)
-    score = scores(heard, detect(heard, batch=32).settled)
+    score = scores(heard, detect(heard, batch=32).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.9
 
 
 def test_interference_is_seen_promptly_and_its_end_too() -> None:
     heard = hear(Scene(n_ues=0, interferers=(Interferer(100, 200, 40, 48, 10),)), 7)
-    prompt = detect(heard).prompt[:, 40:48]
+    prompt = detect(heard).filtered[:, 40:48]
     assert prompt[110:200].mean() > 0.95
     assert prompt[210:].mean() < 0.05
 
 
 def test_edges_are_put_where_the_change_was() -> None:
     heard = hear(Scene(n_ues=0, interferers=(Interferer(150, 400, 60, 68, 10),)), 8)
-    rows = np.flatnonzero(detect(heard).settled[:, 60:68].mean(axis=1) > 0.5)
+    rows = np.flatnonzero(detect(heard).smoothed[:, 60:68].mean(axis=1) > 0.5)
     assert abs(int(rows[0]) - 150) <= 1
     assert abs(int(rows[-1]) - 399) <= 1
 
@@ -235,43 +235,9 @@ def test_an_obeyed_block_leaves_the_interferer_visible_until_it_ends() -> None:
     samples = heard.samples.copy()
     samples[130:, 60 * 12 : 68 * 12] = alone.samples[130:, 60 * 12 : 68 * 12]  # no UE there from then on
     found = detect(replace(heard, samples=samples))
-    assert found.settled[130:400, 60:68].mean() > 0.99
-    assert found.settled[402:, 60:68].mean() < 0.01
-    assert found.prompt[415:, 60:68].mean() < 0.01
-
-
-def test_batches_of_any_size_give_the_same_answers() -> None:
-    heard = hear(Scene(n_prbs=25, n_records=300, interferers=(Interferer(50, 200, 5, 9, 12),)), 11)
-    one, many = detect(heard, batch=1), detect(heard, batch=7)
-    agree = (one.settled == many.settled).mean(), (one.prompt == many.prompt).mean()
-    assert min(agree) > 0.99  # not 1: the floor is updated between batches
-
-
-def test_settled_answers_come_in_order_once_and_in_time() -> None:
-    detector = Detector(4, settle_records=20)
-    features = prb_features(subcarrier_power(np.full((1, 48, 2), 5, np.int16)))
-    settled, due = 0, 20 + BLOCK
-    for count in range(1, 501):
-        detector.add(features)
-        for answer in detector.settled():
-            assert answer.first == settled
-            assert count - settled > due + 4  # the work is spread over some records, so that none waits for all of it
-            settled += len(answer.interfered)
-        assert count - settled < due + 16
-    for answer in detector.finish():
-        settled += len(answer.interfered)
-    assert settled == 500
-
-
-@pytest.mark.parametrize("batch", [STEP - 1, STEP, 5 * STEP])
-def test_settling_keeps_up_with_batches(batch: int) -> None:
-    detector = Detector(4)
-    features = prb_features(subcarrier_power(np.full((batch, 48, 2), 5, np.int16)))
-    settled = 0
-    for count in range(batch, 5000, batch):
-        detector.add(features)
-        settled += sum(len(answer.interfered) for answer in detector.settled())
-        assert count - settled < detector.settle_records + 2 * BLOCK
+    assert found.smoothed[130:400, 60:68].mean() > 0.99
+    assert found.smoothed[402:, 60:68].mean() < 0.01
+    assert found.filtered[415:, 60:68].mean() < 0.01
 
 
 def test_silence_is_free_and_full_scale_does_not_overflow() -> None:
@@ -288,7 +254,7 @@ def test_silence_is_free_and_full_scale_does_not_overflow() -> None:
 def test_short_bursts_of_noise_are_found_though_grants_change_with_every_record() -> None:
     bursts = tuple(Interferer(k, k + 8, 30, 34, 10) for k in range(20, 590, 25))
     heard = hear(Scene(51, dwell=1, fixed_dwell=True, pause=0, n_ues=3, modulations=(2, 4), interferers=bursts), 1)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95
     assert score.recall >= 0.85  # UEs of 16QAM hide it at times
@@ -298,7 +264,7 @@ def test_short_bursts_of_noise_are_found_though_grants_change_with_every_record(
 def test_noise_that_hops_is_found_also_where_it_shares_prbs_with_an_earlier_hop(n_prbs: int, seed: int) -> None:
     hops = tuple(Interferer(60 * k, 60 * k + 60, at, at + 3, 15) for k, at in enumerate((4, 6, 16, 15, 9, 3, 7, 5), 1))
     heard = hear(Scene(n_prbs, interferers=hops), seed)
-    assert scores(heard, detect(heard, 32).settled).recall_uncovered >= 0.95
+    assert scores(heard, detect(heard, 32).smoothed).recall_uncovered >= 0.95
 
 
 def test_noise_below_a_ue_is_seen_by_how_rough_it_makes_the_ue() -> None:
@@ -306,7 +272,7 @@ def test_noise_below_a_ue_is_seen_by_how_rough_it_makes_the_ue() -> None:
     ue = Scene(n_ues=1, dwell=40, pause=30, widths=(0.8, 0.8), max_load=0.8, snr_db=(20, 20), flat=True, coherence=1e9)
     heard = hear(replace(ue, modulations=(2,), interferers=bursts), 2)
     assert (heard.ue & heard.interfered).sum() > 0.3 * heard.interfered.sum()
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
 
@@ -315,7 +281,7 @@ def test_noise_in_bursts_is_told_from_gaussian_ues_by_coming_back_to_its_prbs() 
     bursts = tuple(Interferer(k, k + 15, 30, 35, 14) for k in range(30, 590, 50))
     ues = Scene(51, dwell=1, fixed_dwell=True, pause=0, n_ues=3, modulations=(0,), widths=(0.05, 0.25))
     heard = hear(replace(ues, interferers=bursts), 3)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.9
     assert score.recall >= 0.9
 
@@ -324,27 +290,27 @@ def test_noise_in_bursts_is_told_from_gaussian_ues_by_coming_back_to_its_prbs() 
 def test_one_burst_of_noise_is_told_from_gaussian_ues_by_lasting_longer(dwell: int, seed: int) -> None:
     scene = Scene(51, dwell=dwell, fixed_dwell=True, pause=0, n_ues=3, modulations=(0,), widths=(0.05, 0.25))
     heard = hear(replace(scene, flat=True, coherence=1e9, interferers=(Interferer(200, 320, 30, 35, 12),)), seed)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
-    assert detect(hear(scene, seed)).settled.mean() < 0.0005
+    assert detect(hear(scene, seed)).smoothed.mean() < 0.0005
 
 
 def test_of_gaussian_transmissions_those_that_never_move_are_ues_and_what_comes_later_is_not() -> None:
     scene = Scene(51, static=True, n_ues=2, flat=True, coherence=1e9, modulations=(0,), widths=(0.1, 0.3))
     for seed in (1, 2, 3):
-        assert detect(hear(scene, seed)).settled.mean() < 0.0005
+        assert detect(hear(scene, seed)).smoothed.mean() < 0.0005
         ue = hear(scene, seed).ue[0]
         first = next(k for k in range(46) if not ue[max(k - 1, 0) : k + 6].any())
         heard = hear(replace(scene, interferers=(Interferer(200, 450, first, first + 5, 12),)), seed)
-        score = scores(heard, detect(heard).settled)
+        score = scores(heard, detect(heard).smoothed)
         assert score.precision >= 0.95
         assert score.recall >= 0.95
 
 
 def test_an_interferer_that_was_always_there_is_not_taken_for_several_ues() -> None:
     heard = hear(Scene(n_ues=0, interferers=(Interferer(0, 600, 31, 53, 8),)), 100)
-    assert scores(heard, detect(heard).settled).recall >= 0.95
+    assert scores(heard, detect(heard).smoothed).recall >= 0.95
 
 
 def test_a_tone_in_bursts_ends_though_ues_come_at_once() -> None:
@@ -352,7 +318,7 @@ def test_a_tone_in_bursts_ends_though_ues_come_at_once() -> None:
     ues = Scene(dwell=1, fixed_dwell=True, pause=0, n_ues=3, modulations=(2,), snr_db=(5, 15), widths=(0.05, 0.3))
     for seed in (1, 2, 3):
         heard = hear(replace(ues, flat=True, coherence=1e9, interferers=tones), seed)
-        score = scores(heard, detect(heard).settled)
+        score = scores(heard, detect(heard).smoothed)
         assert score.precision >= 0.95
         assert score.recall >= 0.95
 
@@ -365,7 +331,7 @@ def test_a_tone_that_sweeps_is_followed_from_prb_to_prb(subcarriers: int) -> Non
         place = 200 + (k - 100) * subcarriers % 600
         samples[k, place, 0] += 60  # noise has 4 LSB: 17 dB over a PRB
         truth[k, place // 12] = True
-    found = detect(replace(heard, samples=samples)).settled
+    found = detect(replace(heard, samples=samples)).smoothed
     assert (found & truth).sum() >= 0.75 * truth.sum()  # UEs are on top at times
     assert (found & truth).sum() >= 0.9 * found.sum()
 
@@ -377,9 +343,9 @@ PACKED = Scene(packed=True, n_ues=3, pause=0, flat=True, coherence=1e9, widths=(
 def test_prbs_that_are_never_free_because_ues_get_the_lowest_ones_are_not_interference(bits: tuple[int, ...]) -> None:
     heard = hear(replace(PACKED, modulations=bits), 5)
     assert heard.ue[:, :4].all()
-    assert detect(heard).settled.mean() < 0.0005
+    assert detect(heard).smoothed.mean() < 0.0005
     heard = hear(replace(PACKED, modulations=bits, interferers=(Interferer(150, 450, 80, 88, 12),)), 5)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall >= 0.95
 
@@ -388,14 +354,14 @@ def test_prbs_that_are_never_free_because_ues_get_the_lowest_ones_are_not_interf
 def test_noise_on_most_of_the_carrier_does_not_make_ues_rough(seed: int) -> None:
     jammed = (Interferer(110, 190, 0, 36, 11), Interferer(250, 350, 0, 36, 11))
     heard = hear(Scene(51, modulations=(2, 4), n_ues=3, interferers=jammed), seed)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95
 
 
 def test_a_peak_that_noise_makes_once_is_no_tone_beside_which_an_interferer_would_be_a_ue() -> None:
     heard = hear(Scene(273, 600, n_ues=0, interferers=(Interferer(0, 600, 95, 106, 10),)), 12)
-    assert scores(heard, detect(heard).settled).recall >= 0.95
+    assert scores(heard, detect(heard).smoothed).recall >= 0.95
 
 
 @pytest.mark.parametrize(
@@ -408,7 +374,7 @@ def test_a_peak_that_noise_makes_once_is_no_tone_beside_which_an_interferer_woul
         ),
         pytest.param(
             Scene(delay_spread_ns=500, coherence=60, interferers=(Interferer(150, 400, 31, 66, 10, "constant"),)),
-            0.65,  # the first of it has settled before it is known
+            0.65,  # the first of it has smoothed before it is known
             id="most of them in turn",
         ),
     ],
@@ -417,6 +383,6 @@ def test_an_interferer_that_looks_like_a_ue_has_its_edges_though_ues_hide_some_o
     scene: Scene, recall: float
 ) -> None:
     heard = hear(scene, 100)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.9
     assert score.recall >= recall

@@ -59,7 +59,7 @@ def single_carrier(records: int, prbs: int, kind: str) -> NDArray[np.complex128]
 def says(cells: NDArray[np.complex128], where: slice) -> float:
     """Nats for a UE against noise, over all records, of a PRB."""
     dft_s_ofdm, (samples, likelihoods) = DftSOfdmTest(N_PRBS), heard_as(cells)
-    told = dft_s_ofdm.tell(likelihoods, dft_s_ofdm.add(samples, likelihoods))
+    told = dft_s_ofdm.apply(likelihoods, dft_s_ofdm.add(samples, likelihoods))
     return float(told.ue_llr[:, where].sum(axis=0).mean())
 
 
@@ -86,7 +86,7 @@ def test_noise_is_still_noise_and_ofdm_is_still_ofdm() -> None:
 def test_precoded_ues_are_known_by_their_symbols(places: list[tuple[int, int]], bits: int, here: bool) -> None:
     dft_s_ofdm = DftSOfdmTest(N_PRBS)
     dft_s_ofdm.add(*heard_as(on(places, bits)))
-    assert dft_s_ofdm.here is here
+    assert dft_s_ofdm.detected is here
 
 
 @pytest.mark.parametrize("kind", ["QPSK", "FM"])
@@ -94,18 +94,18 @@ def test_another_single_carrier_is_no_precoded_ue(kind: str) -> None:
     dft_s_ofdm, cells = DftSOfdmTest(N_PRBS), np.zeros((400, 12 * N_PRBS), complex)
     cells[:, 60:156] = single_carrier(400, 8, kind)
     assert dft_s_ofdm.add(*heard_as(cells)).llr[:, 8:10].mean() > 0.5  # by its kurtosis it is one
-    assert not dft_s_ofdm.here
+    assert not dft_s_ofdm.detected
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_few_precoded_ues_among_others_are_not_interference(seed: int) -> None:
-    assert detect(hear(FEW, seed)).settled.mean() < 0.002
+    assert detect(hear(FEW, seed)).smoothed.mean() < 0.002
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_noise_is_found_beside_a_few_precoded_ues(seed: int) -> None:
     scene = replace(FEW, interferers=(Interferer(150, 400, 30, 35, 12),))
-    score = scores(heard := hear(scene, seed), detect(heard).settled)
+    score = scores(heard := hear(scene, seed), detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95
 
@@ -116,6 +116,6 @@ def test_a_single_carrier_among_ofdm_is_interference() -> None:
     cells[150:400, 360:420] = 4.5 * single_carrier(250, 5, "QPSK")  # noise has 4 LSB
     truth[150:400, 30:35] = True
     mixed = with_interferer(heard, cells, truth)
-    score = scores(mixed, detect(mixed).settled)
+    score = scores(mixed, detect(mixed).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
-from twinlink_replay.detection.envelope_kurtosis import envelope
+from twinlink_replay.detection.envelope_kurtosis import apply_envelope_test
 from twinlink_replay.detection.features import prb_features, subcarrier_power
 from twinlink_replay.detection.likelihoods import prb_likelihoods
 from twinlink_replay.detection.transition_rates import TransitionRates
@@ -43,7 +43,7 @@ def says(cells: NDArray[np.complex128]) -> NDArray[np.float32]:
     air[:, 12 * PRBS : -12 * PRBS] += 4.5 * cells
     samples = np.rint(np.stack([air.real, air.imag], axis=-1) * np.sqrt(NOISE)).astype(np.int16)
     before = prb_likelihoods(prb_features(subcarrier_power(samples), samples), NOISE)
-    likelihoods = envelope(samples, before)
+    likelihoods = apply_envelope_test(samples, before)
     told = likelihoods.ue_llr + np.where(likelihoods.not_tone_llr < before.not_tone_llr, likelihoods.not_tone_llr, 0)
     return np.asarray(told[:, PRBS:-PRBS])
 
@@ -91,7 +91,7 @@ def swept(heard: Heard, inr_db: float, width: int) -> Heard:
 @pytest.mark.parametrize("width", [3, PRBS])
 def test_a_chirp_that_is_elsewhere_with_every_record_is_found(width: int) -> None:
     heard = swept(hear(Scene(modulations=(2,), n_ues=3), 6), 15, width)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.9
     assert score.recall_uncovered >= 0.85
 
@@ -104,7 +104,7 @@ def test_packets_of_one_record_are_found(seed: int) -> None:
     truth[:, 70:78] = (rng.random(len(truth)) < 0.2)[:, None]
     noise = complex_normal(rng, len(truth), 12 * 106) * 4 * np.sqrt(2) * 10 ** (15 / 20)
     heard = with_interferer(heard, noise * np.repeat(truth, 12, axis=1), truth)
-    score = scores(heard, detect(heard).settled)
+    score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.9  # below 0.8 with chances of coming and going that were not learned
 

@@ -69,7 +69,7 @@ def test_a_line_is_told_from_what_ues_send() -> None:
 
 def lines(samples: NDArray[Any]) -> NDArray[np.float32]:
     """Of complex samples, shape (n, 12), on the first of two PRBs: a carrier's centre tells of no tone."""
-    return prb_features(np.abs(np.tile(samples, 2)).astype(np.float32) ** 2).line[:, 0]
+    return prb_features(np.abs(np.tile(samples, 2)).astype(np.float32) ** 2).tone_llr[:, 0]
 
 
 def test_average_and_peak_hold() -> None:

@@ -61,7 +61,7 @@ def test_a_full_buffer_drops_the_oldest_and_says_so() -> None:
 
 def test_malformed_payloads_are_counted_and_passed_over() -> None:
     told: list[str] = []
-    queue = PacketQueue("spectrum", 10**6, complain=told.append)
+    queue = PacketQueue("spectrum", 10**6, warn=told.append)
     good = Spectrum(np.ones((12, 2), np.int16), 1, 30_000, 3.6e9, 123, e3={"timestamp": 7})
     for sequence, payload in enumerate((b"", b"\x00\x02{}", good.encode())):
         queue.put(message(sequence, payload))

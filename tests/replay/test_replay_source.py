@@ -286,7 +286,7 @@ def test_a_flow_has_one_reader_and_the_second_one_says_so(
     top = gr.top_block()
     for source, probe in zip(sources, probes, strict=True):
         top.connect(source, probe)
-    for turn in (1, 2):  # whoever was stopped reads no longer; which of them is the first is GNU Radio's choice
+    for turn in (1, 2):  # a stopped source reads no longer; GNU Radio decides which one starts first
         top.start()
         with twinlink.open(transport, connect=endpoint) as gnb:
             gnb.wait_ready(patience())

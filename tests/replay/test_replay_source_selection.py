@@ -1,6 +1,6 @@
 import numpy as np
 from twinlink_replay.blocks.observer import Record
-from twinlink_replay.twin.source_selection import GIVEN_UP_NS, SourceSelection
+from twinlink_replay.twin.source_selection import ABANDON_AFTER_NS, SourceSelection
 
 
 def record(epoch: int, n_prbs: int = 1, scs_hz: int = 30_000, centre_hz: float = 3.6e9) -> Record:
@@ -11,50 +11,50 @@ def two_up() -> SourceSelection:
     source_selection = SourceSelection()
     source_selection.up("gnb-a", 1)
     source_selection.up("gnb-b", 2)
-    assert source_selection.takes(record(1), 0)
+    assert source_selection.accepts(record(1), 0)
     return source_selection
 
 
 def test_another_session_is_passed_over_while_the_first_is_up() -> None:
     source_selection = two_up()
-    assert not source_selection.takes(record(2), 2 * GIVEN_UP_NS)
-    assert source_selection.takes(record(1), 2 * GIVEN_UP_NS)
+    assert not source_selection.accepts(record(2), 2 * ABANDON_AFTER_NS)
+    assert source_selection.accepts(record(1), 2 * ABANDON_AFTER_NS)
     assert (source_selection.epoch, source_selection.node(1), source_selection.node(2)) == (1, "gnb-a", "gnb-b")
 
 
 def test_the_carrier_is_all_three() -> None:
     source_selection = two_up()
-    assert not source_selection.takes(record(1, n_prbs=2), 0)
-    assert not source_selection.takes(record(1, scs_hz=15_000), 0)
-    assert not source_selection.takes(record(1, centre_hz=3.7e9), 0)
+    assert not source_selection.accepts(record(1, n_prbs=2), 0)
+    assert not source_selection.accepts(record(1, scs_hz=15_000), 0)
+    assert not source_selection.accepts(record(1, centre_hz=3.7e9), 0)
     source_selection.down(1, "closed", 0)
-    assert not source_selection.takes(record(2, centre_hz=3.7e9), 0)
-    assert source_selection.takes(record(2), 0)
+    assert not source_selection.accepts(record(2, centre_hz=3.7e9), 0)
+    assert source_selection.accepts(record(2), 0)
 
 
 def test_one_that_has_ended_gives_way_for_good() -> None:
     source_selection = two_up()
     source_selection.down(1, "closed", 0)
-    assert source_selection.takes(record(1), 0)  # what waited for the flowgraph
-    assert source_selection.takes(record(2), 0)
+    assert source_selection.accepts(record(1), 0)  # what waited for the flowgraph
+    assert source_selection.accepts(record(2), 0)
     source_selection.down(2, "closed", 1)
-    assert not source_selection.takes(record(1), 1)
+    assert not source_selection.accepts(record(1), 1)
     source_selection.up("gnb-a", 1)
-    assert source_selection.takes(record(1), 1)
+    assert source_selection.accepts(record(1), 1)
 
 
 def test_one_that_fell_silent_is_waited_for_unless_its_node_has_a_new_session() -> None:
     source_selection = two_up()
     source_selection.down(1, "silent", 0)
-    assert not source_selection.takes(record(2), GIVEN_UP_NS - 1)
+    assert not source_selection.accepts(record(2), ABANDON_AFTER_NS - 1)
     source_selection.up("gnb-a", 3)
-    assert source_selection.takes(record(3), 1)
+    assert source_selection.accepts(record(3), 1)
     source_selection.down(3, "silent", 0)
-    assert source_selection.takes(record(2), GIVEN_UP_NS)
+    assert source_selection.accepts(record(2), ABANDON_AFTER_NS)
 
 
 def test_one_that_comes_back_is_followed_on() -> None:
     source_selection = two_up()
     source_selection.down(1, "silent", 0)
     source_selection.up("gnb-a", 1)
-    assert not source_selection.takes(record(2), 2 * GIVEN_UP_NS)
+    assert not source_selection.accepts(record(2), 2 * ABANDON_AFTER_NS)

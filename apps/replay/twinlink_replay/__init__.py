@@ -1,5 +1,5 @@
-"""The twin's side in GNU Radio: blocks (`twinlink_replay.blocks`), spectrum analysis, and ``twinlink-replay``.
+"""The Digital Twin's side: GNU Radio blocks, interference detection, and the command ``twinlink-replay``.
 
-The way of a message: `source`, `observer`, `twin` (`features`, `noise_floor`, `likelihoods`, `detector`), `controller`,
-and back.
+A message passes `blocks.source`, `blocks.observer` and `twin.twin`, which calls `detection` and `twin.controller`; the
+controller's PRB blocks go back over the link.
 """

@@ -1,4 +1,4 @@
-"""``twinlink-replay``: the twin's side, headless, until it is told to end."""
+"""``twinlink-replay``: the Digital Twin's side without a display."""
 
 import argparse
 import errno
@@ -37,7 +37,7 @@ SENDS, RECEIVES = ("control",), ("spectrum", "control-result")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0 done, 1 something was lost, 2 failed, 3 bad arguments."""
+    """Run the command; returns the exit code: 0 done, 1 messages are missing, 2 failed, 3 invalid arguments."""
     return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
 
 
@@ -58,14 +58,14 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
-    """For ``--check``."""
+    """The lines of ``--check``."""
     from .blocks import gnuradio_compat  # noqa: F401  (raises where GNU Radio is missing)
 
     decides = f"blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
         *service.plan_of_link(given, SENDS, RECEIVES, "exporter"),
-        f"memory of the flowgraph: at most {given.buffer_mb} MiB of records that wait for it",
+        f"queue to the flowgraph: at most {given.buffer_mb} MiB of records",
         f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
         f"end: {' or '.join([*ends, 'a signal'])}",
         *service.plan_of_http(given),
@@ -74,20 +74,21 @@ def _plan(given: argparse.Namespace) -> list[str]:
 
 
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
+    os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
     from .twin.twin import Twin
 
     if why := do_without_home():
-        journal.event("no-home", f"GNU Radio's settings are kept in $TMP, or /tmp ({why})", reason=why)
+        journal.event("no-home", f"GNU Radio keeps its settings in $TMP, or /tmp ({why})", reason=why)
     recording = Recording(given.out) if given.out else None
     if given.records:
-        given.records.mkdir(parents=True, exist_ok=True)  # now: at the end it is too late to name another folder
+        given.records.mkdir(parents=True, exist_ok=True)  # fails now, not at the end of the run
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
     with linking.open_link(given) as link:
         sync = link.sync("spectrum")
-        # It never waits; "latest" would leave some unanswered.
+        # This policy never blocks; with "latest" some decisions would have no result.
         control = link.sender("control", overflow="drop-oldest", on_ack=ledger.acknowledged if ledger else None)
         twin = Twin(
             journal,
@@ -100,13 +101,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             control=given.control,
             count=given.count,
         )
-        journal.event(
-            "started",
-            f"{given.transport} {'listening on' if link.listening else 'connecting to'} {link.endpoint}",
-            transport=given.transport,
-            endpoint=link.endpoint,
-            node=link.node,
-        )
+        _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
         link.receiver("control-result", handler=partial(_result, twin, ledger))
@@ -128,7 +123,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
-    if ledger:  # now: closing the link waits for acks
+    if ledger:  # after the link is closed, which waits for acks
         with writing(given.records):
             ledger.write(given.records)
     if flowgraph.observer.error:
@@ -137,8 +132,13 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     return NOT_MET if why != "signal" and counted["missing"] else DONE
 
 
+def _report_start(journal: Journal, link: twinlink.Link, transport: str) -> None:
+    text = f"{transport} {'listening on' if link.listening else 'connecting to'} {link.endpoint}"
+    journal.event("started", text, transport=transport, endpoint=link.endpoint, node=link.node)
+
+
 def _not_ready(link: twinlink.Link, sync: twinlink.Sync) -> list[str]:
-    """Why the twin does not show what is on the air."""
+    """The reasons why the twin does not show the current spectrum."""
     if not link.peers():
         return ["no exporter is up"]
     return [] if sync.state is State.IN_SYNC else [f"flow spectrum is {sync.state.value}"]
@@ -147,7 +147,7 @@ def _not_ready(link: twinlink.Link, sync: twinlink.Sync) -> list[str]:
 def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, object], counted: dict[str, int]) -> None:
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
     if counted["malformed"]:
-        text += f", {counted['malformed']} that cannot be read"
+        text += f", {counted['malformed']} that cannot be decoded"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
     text += f"; out of sync {twin.out_of_sync} times"
     journal.event(
@@ -172,10 +172,10 @@ def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> N
 
 
 def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgraph: "Flowgraph", pulse: Pulse) -> str:
-    """Until there is a reason to end; returns it."""
+    """Wait until there is a reason to end; returns it."""
     before: int | None = None
     while not stop.wait(LOOK_S):
-        # This loop turns whatever happens; what may hang is the analysis, while records wait for it.
+        # This loop always runs; the analysis may hang, which shows as records that wait without progress.
         if twin.last_ns != before or not flowgraph.source.stats()["waiting"]:
             pulse.turn()
             before = twin.last_ns
@@ -189,45 +189,48 @@ def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgr
 
 
 def _companion(graph: str) -> int:
-    """Become gnuradio-companion, with our blocks, run by this Python so that it finds this package too."""
+    """Replace this process by gnuradio-companion with our blocks, in this Python: it must import this package."""
     command = shutil.which("gnuradio-companion")
     if command is None:
         raise twinlink.TwinlinkError("gnuradio-companion was not found: apt install gnuradio")
     paths = [str(grc.PATH), os.environ.get("GRC_BLOCKS_PATH", "")]
     os.environ["GRC_BLOCKS_PATH"] = os.pathsep.join(filter(None, paths))
     path = grc.PATH / graph if graph and not Path(graph).exists() else Path(graph)
-    if not path.exists():  # companion itself would open an empty window, without a word
+    if not path.exists():  # gnuradio-companion itself would open an empty window without a message
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), graph)
     os.execv(sys.executable, [sys.executable, command, *([str(path)] if graph else [])])
 
 
 def make_parser() -> options.Parser:
-    """The command's options."""
+    """The parser of the command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Rebuild the uplink spectrum in a GNU Radio flowgraph, find interference, propose PRB blocks.",
     )
     link = parser.add_argument_group("link to the gNB's exporter")
     linking.add_link_options(link, listens=True, other="the exporter", node="twin-1")
-    link.add_argument("--buffer-mb", type=convert.whole(1, 65536), default=256, help="for the flowgraph, in MiB")
+    link.add_argument("--buffer-mb", type=convert.whole(1, 65536), default=256, help="queue to the flowgraph, in MiB")
     control = parser.add_argument_group("control loop")
     control.add_argument(
         "--no-control", dest="control", action="store_false", help="observe only, propose no PRB block"
     )
     control.add_argument(
-        "--validity-ms", type=convert.whole(100, 3_600_000), default=2000, help="of a block, which is renewed before"
+        "--validity-ms",
+        type=convert.whole(100, 3_600_000),
+        default=2000,
+        help="validity of a block, which is renewed before it ends",
     )
-    control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never ask to block these")
+    control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never propose to block these")
     end = parser.add_argument_group("end (without these: on SIGINT or SIGTERM)")
     end.add_argument("--count", type=convert.whole(1, 2**62), metavar="N", help="after N records")
     end.add_argument(
-        "--idle", type=convert.seconds, metavar="SECONDS", help="after so long without a record, once one came"
+        "--idle", type=convert.seconds, metavar="SECONDS", help="after this time without a record, once one has arrived"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
-    parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
+    parser.add_argument("--records", type=Path, metavar="DIR", help="write the fate of every message, at the end")
     desktop = parser.add_argument_group("gnuradio-companion")
-    desktop.add_argument("--grc-path", action="store_true", help="print what GRC_BLOCKS_PATH must hold, and end")
+    desktop.add_argument("--grc-path", action="store_true", help="print the folder for GRC_BLOCKS_PATH, and exit")
     desktop.add_argument(
         "--companion",
         nargs="?",

@@ -1,4 +1,4 @@
-"""What the twin counts, for Prometheus (docs/monitoring.md)."""
+"""Metrics of the twin for Prometheus (docs/monitoring.md)."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,28 +11,28 @@ from twinlink.sync import State
 from .twin.twin import Twin
 
 _TWIN = {
-    "records": "Records that were analysed.",
-    "foreign": "Records of another session or carrier than the one that is followed.",
-    "proposed": "PRB blocks that were proposed.",
-    "installed": "Proposals that were answered with installed.",
-    "rejected": "Proposals that were answered with rejected.",
-    "out_of_sync": "Times that the records were out of sync.",
+    "records": "Records analysed.",
+    "foreign": "Records of another session or carrier than those that are followed.",
+    "proposed": "PRB blocks proposed.",
+    "installed": "Proposals answered with installed.",
+    "rejected": "Proposals answered with rejected.",
+    "out_of_sync": "How often the records became out of sync.",
 }
 _SOURCE = {
     "missing": "Records that did not arrive, or were dropped.",
-    "dropped": "Records that the flowgraph had no room for.",
-    "malformed": "Messages that cannot be read.",
+    "dropped": "Records dropped because the flowgraph's queue was full.",
+    "malformed": "Messages that cannot be decoded.",
 }
 
 
 class ReplayCollector(Collector):
-    """Reads the twin, the freshness of its records and the source of its flowgraph when it is scraped."""
+    """Reads the twin, the sync state of its records and its flowgraph's source at each scrape."""
 
     def __init__(self, twin: Twin, sync: twinlink.Sync, source: Callable[[], dict[str, int]]) -> None:
         self._twin, self._sync, self._source = twin, sync, source
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as of now."""
+        """All metrics, as of now."""
         for name, text in _TWIN.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(self._twin, name))
         counted = self._source()

@@ -1,4 +1,4 @@
-"""The GNU Radio blocks, as flowgraphs import them."""
+"""GNU Radio blocks for flowgraphs."""
 
 from .analyser import Analyser
 from .pdu import PduSink, PduSource

@@ -14,13 +14,13 @@ from .packet import int16_of
 
 
 class Analyser(gr.decim_block):  # type: ignore[misc]
-    """Whole symbols in natural PRB order in; one vector of each kind a symbol out.
+    """Takes whole symbols in natural PRB order; puts out one vector of each kind a symbol.
 
     Outputs:
-        0. power of each subcarrier in dBFS, averaged (float32, ``n_prbs * 12``);
-        1. its peak hold;
+        0. average power of each subcarrier in dBFS (float32, ``n_prbs * 12``);
+        1. peak hold of that power (the same);
         2. power of each PRB in dBFS (float32, ``n_prbs``);
-        3. state of each PRB: 0 free, 1 occupied, 2 interfered (float32, ``n_prbs``), the prompt answer of `Detector`.
+        3. state of each PRB: 0 free, 1 occupied, 2 interfered (float32, ``n_prbs``), the filtered answer of `Detector`.
 
     Args:
         n_prbs: PRBs of a symbol.
@@ -40,16 +40,16 @@ class Analyser(gr.decim_block):  # type: ignore[misc]
         self.set_relative_rate(1.0 / width)
         self._width, self._n_prbs, self._average_records = width, n_prbs, average_records
         self._trace = PowerTrace(width, average_records)
-        self._detector = Detector(n_prbs)
+        self._detector = Detector(n_prbs, settle=False)
 
     def start(self) -> bool:
         """Called by the scheduler."""
         self._trace = PowerTrace(self._width, self._average_records)
-        self._detector = Detector(self._n_prbs)
+        self._detector = Detector(self._n_prbs, settle=False)
         return True
 
     def reset_peak(self) -> None:
-        """Begin the peak hold anew."""
+        """Reset the peak hold."""
         self._trace.reset_peak()
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
@@ -60,7 +60,6 @@ class Analyser(gr.decim_block):  # type: ignore[misc]
         power = subcarrier_power(samples)
         features = prb_features(power, samples)
         answer = self._detector.add(features)
-        self._detector.settled()  # only the prompt answer is shown
         for k in range(count):
             self._trace.add(power[k : k + 1])
             average[k] = to_dbfs(self._trace.average)

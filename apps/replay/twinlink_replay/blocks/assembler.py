@@ -1,4 +1,4 @@
-"""A tagged stream as packets again."""
+"""Divides a tagged stream into packets."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from .gnuradio_compat import pmt
 
 
 class PacketAssembler:
-    """Cuts a block's input stream into packets by their ``packet_len`` tags.
+    """Divides a block's input stream into packets by their ``packet_len`` tags.
 
     Attributes:
-        untagged: samples that belonged to no packet.
+        untagged: number of samples outside of any packet.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class PacketAssembler:
         self._tags: dict[str, Any] = {}
 
     def add(self, block: Any, items: Any) -> list[tuple[Any, dict[str, Any]]]:
-        """Call with all of ``work``'s input; returns whole packets and the tags of their first sample."""
+        """Take in all input of ``work``; returns complete packets, each with the tags of its first sample."""
         done: list[tuple[Any, dict[str, Any]]] = []
         tags: dict[int, dict[str, Any]] = {}
         first = block.nitems_read(0)

@@ -1,4 +1,4 @@
-"""GNU Radio, imported in one place so that its absence is explained once."""
+"""GNU Radio, imported in one place, so that one message explains its absence."""
 
 import os
 from pathlib import Path
@@ -30,28 +30,32 @@ gr, pmt = _load()
 
 
 def do_without_home() -> str | None:
-    """Call before the first flowgraph starts: where GNU Radio could not keep its settings, this removes ``$HOME``.
+    """Remove ``$HOME`` if GNU Radio cannot keep its settings there; call this before the first flowgraph starts.
 
-    They belong in ``$HOME/.gnuradio``, and where that cannot be made no flowgraph starts; the user of a container often
-    has no home.  Without the variable, GNU Radio 3.10 keeps them in ``$TMP``, or /tmp.  Returns why, or None.
+    GNU Radio 3.10 starts no flowgraph if it cannot create ``$HOME/.gnuradio``, and the user of a container often has no
+    home.  Without the variable it keeps its settings in ``$TMP``, or /tmp.
 
-    Raises TwinlinkError where that is no place either.
+    Returns:
+        The reason, or None if ``$HOME`` can be used.
+
+    Raises:
+        TwinlinkError: that folder cannot be written either.
     """
     why = None
     if home := os.environ.get("HOME"):
-        why = _cannot_be_kept(home)
+        why = _settings_error(home)
         if why is None:
             return None
         del os.environ["HOME"]
-    if nowhere := _cannot_be_kept(os.environ.get("TMP", "/tmp")):
+    if error := _settings_error(os.environ.get("TMP", "/tmp")):
         raise TwinlinkError(
-            f"GNU Radio has no folder for its settings ({nowhere}): make that one writable (in Kubernetes with an "
+            f"GNU Radio has no folder for its settings ({error}): make that one writable (in Kubernetes with an "
             "emptyDir at /tmp), or set HOME or TMP to one that is"
         )
     return why
 
 
-def _cannot_be_kept(place: str) -> str | None:
+def _settings_error(place: str) -> str | None:
     try:
         for folder in (".gnuradio", ".gnuradio/prefs"):
             Path(place, folder).mkdir(exist_ok=True)
@@ -61,10 +65,10 @@ def _cannot_be_kept(place: str) -> str | None:
 
 
 def keep(block: Any) -> None:
-    """Hold a Python block for the life of the process; every block of ours does so when it is made.
+    """Keep a reference to a Python block until the process ends; every block of this package calls this.
 
-    GNU Radio 3.10's C++ side refers to a Python block without holding it: in ``tb.connect(Source(...), sink)`` the
-    block is collected before the flowgraph starts, and starting it is a segmentation fault.
+    The C++ side of GNU Radio 3.10 does not hold a reference to a Python block.  In ``tb.connect(Source(...), sink)``
+    the block is garbage-collected before the flowgraph starts, and the start ends in a segmentation fault.
     """
     _kept.append(block)
 
@@ -73,11 +77,11 @@ _kept: list[Any] = []
 
 
 def wake(block: Any) -> None:
-    """Make the scheduler call ``block.work()`` now, from any thread.
+    """Make the scheduler call ``block.work()`` now; callable from any thread.
 
-    A source that returns 0 is called again after up to 250 ms.  A ``done`` message on the system port with value 0
-    ends that wait and has no other effect.  `_post` is not public API; tests/replay/test_replay_source.py holds it in
-    place.
+    The scheduler calls a source that returned 0 again after up to 250 ms.  A ``done`` message with value 0 on the
+    system port ends that wait and has no other effect.  `_post` is not public API; tests/replay/test_replay_source.py
+    fails if GNU Radio changes it.
     """
     block.to_basic_block()._post(_SYSTEM, _NOT_DONE)
 
@@ -87,12 +91,12 @@ _NOT_DONE = pmt.cons(pmt.intern("done"), pmt.from_long(0))  # pmt.from_bool woul
 
 
 def time_tag(time_ns: int) -> Any:
-    """``rx_time`` as UHD writes it: whole seconds (uint64) and the fraction (double)."""
+    """``rx_time`` in UHD's format, whole seconds (uint64) and the fraction (double), of a Unix time in ns."""
     seconds, rest = divmod(time_ns, 1_000_000_000)
     return pmt.make_tuple(pmt.from_uint64(seconds), pmt.from_double(rest / 1e9))
 
 
 def time_of(tag: Any) -> int:
-    """The inverse of `time_tag`, exact to the ns."""
+    """Unix time in ns of a tag; the inverse of `time_tag`, exact to the ns."""
     seconds, fraction = pmt.to_uint64(pmt.tuple_ref(tag, 0)), pmt.to_double(pmt.tuple_ref(tag, 1))
     return int(seconds * 1_000_000_000 + round(fraction * 1e9))

@@ -1,22 +1,20 @@
-"""Links of GNU Radio blocks: those with the same transport, endpoint and node share one.
+"""Links shared between GNU Radio blocks: blocks with the same transport, endpoint and node use one link.
 
-A source and a sink in one flowgraph talk to the same peer, and a port can be listened on only once.
+A source and a sink in one flowgraph have the same peer, and only one socket can listen on a port.
 """
 
 import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import twinlink
 from twinlink.appkit import linking
-from twinlink.appkit.console import log
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a block finds its peer; the arguments of `twinlink.open`.  Exactly one of listen and connect is given."""
+    """The arguments of `twinlink.open`; exactly one of ``listen`` and ``connect`` is not None."""
 
     transport: str
     listen: str | None
@@ -29,26 +27,31 @@ class _Shared:
     link: twinlink.Link
     leases: list["Lease"] = field(default_factory=list)
 
-    def tell(self, event: twinlink.Event) -> None:
+    def dispatch(self, event: twinlink.Event) -> None:
         for lease in list(self.leases):
             lease.on_event(event)
 
 
 class Lease:
-    """A block's share in a link.
+    """A block's reference to a shared link.
+
+    Args:
+        address: of the link, which is opened or joined.  Raises what `twinlink.open` raises.
+        on_event: called for each event of the link, on the receive thread.
+        warn: called once with a message if no peer is up after 5 s.
+        given: an open link to use instead; its owner closes it and receives its events.
 
     Attributes:
         link: open until every lease is released.
-        on_event: called for each of the link's events, on the thread that receives.
     """
 
     def __init__(
-        self, address: Address, on_event: Callable[[twinlink.Event], None], given: twinlink.Link | None = None
+        self,
+        address: Address,
+        on_event: Callable[[twinlink.Event], None],
+        warn: Callable[[str], object],
+        given: twinlink.Link | None = None,
     ) -> None:
-        """Open the link, or join it.  Raises what `twinlink.open` raises.
-
-        A link that is ``given`` takes the place of all that: it is its owner's, who closes it and has its events.
-        """
         self._address = address
         self.on_event = on_event
         self._reads: str | None = None
@@ -66,13 +69,13 @@ class Lease:
             self.link = shared.link
             shared.leases.append(self)
         if fresh:
-            self.link.events(handler=shared.tell)
-            linking.tell_if_no_peer(self.link, partial(log, "Twinlink"))
+            self.link.events(handler=shared.dispatch)
+            linking.tell_if_no_peer(self.link, warn)
 
     def read(self, flow: str, handler: Callable[[twinlink.Message], None]) -> None:
-        """Take a flow's messages.
+        """Register the handler of a flow's messages.
 
-        Raises ConfigurationError when another block takes them: a link hands each message to one reader.
+        Raises ConfigurationError when another block reads the flow: a link delivers each message to one reader.
         """
         with _lock:
             shared = _links.get(self._address)
@@ -86,7 +89,7 @@ class Lease:
         self.link.receiver(flow, handler=handler)
 
     def release(self) -> None:
-        """Give the share back; the last one closes the link, unless it was given.  A second call does nothing."""
+        """Release the reference; the last release closes the link, unless it was given.  Idempotent."""
         with _lock:
             shared = _links.get(self._address)
             if shared is None or self not in shared.leases:

@@ -1,4 +1,4 @@
-"""Where the headless flowgraph ends: the stream becomes records again, from samples and tags alone."""
+"""Observer: the sink of the headless flowgraph, which restores records from samples and tags."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One OFDM symbol as it came out of the flowgraph.
+    """One OFDM symbol at the end of the flowgraph.
 
     Attributes:
-        samples: int16, shape ``(n_prbs * 12, 2)``.
-        sequence, epoch: the link's.
-        observed_ns, sent_ns, received_ns: Unix time; the first two on the exporter's clock.
-        e3_timestamp: E3's own, or -1.
+        samples: int16, shape ``(n_prbs * 12, 2)``, in LSB of the gNB.
+        sequence, epoch: the message's sequence number and the sender's session.
+        observed_ns, sent_ns, received_ns: Unix times; the first two by the exporter's clock.
+        e3_timestamp: of the E3 indication, or -1.
         scs_hz, centre_hz: subcarrier spacing and carrier centre.
     """
 
@@ -48,7 +48,10 @@ class Observer(gr.sync_block):  # type: ignore[misc]
     """Sink for the stream of a `Source` with payload ``spectrum``.
 
     Args:
-        on_records: called with the records that became complete, on the flowgraph's thread.
+        on_records: called with complete records, on the flowgraph's thread.
+
+    Attributes:
+        error: the first exception of ``on_records``, after which it is not called again; None if there is none.
     """
 
     def __init__(self, on_records: Callable[[list[Record]], None]) -> None:
@@ -64,13 +67,13 @@ class Observer(gr.sync_block):  # type: ignore[misc]
         if records and self.error is None:
             try:
                 self._on_records(records)
-            except Exception as error:  # an exception here would end the scheduler's thread without a word
+            except Exception as error:  # an exception here would end the scheduler's thread silently
                 self.error = error
         return len(input_items[0])
 
 
 def record_of(samples: NDArray[np.complex64], tags: dict[str, Any]) -> Record:
-    """A record from a packet's samples and the tags of its first sample."""
+    """A record from a packet's samples, complex64, shape ``(n_prbs * 12,)``, and the tags of its first sample."""
     e3 = pmt.to_python(tags["e3"]) if "e3" in tags else {}
     rate_hz = pmt.to_double(tags["rx_rate"])
     return Record(

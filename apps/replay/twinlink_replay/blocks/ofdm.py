@@ -1,4 +1,4 @@
-"""From the subcarriers of OFDM symbols to samples in time: IFFT and cyclic prefix, 3GPP TS 38.211 clause 5.3.1."""
+"""OFDM modulation: IFFT and normal cyclic prefix, 3GPP TS 38.211 clause 5.3.1."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,10 @@ SCS_HZ = (15_000, 30_000, 60_000, 120_000)
 
 
 def cyclic_prefix(fft_size: int, scs_hz: int, symbol: int) -> int:
-    """Samples of the normal cyclic prefix of a symbol, counted within its subframe (1 ms).
+    """Number of samples of the normal cyclic prefix of a symbol, counted within its subframe (1 ms).
 
-    The first symbol of each half subframe has a longer one.  Raises ValueError where the sample rate cannot express
-    the length.
+    The first symbol of each half subframe has a longer prefix.  Raises ValueError where the length is not a whole
+    number of samples.
     """
     if scs_hz not in SCS_HZ:
         raise ValueError(f"the subcarrier spacing must be one of {', '.join(map(str, SCS_HZ))} Hz, not {scs_hz}")
@@ -26,7 +26,10 @@ def cyclic_prefix(fft_size: int, scs_hz: int, symbol: int) -> int:
 
 
 def bins_of(n_prbs: int, fft_size: int) -> NDArray[np.intp]:
-    """FFT bin of each subcarrier in natural order; subcarrier ``n_prbs * 6`` sits on the carrier centre (bin 0)."""
+    """FFT bin of each subcarrier in natural order, shape ``(n_prbs * 12,)``.
+
+    Subcarrier ``n_prbs * 6`` is at the carrier centre (bin 0).  Raises ValueError if the FFT is too small.
+    """
     count = n_prbs * SUBCARRIERS_PER_PRB
     if count > fft_size:
         raise ValueError(f"{n_prbs} PRBs have {count} subcarriers, more than an FFT of {fft_size} holds")
@@ -36,14 +39,17 @@ def bins_of(n_prbs: int, fft_size: int) -> NDArray[np.intp]:
 def modulate(
     subcarriers: NDArray[np.complex64], fft_size: int, scs_hz: int, symbol: int, scale: float = 1.0
 ) -> NDArray[np.complex64]:
-    """One symbol in time: cyclic prefix and ``fft_size`` samples at ``fft_size * scs_hz`` samples a second.
+    """Modulate one symbol: cyclic prefix and ``fft_size`` samples at ``fft_size * scs_hz`` samples a second.
 
     Args:
-        subcarriers: natural order, shape ``(n_prbs * 12,)``.
-        fft_size: of the IFFT; it is unitary, so that the mean power over subcarriers spreads over the samples.
-        scs_hz: subcarrier spacing.
-        symbol: index within the subframe, for the length of the prefix.
+        subcarriers: in natural order, complex64, shape ``(n_prbs * 12,)``.
+        fft_size: size of the IFFT, which is unitary: it preserves the energy of the symbol.
+        scs_hz: subcarrier spacing in Hz.
+        symbol: index within the subframe, which determines the length of the prefix.
         scale: factor on the amplitude.
+
+    Returns:
+        complex64, shape ``(cyclic_prefix + fft_size,)``.
     """
     grid = np.zeros(fft_size, np.complex128)
     grid[bins_of(len(subcarriers) // SUBCARRIERS_PER_PRB, fft_size)] = subcarriers

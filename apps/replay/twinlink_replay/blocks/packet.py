@@ -1,4 +1,4 @@
-"""Messages as packets of complex samples: reading payloads, the bounded queue, gaps."""
+"""Packets of complex samples: payload decoding, the bounded queue, gap detection."""
 
 import threading
 from collections import deque
@@ -15,24 +15,24 @@ from twinlink.spectrum import Spectrum
 PayloadFormat = Literal["spectrum", "ci16", "cf32"]
 PAYLOAD_FORMATS: tuple[str, ...] = get_args(PayloadFormat)
 
-MAX_FILL = 4096  # messages of one gap that are filled with zeros; after an outage of minutes nobody wants them all
-MAX_SENDERS = 64  # sessions whose sequence is remembered
-OVERHEAD = 200  # octets a queued message takes besides its payload
+MAX_FILL = 4096  # messages of one gap that are filled with zeros; an outage of minutes would stall the flowgraph
+MAX_SENDERS = 64  # sessions with a tracked sequence
+OVERHEAD = 200  # octets of memory of a queued message besides its payload
 
 
 @dataclass(slots=True)
 class Packet:
-    """One message's samples and what is known about them.
+    """The samples and metadata of one message.
 
     Attributes:
-        samples: complex64, in LSB of the sender (not scaled).
-        sequence, epoch: the link's number and sender session.
-        gap: messages between the packet before and this one that never came, were dropped, or could not be read.
-        dropped: how many of those this side's full buffer dropped.
-        filled: zeros in place of a missing message; ``sequence`` is the missing one's.
-        time_ns: when it was observed (``spectrum``), else sent; Unix time, the sender's clock.
-        sent_ns, received_ns: of the message.
-        rate_hz, freq_hz: bandwidth of the samples and centre frequency, where the payload says.
+        samples: complex64, shape ``(n,)``, in LSB of the sender (not scaled).
+        sequence, epoch: the message's sequence number and the sender's session.
+        gap: messages between the previous packet and this one that are missing, were dropped, or cannot be decoded.
+        dropped: number of those that the full queue on this side dropped.
+        filled: True for zeros in place of a missing message; ``sequence`` is that of the missing message.
+        time_ns: Unix time of the observation (``spectrum``), otherwise of sending, by the sender's clock.
+        sent_ns, received_ns: Unix times of the message.
+        rate_hz, freq_hz: bandwidth of the samples and centre frequency; None if the payload does not contain them.
         e3: identifiers of the E3 indication.
     """
 
@@ -51,7 +51,7 @@ class Packet:
 
 
 def read(message: Message, payload_format: str) -> Packet:
-    """A message as a packet.  Raises MalformedPayload."""
+    """Decode a message, see `PAYLOAD_FORMATS`.  Raises MalformedPayload."""
     packet = Packet(_NOTHING, message.sequence, message.epoch, message.sent_ns, message.sent_ns, message.received_ns)
     if payload_format == "spectrum":
         spectrum = Spectrum.decode(message.payload)
@@ -88,18 +88,22 @@ _NOTHING = np.zeros(0, np.complex64)
 
 
 class PacketQueue:
-    """Messages between the link's thread, which puts, and the flowgraph's, which takes packets.
+    """Queue from the link's thread, which puts messages, to the flowgraph's thread, which takes packets.
 
-    It holds at most ``limit`` octets.  When the flowgraph is slower than the messages come, the oldest go: a twin
-    wants what is fresh.  They are counted, and the next packet says so.
+    When the flowgraph is slower than the messages arrive, the queue drops the oldest messages: a twin needs fresh data.
+    It counts them, and the next packet reports them.
+
+    Args:
+        payload_format: one of `PAYLOAD_FORMATS`.
+        limit: size of the queue in octets.
+        zero_fill: insert a packet of zeros for each missing message.
+        warn: called with a message about the first malformed payload; otherwise a sender with another payload format
+            would look like a silent one.
 
     Attributes:
-        dropped: messages dropped so far.
-        malformed: messages whose payload could not be read.
-        missing: messages that never came, or were dropped here.
-
-    ``complain`` is called with a sentence about the first malformed payload: a sender and a block that disagree about
-    the format would otherwise look like a sender that is silent.
+        dropped: number of messages dropped.
+        malformed: number of messages with a payload that cannot be decoded.
+        missing: number of messages that did not arrive, or were dropped here.
     """
 
     def __init__(
@@ -107,28 +111,28 @@ class PacketQueue:
         payload_format: str,
         limit: int,
         zero_fill: bool = False,
-        complain: Callable[[str], None] = lambda sentence: None,
+        warn: Callable[[str], object] = lambda text: None,
     ) -> None:
         if payload_format not in PAYLOAD_FORMATS:
             raise ValueError(f"payload must be one of {', '.join(PAYLOAD_FORMATS)}, not {payload_format!r}")
         if limit < 1:
             raise ValueError(f"the buffer limit must be at least 1 octet, not {limit}")
         self.dropped = self.malformed = self.missing = 0
-        self._complain = complain
+        self._warn = warn
         self._format = payload_format
         self._limit = limit
         self._zero_fill = zero_fill
         self._lock = threading.Lock()
         self._messages: deque[Message] = deque()
         self._octets = 0
-        self._told = 0  # of dropped
-        self._untold: dict[int, int] = {}  # epoch -> messages before the next packet of which none has told
-        self._next: dict[int, int] = {}  # epoch -> sequence expected
+        self._reported_dropped = 0
+        self._unreported: dict[int, int] = {}  # epoch -> missing or malformed messages that no packet has reported
+        self._next: dict[int, int] = {}  # epoch -> expected sequence
         self._waiting: deque[Packet] = deque()
         self._last_length = 0
 
     def put(self, message: Message) -> None:
-        """Queue a message; drops the oldest ones where the limit asks for it (never the one just put)."""
+        """Queue a message; beyond the limit, drop the oldest ones, but never this one."""
         with self._lock:
             self._messages.append(message)
             self._octets += len(message.payload) + OVERHEAD
@@ -136,10 +140,10 @@ class PacketQueue:
                 gone = self._messages.popleft()
                 self._octets -= len(gone.payload) + OVERHEAD
                 self.dropped += 1
-                self._next.setdefault(gone.epoch, gone.sequence)  # or a gap at the very start would go unseen
+                self._next.setdefault(gone.epoch, gone.sequence)  # otherwise a gap at the start would not be detected
 
     def take(self) -> Packet | None:
-        """The next packet, or None.  Malformed payloads are counted and passed over."""
+        """The next packet, or None.  Malformed payloads are counted and skipped."""
         if self._waiting:
             return self._waiting.popleft()
         while True:
@@ -150,24 +154,24 @@ class PacketQueue:
                 self._octets -= len(message.payload) + OVERHEAD
                 dropped = self.dropped
             gap = self._gap(message)
-            late = message.sequence + 1 < self._next[message.epoch]  # then it was in a gap that has been told
+            late = message.sequence + 1 < self._next[message.epoch]  # then it was part of a reported gap
             if not late:
-                gap += self._untold.pop(message.epoch, 0)
+                gap += self._unreported.pop(message.epoch, 0)
             try:
                 packet = read(message, self._format)
             except MalformedPayload as error:
                 self.malformed += 1
                 if self.malformed == 1:
-                    self._complain(
-                        f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be read as "
-                        f"{self._format!r} ({error}); such messages are left out, and counted in stats(): give the "
+                    self._warn(
+                        f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be decoded as "
+                        f"{self._format!r} ({error}); such messages are skipped and counted in stats(): give the "
                         "block the payload format that is sent"
                     )
                 if not late:
-                    self._untold[message.epoch] = gap + 1
+                    self._unreported[message.epoch] = gap + 1
                 continue
-            packet.gap, packet.dropped = gap, dropped - self._told
-            self._told = dropped
+            packet.gap, packet.dropped = gap, dropped - self._reported_dropped
+            self._reported_dropped = dropped
             if gap and self._zero_fill:
                 self._fill(packet, gap)
             self._last_length = len(packet.samples) or self._last_length
@@ -178,11 +182,11 @@ class PacketQueue:
         return len(self._messages) + len(self._waiting)
 
     def _gap(self, message: Message) -> int:
-        """Messages missing before this one in its sender's session; a late one does not count twice."""
+        """Messages missing before this one in its sender's session; a late message does not count twice."""
         expected = self._next.get(message.epoch)
         if expected is None:
             if len(self._next) >= MAX_SENDERS:
-                self._untold.pop(oldest := next(iter(self._next)), None)
+                self._unreported.pop(oldest := next(iter(self._next)), None)
                 del self._next[oldest]
             expected = message.sequence
         self._next[message.epoch] = max(expected, message.sequence + 1)

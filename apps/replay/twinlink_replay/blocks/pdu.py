@@ -1,4 +1,4 @@
-"""Twinlink PDU Source and Sink: a flow of the link as GNU Radio messages, and back."""
+"""Twinlink PDU Source and Sink: convert between a flow of the link and GNU Radio PDUs."""
 
 from functools import partial
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 import twinlink
-from twinlink.appkit.console import log
 
 from .gnuradio_compat import gr, keep, pmt, time_tag
 from .link_pool import Address, Lease
@@ -19,10 +18,10 @@ _PDUS = pmt.intern("pdus")
 
 
 class PduSource(gr.basic_block):  # type: ignore[misc]
-    """Each message of a flow as a PDU on port ``pdus``: a dict and a vector of samples.
+    """Publishes each message of a flow as a PDU on port ``pdus``: a dict and a vector of samples.
 
     The dict holds packet_len, rx_time, rx_freq, rx_rate (where known), sequence, epoch, sent_ns, received_ns, gap,
-    flow, and e3.  PDUs are published from the link's thread; GNU Radio bounds its queue of a message port itself.
+    flow, and e3.  PDUs are published from the link's thread; GNU Radio limits the queue of a message port.
 
     Args:
         transport, listen, connect, flow, node, payload, link: as of `Source`.
@@ -47,7 +46,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         self.message_port_register_out(_PDUS)
         self._address = Address(transport, listen, connect, node or None)
         self._flow, self._vector = flow, vector
-        self._make_queue = partial(PacketQueue, payload, BUFFER_OCTETS, complain=partial(log, "Twinlink PDU Source"))
+        self._make_queue = partial(PacketQueue, payload, BUFFER_OCTETS, warn=self.logger.warn)
         self._queue = self._make_queue()
         self._given = link
         self._lease: Lease | None = None
@@ -59,11 +58,11 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         self._queue = self._make_queue()
         self._running, self.error = True, None
         try:
-            self._lease = Lease(self._address, lambda event: None, self._given)
+            self._lease = Lease(self._address, lambda event: None, self.logger.warn, self._given)
             self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
-            log("Twinlink PDU Source", str(error))
+            self.logger.error(str(error))
         return True
 
     def stop(self) -> bool:
@@ -75,7 +74,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         return True
 
     def stats(self) -> dict[str, int]:
-        """Counted since the start: messages missing, and payloads that could not be read."""
+        """Counted since the start: missing messages, and payloads that cannot be decoded."""
         return {"missing": self._queue.missing, "malformed": self._queue.malformed}
 
     def _receive(self, message: twinlink.Message) -> None:
@@ -115,10 +114,10 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
 
 
 class PduSink(gr.basic_block):  # type: ignore[misc]
-    """Sends what comes in on port ``pdus`` on a flow.
+    """Sends the PDUs and symbols of port ``pdus`` on a flow.
 
-    A PDU's vector goes as its octets (little-endian): u8 as it is, c32 as ``cf32``, s16 as ``ci16``.  A symbol (text,
-    such as the JSON of a decision) goes as UTF-8.
+    A PDU's vector is sent as its octets (little-endian): u8 unchanged, c32 as ``cf32``, s16 as ``ci16``.  A symbol
+    (text, such as the JSON of a decision) is sent as UTF-8.
 
     Args:
         transport, listen, connect, flow, node, link: as of `Source`.
@@ -135,7 +134,7 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
     ) -> None:
         gr.basic_block.__init__(self, name="Twinlink PDU Sink", in_sig=None, out_sig=None)
         keep(self)
-        self._sending = SinkSender(self.name(), Address(transport, listen, connect, node or None), flow, link)
+        self._sending = SinkSender(self.logger, Address(transport, listen, connect, node or None), flow, link)
         self.message_port_register_in(_PDUS)
         self.set_msg_handler(_PDUS, self._handle)
 
@@ -150,7 +149,7 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
         return True
 
     def stats(self) -> dict[str, int]:
-        """Messages sent, and PDUs that could not be."""
+        """Number of messages sent, and of PDUs that could not be sent."""
         return {"sent": self._sending.sent, "failed": self._sending.failed}
 
     def _handle(self, pdu: Any) -> None:
@@ -162,7 +161,7 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
 
 
 def octets_of(value: Any) -> bytes | None:
-    """The octets of a uniform vector or a symbol; None for anything else."""
+    """The octets of a uniform vector or a symbol; None for any other value."""
     if pmt.is_symbol(value):
         return str(pmt.symbol_to_string(value)).encode()
     if pmt.is_uniform_vector(value):

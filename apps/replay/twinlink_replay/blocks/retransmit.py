@@ -1,4 +1,4 @@
-"""OFDM Retransmit: subcarriers in, samples in time out."""
+"""OFDM Retransmit: converts subcarriers to samples in time."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from .ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
 
 
 class Retransmit(gr.basic_block):  # type: ignore[misc]
-    """IFFT and cyclic prefix (`ofdm.modulate`) on a stream of whole symbols in natural PRB order.
+    """Applies IFFT and cyclic prefix (`ofdm.modulate`) to a stream of whole symbols in natural PRB order.
 
-    Symbols are sent one after the other, as symbols 0, 1, 2, ... of consecutive slots: a recording that holds one
-    symbol of each 10 ms comes out faster than it was heard.
+    Symbols follow each other without gaps, as symbols 0, 1, 2, ... of consecutive slots: a recording with one symbol of
+    each 10 ms is played faster than it was recorded.
 
     Args:
         n_prbs: PRBs of a symbol: ``n_prbs * 12`` input samples each.
@@ -34,7 +34,7 @@ class Retransmit(gr.basic_block):  # type: ignore[misc]
         self._symbol = 0
         self._longest = fft_size + cyclic_prefix(fft_size, scs_hz, 0)
         self.set_tag_propagation_policy(gr.TPP_DONT)  # offsets do not map; each symbol gets its own packet_len
-        self.set_log_level("warning")  # the next line is announced on stdout otherwise
+        self.set_log_level("warning")  # suppresses the info message that the next line causes
         self.set_min_output_buffer(4 * self._longest)
 
     def forecast(self, noutput_items: int, ninputs: int) -> list[int]:

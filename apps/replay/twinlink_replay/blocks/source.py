@@ -1,4 +1,4 @@
-"""Twinlink Source: a flow of the link as a stream of complex samples."""
+"""Twinlink Source: converts a flow of the link to a stream of complex samples."""
 
 import contextlib
 from collections.abc import Callable
@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import twinlink
-from twinlink.appkit.console import log
 
 from .gnuradio_compat import gr, keep, pmt, time_tag, wake
 from .link_pool import Address, Lease
 from .packet import Packet, PacketQueue
 
 BUFFER_OCTETS = 64 * 1024 * 1024
-OUTPUT_SAMPLES = 128 * 1024  # so that a backlog moves on in batches: 40 symbols of 273 PRBs
+OUTPUT_SAMPLES = 128 * 1024  # 40 symbols of 273 PRBs, so that a backlog is processed in batches
 _EVENTS = pmt.intern("events")
 _MAKERS: dict[str, Callable[[Any], Any]] = {
     "sequence": pmt.from_uint64,
@@ -36,7 +35,7 @@ _KEYS = {
 class Source(gr.sync_block):  # type: ignore[misc]
     """Complex64 stream of a flow's messages, one packet a message, with tags on each packet's first sample.
 
-    The link is opened when the flowgraph starts and closed when it stops.  ``work`` never waits: the link's thread
+    The link is opened when the flowgraph starts and closed when it stops.  ``work`` never blocks: the link's thread
     queues the message and wakes the scheduler.  After `end`, or when the link cannot be opened, the flowgraph ends.
 
     Args:
@@ -44,12 +43,13 @@ class Source(gr.sync_block):  # type: ignore[misc]
         listen: endpoint ``tcp/host:port`` to listen on, or
         connect: endpoint to connect to.
         flow: name of the flow.
-        node: this side's name, or empty.
-        payload: ``spectrum`` (twinlink.spectrum), ``ci16`` or ``cf32`` (nothing but samples, little-endian).
-        zero_fill: put a packet of zeros in place of each missing message.
-        buffer_octets: what may wait for the flowgraph; beyond it the oldest messages are dropped, counted and tagged.
-        link: use this open link instead, which stays open.
-        on_message: called with each message as it comes, on the link's thread.
+        node: name of this node, or empty.
+        payload: ``spectrum`` (twinlink.spectrum), ``ci16`` or ``cf32`` (samples only, little-endian).
+        zero_fill: insert a packet of zeros for each missing message.
+        buffer_octets: limit of the queue to the flowgraph; the oldest messages beyond it are dropped, counted and
+            tagged.
+        link: an open link to use instead; it stays open.
+        on_message: called with each message on the link's thread.
 
     Message port ``events`` (out): a dict for each event of the link (peer up, peer down, gap, ...).
     """
@@ -69,21 +69,21 @@ class Source(gr.sync_block):  # type: ignore[misc]
     ) -> None:
         gr.sync_block.__init__(self, name="Twinlink Source", in_sig=None, out_sig=[np.complex64])
         keep(self)
-        self.set_log_level("warning")  # the next line is announced on stdout otherwise
+        self.set_log_level("warning")  # suppresses the info message that the next line causes
         self.set_min_output_buffer(OUTPUT_SAMPLES)
         self.message_port_register_out(_EVENTS)
         self._address = Address(transport, listen, connect, node or None)
         self._flow = flow
-        self._make_queue = partial(
-            PacketQueue, payload, buffer_octets, zero_fill, complain=partial(log, "Twinlink Source")
-        )
+        self._make_queue = partial(PacketQueue, payload, buffer_octets, zero_fill, warn=self.logger.warn)
         self._queue = self._make_queue()
         self._given = link
         self._on_message = on_message
         self._lease: Lease | None = None
         self._running = self._ended = self._woken = False
         self._rest: NDArray[np.complex64] = np.zeros(0, np.complex64)
-        self._untold_gap = self._untold_dropped = 0  # of packets without samples
+        self._unreported_gap = self._unreported_dropped = (
+            0  # of packets without samples, to which no tag can be attached
+        )
         self._after_end = 0
         self.error: Exception | None = None
 
@@ -91,16 +91,16 @@ class Source(gr.sync_block):  # type: ignore[misc]
         """Called by the scheduler."""
         self._queue = self._make_queue()
         self._rest = self._rest[:0]
-        self._untold_gap = self._untold_dropped = self._after_end = 0
+        self._unreported_gap = self._unreported_dropped = self._after_end = 0
         self._ended, self.error = False, None
         self._running = True
         try:
-            self._lease = Lease(self._address, self._publish, self._given)
+            self._lease = Lease(self._address, self._publish, self.logger.warn, self._given)
             self._lease.read(self._flow, self._receive)
         except (twinlink.TwinlinkError, ValueError) as error:
             self.error = error
             self._ended = True
-            log("Twinlink Source", str(error))
+            self.logger.error(str(error))
         return True
 
     def stop(self) -> bool:
@@ -112,15 +112,16 @@ class Source(gr.sync_block):  # type: ignore[misc]
         return True
 
     def end(self) -> None:
-        """Take no more messages; the stream ends after those that have been acknowledged."""
+        """Accept no more messages; the stream ends after the acknowledged ones."""
         if lease := self._lease:
-            with contextlib.suppress(twinlink.TwinlinkError):  # it was closed
-                lease.link.receiver(self._flow, handler=self._count_late)  # while none is between its ack and the queue
+            with contextlib.suppress(twinlink.TwinlinkError):  # the link was closed
+                # Waits for the old handler, so that every acknowledged message is in the queue.
+                lease.link.receiver(self._flow, handler=self._count_late)
         self._ended = True
         wake(self)
 
     def stats(self) -> dict[str, int]:
-        """Counted since the start: messages waiting, dropped, missing (dropped included), malformed, after `end`."""
+        """Counted since the start: messages queued, dropped, missing (dropped included), malformed, after `end`."""
         queue = self._queue
         return {
             "waiting": len(queue),
@@ -132,7 +133,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
 
     def work(self, input_items: list[Any], output_items: list[NDArray[np.complex64]]) -> int:
         """Called by the scheduler."""
-        self._woken = False  # before looking at the queue: what comes from now on wakes us again
+        self._woken = False  # before the queue is read: a later message wakes the scheduler again
         out = output_items[0]
         count = 0
         while count < len(out):
@@ -140,12 +141,12 @@ class Source(gr.sync_block):  # type: ignore[misc]
                 packet = self._queue.take()
                 if packet is None:
                     break
-                self._untold_gap += packet.gap
-                self._untold_dropped += packet.dropped
+                self._unreported_gap += packet.gap
+                self._unreported_dropped += packet.dropped
                 if len(packet.samples) == 0:
-                    continue  # nothing that could carry a tag: the next packet tells
-                packet.gap, packet.dropped = self._untold_gap, self._untold_dropped
-                self._untold_gap = self._untold_dropped = 0
+                    continue  # no sample for a tag: the next packet reports the gap
+                packet.gap, packet.dropped = self._unreported_gap, self._unreported_dropped
+                self._unreported_gap = self._unreported_dropped = 0
                 self._tag(self.nitems_written(0) + count, packet)
                 self._rest = packet.samples
             part = self._rest[: len(out) - count]

@@ -1,4 +1,4 @@
-"""Twinlink Stream Sink: a tagged stream on a flow of the link."""
+"""Twinlink Stream Sink: sends a tagged stream on a flow of the link."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         if payload not in ("cf32", "ci16"):
             raise ValueError(f"payload must be cf32 or ci16, not {payload!r}")
         self._payload = payload
-        self._sending = SinkSender(self.name(), Address(transport, listen, connect, node or None), flow, link)
+        self._sending = SinkSender(self.logger, Address(transport, listen, connect, node or None), flow, link)
         self._packets = PacketAssembler()
 
     def start(self) -> bool:
@@ -51,7 +51,7 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         return True
 
     def stats(self) -> dict[str, int]:
-        """Messages sent, failures, and samples outside of any packet."""
+        """Number of messages sent, of failures, and of samples outside of any packet."""
         return {
             "sent": self._sending.sent,
             "failed": self._sending.failed,

@@ -1,12 +1,12 @@
-"""Transform-precoded UEs (DFT-s-OFDM), told from noise by an inverse DFT over the PRBs of a box.
+"""Cyclostationary test for transform-precoded UEs (DFT-s-OFDM): kurtosis, and the fourth-power spectral line.
 
-Such a UE's subcarriers are as rough as noise, since each is a sum over all its symbols.  The inverse DFT over its grant
-gives these symbols back, which have few amplitudes; multipath, or a part of the grant, mixes some of them.  Of noise it
-makes noise.  What tells them apart is the kurtosis of the result: 2 for noise, 1 for QPSK, 1.4 for 64QAM.
+The subcarriers of such a UE are as rough as noise, because each is a sum over all its symbols.  The inverse DFT over
+its grant restores these symbols, which have few amplitudes; multipath, or a part of the grant, mixes some of them.
+Noise stays noise.  The kurtosis of the result separates the two: 2 for noise, 1 for QPSK, 1.4 for 64QAM.
 
-Other single carriers show the same.  But their symbols do not come as many to an OFDM symbol as the grant has
-subcarriers, exactly: only a precoded UE's fourth power of magnitude has a spectral line there.  So kurtosis counts once
-such a line was seen.
+Other single carriers have a low kurtosis too.  But only a precoded UE has exactly as many symbols in an OFDM symbol as
+its grant has subcarriers, so that the fourth power of its magnitude has a spectral line at that rate.  The kurtosis
+counts once such lines have been detected.
 """
 
 import math
@@ -15,33 +15,32 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.spectrum import SUBCARRIERS_PER_PRB
-
+from .features import SUBCARRIERS_PER_PRB
 from .likelihoods import MAX_LLR, NOISE_ROUGHNESS, ROUGHNESS_VARIANCE, STEP, Array, PrbLikelihoods
 
-FADE = 2.2  # log power from one PRB to the next; a lesser step may be within a grant that fades
-WEAKEST = 1.1  # log power of a box against the floor
-ROUGH = 0.47  # roughness of a box; what is smoother is told by that
-GAPS = 3.0  # standard deviations rougher than noise: a symbol with empty subcarriers, as of SRS
-MIDDLE = 0.26  # kurtosis below that of noise, at most one standard deviation: as likely a UE's
-CHANGED = 1.4  # log power from one record to the next: somebody else
+FADE = 2.2  # step of log power between PRBs; a smaller step may be within a grant that fades
+WEAKEST = 1.1  # log power of a segment relative to the noise floor
+ROUGH = 0.47  # roughness of a segment; a smoother one is a CP-OFDM UE
+GAPS = 3.0  # standard deviations rougher than noise: a symbol with empty subcarriers, such as SRS
+MIDDLE = 0.26  # kurtosis deficit against noise at which a UE and noise are equally likely, at most one deviation
+CHANGED = 1.4  # step of log power between records, above which another transmission has started
 FREE = 0.3  # log power
-PLAIN = -1.0  # nats that a UE is precoded, before its first record
-MEMORY = 10.0  # nats that are remembered of what a UE is
-SURE = 20.0  # nats of lines that there are precoded UEs on a PRB; by chance once in 5 * 10^8 boxes
-STRENGTH = 0.2  # of such a line against the spectrum beside it, times symbols and the fourth power of the excess
-BESIDE = 4  # places of the spectrum on either side
-SEVERAL = 60  # subcarriers; with fewer what is beside a line is not like it
-OTHER = math.exp(-2)  # chance that what is not a UE is another single carrier
+PLAIN = -1.0  # prior log-odds that a UE is precoded
+MEMORY = 10.0  # largest magnitude of these log-odds
+SURE = 20.0  # nats of spectral lines that detect precoded UEs on a PRB; noise reaches it once in 5 * 10^8 segments
+STRENGTH = 0.2  # of a line relative to the adjacent spectrum, times symbols and the fourth power of the excess
+BESIDE = 4  # bins of the spectrum on either side of a line
+SEVERAL = 60  # subcarriers; with fewer, the adjacent spectrum does not predict the line's
+OTHER = math.exp(-2)  # probability that a segment of no UE is another single carrier
 
 
 @dataclass(frozen=True, slots=True)
 class Kurtosis:
-    """Of some records, each of shape ``(records, n_prbs)``.
+    """Result of the test for some records, float32, shape ``(records, n_prbs)``.
 
     Attributes:
-        llr: for a precoded UE against noise, in nats, on each PRB of a box; 0 where it was not looked at.
-        prbs: how many PRBs that box has; 0 there.
+        llr: of a precoded UE against noise in nats, for the segment of each PRB; 0 where no segment was tested.
+        prbs: number of PRBs of that segment; 0 where none was tested.
     """
 
     llr: Array
@@ -49,31 +48,31 @@ class Kurtosis:
 
 
 class DftSOfdmTest:
-    """Finds out whether there are precoded UEs, and on which PRBs.
+    """Detects whether there are precoded UEs, and on which PRBs.
 
     Args:
         n_prbs: PRBs in a record.
 
     Attributes:
-        here: whether there are any.
+        detected: whether there are any.
     """
 
     def __init__(self, n_prbs: int) -> None:
-        self.here = False
-        self._seen = np.zeros(n_prbs, np.float32)  # nats of lines
-        self._odds = np.full(n_prbs, PLAIN, np.float32)  # nats that a UE is precoded
+        self.detected = False
+        self._lines = np.zeros(n_prbs, np.float32)  # accumulated LLR of spectral lines
+        self._odds = np.full(n_prbs, PLAIN, np.float32)  # log-odds that a UE is precoded
         self._before = np.zeros(n_prbs, np.float32)
 
     def add(self, samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> Kurtosis:
-        """Take in records: int16 samples, shape ``(records, subcarriers, 2)``, and what is known of them otherwise."""
-        kurtosis, lines = _look(samples, likelihoods)
-        for line in [] if self.here else lines:
-            self._seen = np.maximum(self._seen + line, 0)
-        self.here |= bool(self._seen.max() > SURE)
+        """Take in records: int16 samples, shape ``(records, n_prbs * 12, 2)``, and their likelihoods."""
+        kurtosis, lines = _test(samples, likelihoods)
+        for line in [] if self.detected else lines:
+            self._lines = np.maximum(self._lines + line, 0)
+        self.detected |= bool(self._lines.max() > SURE)
         return kurtosis
 
-    def tell(self, likelihoods: PrbLikelihoods, kurtosis: Kurtosis) -> PrbLikelihoods:
-        """``likelihoods`` with what texture says for a UE of either kind; records in order."""
+    def apply(self, likelihoods: PrbLikelihoods, kurtosis: Kurtosis) -> PrbLikelihoods:
+        """``likelihoods`` with the UE's LLR of either kind of UE, weighted by its probability; records in order."""
         log_power = likelihoods.log_power
         before = np.concatenate((self._before[None], log_power[:-1]))
         self._before = log_power[-1]
@@ -88,39 +87,39 @@ class DftSOfdmTest:
         return replace(likelihoods, ue_llr=likelihoods.ue_llr + share * more, ue_llr_own=own)
 
 
-def _look(samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> tuple[Kurtosis, Array]:
-    """Of all boxes with a PRB, the one that says most for a precoded UE; and what its line says, in nats."""
+def _test(samples: NDArray[np.int16], likelihoods: PrbLikelihoods) -> tuple[Kurtosis, Array]:
+    """For each PRB the result of the segment with the highest LLR, and the LLR of its spectral line."""
     shape = likelihoods.log_power.shape
-    says, prbs, line = (np.zeros(shape, np.float32) for _ in range(3))
-    all_says, all_prbs, all_line = says.ravel(), prbs.ravel(), line.ravel()
+    llr, prbs, line = (np.zeros(shape, np.float32) for _ in range(3))
+    all_llr, all_prbs, all_line = llr.ravel(), prbs.ravel(), line.ravel()
     cells = samples.astype(np.float32).view(np.complex64).reshape(-1, SUBCARRIERS_PER_PRB)
     tone = likelihoods.not_tone_llr < 0
     cells[tone.ravel()] = 0
-    for first, width, tones in _boxes(likelihoods, tone):
+    for first, width, tones in _segments(likelihoods, tone):
         end, count = first + width, SUBCARRIERS_PER_PRB * (width - tones)
         excess = _kurtosis(cells[first:end].ravel()) - 2 * count / (count + 1)
-        root = count**0.5 / 2  # one over the standard deviation for noise
+        root = count**0.5 / 2  # inverse of the standard deviation for noise
         expected = min(MIDDLE * root, 1.0)
         nats = min(max(-2 * expected * (excess * root + expected), -MAX_LLR), MAX_LLR)
         nats_line = 0.0
         if nats > 0 and count >= SEVERAL:
             nats_line = _line(cells[first:end].ravel(), excess)
             nats = min(max(nats_line - math.log(math.exp(-nats) + OTHER), -MAX_LLR), MAX_LLR)
-        better = (all_prbs[first:end] == 0) | (all_says[first:end] < nats)
-        all_says[first:end][better] = nats
+        better = (all_prbs[first:end] == 0) | (all_llr[first:end] < nats)
+        all_llr[first:end][better] = nats
         all_prbs[first:end][better] = width
         all_line[first:end][better] = nats_line
-    says[tone] = prbs[tone] = 0
-    return Kurtosis(says, prbs), line
+    llr[tone] = prbs[tone] = 0
+    return Kurtosis(llr, prbs), line
 
 
-def _boxes(likelihoods: PrbLikelihoods, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
-    """Of those that may be a precoded UE's: first PRB, counted through all records, width, and on how many a tone is.
+def _segments(likelihoods: PrbLikelihoods, tone: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+    """Segments that may be a precoded UE's: first PRB, counted through all records, width, and PRBs with a tone.
 
-    Then of several of them side by side, which may be one whose channel fades.
+    Runs of adjacent segments follow, because a fading channel may split a UE's grant into several.
     """
     log_power, rough = likelihoods.log_power, likelihoods.roughness_raw
-    if tone.any():  # it may be on a UE's PRB, which is as strong as the one before
+    if tone.any():  # the tone may be on a UE's PRB, which is then taken to be as strong as the PRB before
         log_power = log_power.copy()
         np.copyto(log_power[:, 1:], likelihoods.log_power[:, :-1], where=tone[:, 1:])
         rough = np.where(tone, np.float32(NOISE_ROUGHNESS), rough)
@@ -138,21 +137,21 @@ def _boxes(likelihoods: PrbLikelihoods, tone: NDArray[np.bool_]) -> list[tuple[i
     wide = np.add.reduceat(width, deep)
     fit_deep = _fit(wide, *sums_deep) & (wide > width[deep])
     of_all = ((first, width, sums[2], fit), (first[deep], wide, sums_deep[2], fit_deep))
-    return [box for *each, chosen in of_all for box in zip(*(values[chosen].tolist() for values in each), strict=True)]
+    return [one for *each, chosen in of_all for one in zip(*(values[chosen].tolist() for values in each), strict=True)]
 
 
 def _fit(width: NDArray[np.intp], power: Array, rough: Array, tones: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which boxes may be a precoded UE's, given sums over their PRBs."""
+    """Which segments may be a precoded UE's, given sums over their PRBs."""
     most = NOISE_ROUGHNESS * width + GAPS * np.sqrt(ROUGHNESS_VARIANCE * width)
     alike = (rough > ROUGH * width) & (rough < most)
     return np.asarray(alike & (power > WEAKEST * width) & (tones < width))
 
 
 def _kurtosis(cells: NDArray[np.complex64]) -> float:
-    """Of the symbols that some subcarriers are the DFT of.
+    """Kurtosis of the magnitude of the inverse DFT of ``cells``, shape ``(subcarriers,)``.
 
-    A UE's delay shifts its symbols by any part of one; half way between two of them they are mixed the most.  So both
-    at none and at half of one are looked at, which have the same power.
+    A UE's delay shifts its symbols by any fraction of a symbol; half-way between two symbols they are mixed the most.
+    So the kurtosis is computed without a shift and with half a symbol, and the lower one counts.
     """
     count = len(cells)
     time = np.fft.ifft(cells, 2 * count)
@@ -163,11 +162,11 @@ def _kurtosis(cells: NDArray[np.complex64]) -> float:
 
 
 def _line(cells: NDArray[np.complex64], excess: float) -> float:
-    """Nats for as many symbols as subcarriers, against another single carrier, by the spectral line that they have.
+    """LLR of as many symbols as subcarriers against another single carrier, from the spectral line.
 
-    Without it the spectrum's power at that place, relative to the mean of ``n`` places beside it, exceeds ``x`` with a
-    chance of ``(1 + x / n) ** -n``: ``n log(1 + x / n)`` is exponentially distributed.  So it is taken to be with the
-    line, with a greater mean, told by the ``excess`` of the kurtosis.
+    Without a line, the power in its bin relative to the mean of ``n`` adjacent bins exceeds ``x`` with probability
+    ``(1 + x / n) ** -n``, so that ``n log(1 + x / n)`` is exponentially distributed.  With a line, the distribution is
+    modelled as exponential with a greater mean, which follows from the ``excess`` of the kurtosis.
     """
     count, beside = len(cells), 2 * BESIDE
     time = np.fft.ifft(cells, 4 * count)

@@ -1,32 +1,32 @@
-"""The PRBs of one interferer begin and end together: where a UE covers some, the others show when."""
+"""Edge alignment: the PRBs of one interferer start and end together, so uncovered PRBs decide for covered ones."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-SHARE = 0.25  # of an interferer's PRBs that have to show the interferer for the others to have it too
-FEWEST = 3  # records in a row; what comes for fewer may well have gone when a UE comes
-TOGETHER = 0.3  # of the records that show it in either of two PRBs show it in both, or it moves from one to the other
+SHARE = 0.25  # of an interferer's PRBs that must show it, for the others to be interfered too
+FEWEST = 3  # records in a row; a shorter interferer may have ended when a UE starts
+TOGETHER = 0.3  # of the records with an interferer in either of two PRBs have it in both; otherwise it moves
 
 Mask = NDArray[np.bool_]
 
 
 def align_edges(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, Mask]:
-    """Let the neighbours decide for the PRBs that cannot tell.
+    """Let uncovered PRBs of an interferer decide for those that a UE covers.
 
-    A PRB that was occupied without a break since (or until) it was seen to be interfered is taken to be interfered
-    whenever enough (`SHARE`) of the adjacent ones are of which the same can be said.  Adjacent PRBs belong together if
-    they were seen to be interfered at one time, and mostly so: those that a sweep passes one after the other do not.
+    A PRB that has been occupied without a break since (or until) it was interfered is set to interfered in the records
+    in which at least `SHARE` of the adjacent PRBs in the same state are interfered.  Adjacent PRBs belong together if
+    they were interfered at the same time, and mostly so: the PRBs that a sweep passes in turn do not.
 
     Args:
-        interfered, occupied: what each PRB said for itself, shape ``(records, n_prbs)``.
-        carried: PRBs, shape ``(n_prbs,)``, that were interfered before the first record and occupied since.
+        interfered, occupied: the answer of each PRB by itself, bool, shape ``(records, n_prbs)``.
+        carried: PRBs that were interfered before the first record and occupied since, bool, shape ``(n_prbs,)``.
 
     Returns:
-        ``interfered`` with that added, and ``carried`` as it stands after each record.
+        ``interfered`` with the covered cells added, and ``carried`` after each record; both ``(records, n_prbs)``.
     """
-    stays = _stays(interfered)
-    since = _since(stays, occupied, carried)
-    possible = since | _until(stays, occupied) | interfered
+    lasting = _lasting(interfered)
+    since = _since(lasting, occupied, carried)
+    possible = since | _until(lasting, occupied) | interfered
     pair, both = interfered[:, 1:] & interfered[:, :-1], occupied[:, 1:] & occupied[:, :-1]
     together = _since(pair, both, carried[1:] & carried[:-1]) | _until(pair, both) | pair
     either = (interfered[:, 1:] | interfered[:, :-1]).sum(axis=0)
@@ -40,15 +40,15 @@ def align_edges(interfered: Mask, occupied: Mask, carried: Mask) -> tuple[Mask, 
     return answer, since
 
 
-def _stays(interfered: Mask) -> Mask:
-    """Those of records in a row, at least `FEWEST`."""
+def _lasting(interfered: Mask) -> Mask:
+    """Cells within at least `FEWEST` interfered records in a row."""
     padded = np.pad(interfered, ((FEWEST - 1, FEWEST - 1), (0, 0)), mode="edge")
     whole = np.logical_and.reduce([padded[k : len(padded) - FEWEST + 1 + k] for k in range(FEWEST)])
     return np.asarray(np.logical_or.reduce([whole[k : k + len(interfered)] for k in range(FEWEST)]))
 
 
 def _since(seen: Mask, occupied: Mask, state: Mask) -> Mask:
-    """Where something was seen now or before, and has been occupied since."""
+    """Where ``seen`` was true now or before, and ``occupied`` since."""
     since = np.empty_like(seen)
     for k in range(len(seen)):
         state = since[k] = occupied[k] & (state | seen[k])

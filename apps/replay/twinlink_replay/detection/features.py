@@ -1,6 +1,6 @@
-"""Power of uplink symbols: per subcarrier and per PRB, averaged and held; and the texture of a PRB's samples.
+"""Features of uplink OFDM symbols: power per subcarrier and per PRB, roughness, peak share, per-subcarrier tone LLR.
 
-Everything is an array in, an array out; a batch of records costs little more than one.
+All functions map arrays to arrays; a batch of records costs little more than one record.
 """
 
 import math
@@ -10,46 +10,46 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.spectrum import SUBCARRIERS_PER_PRB
-
+SUBCARRIERS_PER_PRB = 12  # 3GPP TS 38.211 clause 4.4.4.1; not imported, so that detection needs numpy only
 FULL_SCALE = 32768.0**2  # 0 dBFS: a complex sample of magnitude 32768
 QUANTISATION = 1 / 6  # LSB^2: noise of rounding I and Q to integers; nothing is measured below it
-LEAST_LINE = -3.0  # nats
-COMB_RATIO = 4.0  # Gaussian samples differ as much between their two combs once in fifty PRBs
+MIN_TONE_LLR = -3.0  # nats
+COMB_RATIO = 4.0  # the two combs of Gaussian samples differ by as much in one PRB of fifty
 
 
 def to_dbfs(power: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Power in LSB^2 as dB relative to full scale; what is below the rounding noise is shown as that."""
+    """Power in LSB^2, any shape, as dBFS of the same shape; values below the rounding noise are raised to it."""
     return np.asarray(10 * np.log10(np.maximum(power, QUANTISATION) / FULL_SCALE), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class PrbFeatures:
-    """What the detector looks at, each of shape ``(records, n_prbs)``, float32.
+    """Input of the detector, each of shape ``(records, n_prbs)``, float32, where not stated otherwise.
 
     Attributes:
         power: mean power of a PRB's subcarriers in LSB^2.
-        roughness: how much the powers p of neighbouring subcarriers differ,
+        roughness: relative difference of the powers p of neighbouring subcarriers,
             ``sqrt(sum (p[i] - p[i+1])^2 / sum (p[i] + p[i+1])^2)``: 0 for constant amplitude, 0.05-0.45 for QPSK to
             256QAM through a channel that is smooth from one subcarrier to the next, 0.56 in the mean for Gaussian
             samples (noise), 1 for a tone.  It depends neither on the level nor on the channel's slope.
-        peak: share of the power that the strongest two neighbouring subcarriers have: 1/6 for constant amplitude,
-            0.4 in the mean for Gaussian samples, near 1 for a tone, on a subcarrier or between two.
-        line: what each subcarrier, shape ``(records, n_prbs, 12)``, says for a tone on it against Gaussian samples.
-        cells: power of each subcarrier in LSB^2, of the same shape.
-        samples: int16, shape ``(records, subcarriers, 2)``; None if they are not known.
+        peak: share of the power in the strongest two neighbouring subcarriers: 1/6 for constant amplitude, 0.4 in the
+            mean for Gaussian samples, near 1 for a tone, on a subcarrier or between two.
+        tone_llr: log-likelihood ratio in nats of a tone on each subcarrier against Gaussian samples, shape
+            ``(records, n_prbs, 12)``.
+        cells: power of each subcarrier in LSB^2, shape ``(records, n_prbs, 12)``.
+        samples: int16, shape ``(records, n_prbs * 12, 2)``; None if the samples are not known.
     """
 
     power: NDArray[np.float32]
     roughness: NDArray[np.float32]
     peak: NDArray[np.float32]
-    line: NDArray[np.float32]
+    tone_llr: NDArray[np.float32]
     cells: NDArray[np.float32]
     samples: NDArray[np.int16] | None = None
 
     def part(self, records: slice) -> "PrbFeatures":
-        """Those of some records."""
-        parts = [part[records] for part in (self.power, self.roughness, self.peak, self.line, self.cells)]
+        """The features of a slice of the records."""
+        parts = [part[records] for part in (self.power, self.roughness, self.peak, self.tone_llr, self.cells)]
         samples = None if self.samples is None else self.samples[records]
         return PrbFeatures(parts[0], parts[1], parts[2], parts[3], parts[4], samples)
 
@@ -62,45 +62,54 @@ def subcarrier_power(samples: NDArray[np.int16]) -> NDArray[np.float32]:
 
 
 def prb_features(power: NDArray[np.float32], samples: NDArray[np.int16] | None = None) -> PrbFeatures:
-    """Features of each PRB from the subcarriers' powers, shape ``(records, n_prbs * 12)``, and their ``samples``."""
+    """Features of each PRB.
+
+    Args:
+        power: of the subcarriers in LSB^2, shape ``(records, n_prbs * 12)``.
+        samples: int16, shape ``(records, n_prbs * 12, 2)``; without them the kurtosis tests do not run.
+    """
     cells = power.reshape(len(power), -1, SUBCARRIERS_PER_PRB).copy()
     _cap_centre(cells)
     rough = _roughness(cells, 1)
     even, odd = cells[..., 0::2].sum(axis=-1), cells[..., 1::2].sum(axis=-1)
-    # A DM-RS symbol (type 1, TS 38.211 clause 6.4.1.1.3) fills every other subcarrier: there, each subcarrier is
-    # compared with the next of its own comb, or the empty comb would look like a tone.
+    # A DM-RS symbol (type 1, TS 38.211 clause 6.4.1.1.3) fills every other subcarrier.  Each subcarrier is then
+    # compared with the next one of its own comb; otherwise the empty comb would look like a tone.
     comb = (even > COMB_RATIO * odd) | (odd > COMB_RATIO * even)
     if comb.any():
         rough[comb] = _roughness(cells[comb], 2)
     total = even + odd
     pair = (cells[..., 1:] + cells[..., :-1]).max(axis=-1)
-    return PrbFeatures(total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _line(cells), cells, samples)
+    return PrbFeatures(
+        total / SUBCARRIERS_PER_PRB, rough, pair / np.maximum(total, 1e-9), _tone_llr(cells), cells, samples
+    )
 
 
 def _cap_centre(cells: NDArray[np.float32]) -> None:
-    """Let the carrier's centre have no more power than the strongest near it: oscillators leak there, as tones do."""
+    """Limit the power of the centre subcarrier to the strongest near it: LO leakage would look like a tone."""
     prb, place = divmod(cells.shape[1] * SUBCARRIERS_PER_PRB // 2, SUBCARRIERS_PER_PRB)
-    near = [beside[place] for distance in (1, 2) for beside in _beside(distance)]
+    near = [neighbours[place] for distance in (1, 2) for neighbours in _neighbours(distance)]
     np.minimum(cells[:, prb, place], cells[:, prb, near].max(axis=-1), out=cells[:, prb, place])
 
 
-def _line(cells: NDArray[np.float32]) -> NDArray[np.float32]:
+def _tone_llr(cells: NDArray[np.float32]) -> NDArray[np.float32]:
     """Log-likelihood ratio of a tone on a subcarrier against none, from its share of the power of five.
 
-    Of Gaussian samples, the roughest that UEs have, that share has the beta distribution (1, 4).  With a tone it is
-    taken for (3, 4), or (10, 4), the likelier one, both equally likely beforehand; a UE comes on top at times, so that
-    a single record counts little against a tone.
+    For Gaussian samples, the roughest of UEs, the share has the beta distribution (1, 4).  With a tone it is modelled
+    as (3, 4) or (10, 4), whichever is likelier, with equal priors.  The LLR is limited from below, because a UE may
+    transmit on top in a single record.
     """
-    # The next ones or those after them, whichever have more: every other one is empty in a DM-RS symbol.
-    beside = 2 * np.maximum(*(cells[..., before] + cells[..., after] for before, after in (_beside(1), _beside(2))))
-    share = np.log((cells + QUANTISATION) / (cells + beside + 5 * QUANTISATION))
+    # The nearest neighbours or the second nearest, whichever are stronger: a DM-RS symbol fills every other subcarrier.
+    others = 2 * np.maximum(
+        *(cells[..., before] + cells[..., after] for before, after in (_neighbours(1), _neighbours(2)))
+    )
+    share = np.log((cells + QUANTISATION) / (cells + others + 5 * QUANTISATION))
     weak, strong = math.log(15) + 2 * share, math.log(715) + 9 * share  # B(1, 4) / B(3, 4), B(1, 4) / B(10, 4)
-    return np.asarray(np.maximum(np.maximum(weak, strong) - math.log(2), LEAST_LINE), np.float32)
+    return np.asarray(np.maximum(np.maximum(weak, strong) - math.log(2), MIN_TONE_LLR), np.float32)
 
 
 @cache
-def _beside(distance: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The subcarriers before and after each within its PRB; at its edges the same one twice."""
+def _neighbours(distance: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Indices of the subcarriers before and after each within its PRB; at the PRB's edges the inner one twice."""
     place = np.arange(SUBCARRIERS_PER_PRB)
     before, after = place - distance, place + distance
     return np.where(before < 0, after, before), np.where(after >= SUBCARRIERS_PER_PRB, before, after)

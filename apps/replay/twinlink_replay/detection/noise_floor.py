@@ -1,22 +1,28 @@
-"""The noise floor of a carrier: the level of what nobody uses, whatever else is on the air."""
+"""Noise floor estimation by the lowest mode: the mean of the lowest cluster of PRB powers.
+
+This is not CFAR: the threshold is not set from a cell's neighbours, but from the pooled powers of all PRBs.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .features import QUANTISATION
 
-WINDOW = 128  # records pooled; within it some PRB, some time, is free
+WINDOW = 128  # records pooled; some cells within it are free
 CLUSTER = 1.8  # cells up to this multiple of the floor belong to it (12 averaged subcarriers: 3 sigma)
-RISE_PER_RECORD = 10 ** (0.02 / 10)  # a floor rises slowly: what rises fast is a signal
+RISE_PER_RECORD = 10 ** (0.02 / 10)  # a noise floor rises slowly; a fast rise is a signal
 
 
 class NoiseFloor:
-    """Tracks the floor as the mean of the lowest cluster of PRB powers, pooled over PRBs and records.
+    """Tracks the noise floor as the mean of the lowest cluster of PRB powers, pooled over PRBs and records.
 
-    A free PRB's power scatters by only 1.25 dB (12 exponentially distributed subcarriers averaged), so free PRBs form
-    a narrow cluster at the bottom; UEs and interferers of any width are above it and do not move it, as long as about
-    one cell in a hundred of the window is free.  It follows downwards at once and upwards by at most 0.02 dB a record.
-    All-zero PRBs (a RAN that blanks what is blocked) say nothing about noise and are left out.
+    The power of a free PRB scatters by only 1.25 dB (the mean of 12 exponentially distributed subcarriers), so free
+    PRBs form a narrow cluster.  UEs and interferers lie above this cluster and do not move it, as long as about one
+    cell in a hundred of the window is free.  The level follows downwards at once, and upwards by at most 0.02 dB a
+    record.  All-zero PRBs are ignored: some RANs blank the blocked PRBs.
+
+    Args:
+        n_prbs: PRBs in a record.
 
     Attributes:
         level: LSB^2 per subcarrier; None before the first record.
@@ -30,7 +36,7 @@ class NoiseFloor:
         self._updated = 0
 
     def add(self, power: NDArray[np.float32]) -> float:
-        """Take in PRB powers ``(records, n_prbs)``; returns the level that holds from now on."""
+        """Take in PRB powers in LSB^2, shape ``(records, n_prbs)``; returns the new level in LSB^2 per subcarrier."""
         for start in range(0, len(power), 16):
             part = power[start : start + 16]
             self._ring[np.arange(self._seen, self._seen + len(part)) % WINDOW] = part
@@ -53,7 +59,7 @@ class NoiseFloor:
 
 
 def lowest_cluster(cells: NDArray[np.float32]) -> float:
-    """Mean of the lowest cluster of gamma-distributed powers (shape 12)."""
+    """Mean of the lowest cluster of gamma-distributed powers (shape parameter 12); ``cells`` of shape ``(n,)``."""
     rank = max(2, len(cells) // 200) if len(cells) > 2 else 0
     level = float(np.partition(cells, rank)[rank])
     for _ in range(12):

@@ -13,7 +13,7 @@ class PowerTrace:
 
     Attributes:
         average: LSB^2, shape ``(n_subcarriers,)``; zeros before the first record.
-        peak: the highest since the start or `reset_peak`, LSB^2.
+        peak: the highest power since the start or `reset_peak`, LSB^2, shape ``(n_subcarriers,)``.
     """
 
     def __init__(self, n_subcarriers: int, records: float = 50.0) -> None:
@@ -23,14 +23,14 @@ class PowerTrace:
         self._count = 0
 
     def add(self, power: NDArray[np.float32]) -> None:
-        """Take in powers of shape ``(records, n_subcarriers)``."""
+        """Take in powers in LSB^2, shape ``(records, n_subcarriers)``."""
         for record in power:
             self._count += 1
-            # The first records count equally, so that the average is right from the start.
+            # The first records have equal weights, so that the average is unbiased from the start.
             weight = max(1 / self._count, 1 / self._records)
             self.average += np.float32(weight) * (record - self.average)
             np.maximum(self.peak, record, out=self.peak)
 
     def reset_peak(self) -> None:
-        """Begin the peak hold anew."""
+        """Reset the peak hold."""
         self.peak[:] = 0

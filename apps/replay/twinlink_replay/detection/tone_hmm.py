@@ -1,8 +1,8 @@
-"""Tones told by their place: a tone is on the same subcarrier in every record, whoever transmits on top.
+"""Per-subcarrier two-state hidden Markov model of tones: a tone stays on one subcarrier, also below a UE.
 
-`power.PrbFeatures.line` compares each subcarrier with the nearest ones, which have the same UE and the same channel.  A
-hidden Markov model of two states, tone and none, sums it up over the records.  Its log-odds are added up and kept
-between those of "surely not" and "surely", which is as good as exact where they are far apart.
+`features.PrbFeatures.tone_llr` compares each subcarrier with its neighbours, which have the same UE and the same
+channel.  The model (tone, no tone) accumulates that ratio over the records.  It adds log-odds and clips them to
+``[OFF, ON]``, which approximates the exact recursion well because the two limits are far apart.
 """
 
 import math
@@ -12,68 +12,77 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.spectrum import SUBCARRIERS_PER_PRB
-
+from .features import SUBCARRIERS_PER_PRB
 from .likelihoods import Array
 
-COMES, GOES = 1 / 8000, 1 / 50  # chances per record; a PRB has twelve subcarriers
-OFF, ON = math.log(COMES), -math.log(GOES)
-PRIOR = math.log(COMES / GOES)
-PROMPT = 3.5  # log-odds
-CLEAR = 2.5  # nats that a record says for a tone that shows its level
-WEAKEST = 0.1  # of these records show less; a UE is on top in others
-OPPOSED, STEADY = 2.0, 0.8  # amplitude of a UE against its mean, and of a tone against what was seen, at the least
-GONE = -4.0  # nats against a tone that shows less than that
-NEAR, FEW = 8, 2  # PRBs to either side that count, and how many of these and the PRB itself may have a tone
+START, END = 1 / 8000, 1 / 50  # transition probabilities per record; a PRB has twelve subcarriers
+OFF, ON = math.log(START), -math.log(END)
+PRIOR = math.log(START / END)
+FILTERED_AT = 3.5  # log-odds
+CLEAR = 2.5  # nats; a record with more shows the tone's level
+WEAKEST = 0.1  # quantile of the amplitude over these records; a UE is on top in some of them
+OPPOSED, STEADY = 2.0, 0.8  # largest amplitude of a UE relative to its mean; smallest of a tone relative to its level
+GONE = -4.0  # nats against a tone in a record with less amplitude
+NEAR, FEW = 8, 2  # PRBs on either side, and the most of these and the PRB itself that may have a tone
 
 
 class ToneHmm:
-    """Feed it what records say of each subcarrier, in order.
+    """Takes the tone LLRs of records in order.
 
     Args:
         n_prbs: PRBs in a record.
+        settle: whether to buffer records for `smooth`.
     """
 
-    def __init__(self, n_prbs: int) -> None:
+    def __init__(self, n_prbs: int, settle: bool = True) -> None:
         self._odds = np.full((n_prbs, SUBCARRIERS_PER_PRB), PRIOR, np.float32)
-        self._waiting: deque[tuple[Array, Array, Array]] = deque()  # log-odds from the past, line, cells
+        self._settle = settle
+        self._buffer: deque[tuple[Array, Array, Array]] = deque()  # log-odds before the record, LLR, cells
 
-    def add(self, line: Array, cells: Array) -> NDArray[np.bool_]:
-        """Take in a record, see `power.PrbFeatures`; returns on which PRBs a tone is, from the past alone."""
-        self._waiting.append((self._odds, line, cells))
-        now = self._odds + line
+    def add(self, tone_llr: Array, cells: Array) -> NDArray[np.bool_]:
+        """Take in a record; returns the filtered answer.
+
+        Args:
+            tone_llr, cells: of `features.PrbFeatures`, shape ``(n_prbs, 12)``.
+
+        Returns:
+            Which PRBs carry a tone, bool, shape ``(n_prbs,)``.
+        """
+        if self._settle:
+            self._buffer.append((self._odds, tone_llr, cells))
+        now = self._odds + tone_llr
         self._odds = np.clip(now, OFF, ON)
-        return np.asarray(few((now > PROMPT).any(axis=1)[None])[0])
+        return np.asarray(drop_crowded((now > FILTERED_AT).any(axis=1)[None])[0])
 
     def smooth(self, count: int) -> NDArray[np.bool_]:
-        """On which PRBs a tone is, for the first ``count`` records since `drop_records`."""
-        waiting = list(islice(self._waiting, count))
-        before = np.array([each[0] for each in waiting])
-        line = np.array([each[1] for each in waiting])
-        found = _found(before, line)
+        """Which PRBs carry a tone in the first ``count`` buffered records, bool, shape ``(count, n_prbs)``."""
+        buffered = list(islice(self._buffer, count))
+        before = np.array([each[0] for each in buffered])
+        llr = np.array([each[1] for each in buffered])
+        found = _found(before, llr)
         for prb in np.flatnonzero(found.any(axis=(0, 2))):
             place = int(found[:, prb].sum(axis=0).argmax())
-            cells = np.array([each[2][prb] for each in waiting])
-            clear = found[:, prb, place] & (line[:, prb, place] > CLEAR)
+            cells = np.array([each[2][prb] for each in buffered])
+            clear = found[:, prb, place] & (llr[:, prb, place] > CLEAR)
             if clear.any():
-                line[:, prb] += GONE * _too_weak(cells, place, clear)[:, None]
-                before[:, prb] = _forward(before[0, prb], line[:, prb])
-                found[:, prb] = _found(before[:, prb], line[:, prb])
-        return few(found.any(axis=2))
+                llr[:, prb] += GONE * _too_weak(cells, place, clear)[:, None]
+                before[:, prb] = _forward(before[0, prb], llr[:, prb])
+                found[:, prb] = _found(before[:, prb], llr[:, prb])
+        return drop_crowded(found.any(axis=2))
 
     def drop_records(self, count: int) -> None:
-        """The first ``count`` records are settled."""
+        """Drop the first ``count`` buffered records: their smoothed answers are final."""
         for _ in range(count):
-            self._waiting.popleft()
+            self._buffer.popleft()
 
 
 def _too_weak(cells: Array, place: int, clear: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Records in which a subcarrier has less than a tone has there, though a UE be opposed to it.
+    """Records in which a subcarrier is weaker than the tone would be with a UE in antiphase.
 
     Args:
-        cells: powers of a PRB's subcarriers, shape ``(records, 12)``.
-        place: the subcarrier.
-        clear: records that show the tone.
+        cells: powers of a PRB's subcarriers in LSB^2, shape ``(records, 12)``.
+        place: index of the subcarrier.
+        clear: records that show the tone, bool, shape ``(records,)``.
     """
     own = np.sqrt(cells[:, place])
     others = np.sqrt((cells.sum(axis=1) - cells[:, place]) / (SUBCARRIERS_PER_PRB - 1))
@@ -81,28 +90,28 @@ def _too_weak(cells: Array, place: int, clear: NDArray[np.bool_]) -> NDArray[np.
     return np.asarray(own + OPPOSED * others < STEADY * tone)
 
 
-def _forward(odds: Array, line: Array) -> Array:
-    """Log-odds before each record, given those before the first, and what each record says."""
-    before = np.empty_like(line)
-    for k, says in enumerate(line):
+def _forward(odds: Array, llr: Array) -> Array:
+    """Log-odds before each record, given the log-odds before the first one and the LLR of each."""
+    before = np.empty_like(llr)
+    for k, each in enumerate(llr):
         before[k] = odds
-        odds = np.clip(odds + says, OFF, ON)
+        odds = np.clip(odds + each, OFF, ON)
     return before
 
 
-def _found(before: Array, line: Array) -> NDArray[np.bool_]:
-    """Where a tone is, given the log-odds before each record, and what each says."""
-    found = np.empty(line.shape, bool)
+def _found(before: Array, llr: Array) -> NDArray[np.bool_]:
+    """Where a tone is, given the log-odds before each record and the LLR of each."""
+    found = np.empty(llr.shape, bool)
     later = np.full_like(before[0], PRIOR)
     for k in range(len(found) - 1, -1, -1):
-        later += line[k]
-        found[k] = later + before[k] > PRIOR  # which is contained in both
+        later += llr[k]
+        found[k] = later + before[k] > PRIOR  # both sums contain the prior
         np.clip(later, OFF, ON, out=later)
     return found
 
 
-def few(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Leave out what stands in a crowd, shape ``(records, n_prbs)``: that is a channel, or a comb of a UE's."""
+def drop_crowded(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Remove tones with many other tones nearby, shape ``(records, n_prbs)``: a UE's channel or comb causes these."""
     if not found.any():
         return found
     count = np.cumsum(np.pad(found, ((0, 0), (NEAR + 1, NEAR))), axis=1)

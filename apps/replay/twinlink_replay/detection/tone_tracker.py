@@ -1,8 +1,7 @@
-"""Tones that move: peaks of single records that line up, each some subcarriers on from the one before.
+"""Tone tracking: links peaks of consecutive records into tracks of tones that sweep.
 
-A tone that sweeps is on a subcarrier for a record or two, too short for `tone_hmm`, but a peak that comes where the
-ones before it point to is hardly chance: a peak is seen once a record or less somewhere on the carrier where there is
-none.
+A sweeping tone occupies a subcarrier for one or two records, which is too short for `tone_hmm`.  But a peak at the
+position that a track predicts is hardly coincidence: false peaks occur at most about once a record over the carrier.
 """
 
 from collections import deque
@@ -12,22 +11,21 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.spectrum import SUBCARRIERS_PER_PRB
-
+from .features import SUBCARRIERS_PER_PRB
 from .likelihoods import Array
 
-PEAK = 3.0  # nats that a peak says for a tone
-WEAKEST = 1.1  # log power of its PRB against the floor
-FIXED = 0.1  # of the records that have a peak on one subcarrier: a tone that does not move
+PEAK = 3.0  # nats for a tone, at least
+WEAKEST = 1.1  # log power of the peak's PRB relative to the noise floor, at least
+FIXED = 0.1  # share of the records with a peak on one subcarrier, above which the tone does not move
 FASTEST = 40.0  # subcarriers a record
-GAP = 4  # records without a peak in a track; a UE may be on top
-OFF = 2.0  # subcarriers that a peak may be off its track, and ...
-FOLLOW = 0.3  # ... how much of that turns the track
-HIDDEN = 60  # records that a UE may hide a track, which ...
-POINT, TURN = 30, 0.3  # ... its speed over so many shows how to go on, within so many subcarriers a record
+GAP = 4  # records without a peak in a track, at most; a UE may be on top
+OFF = 2.0  # largest distance in subcarriers of a peak from its track, and ...
+FOLLOW = 0.3  # ... the gain with which this distance corrects the speed
+HIDDEN = 60  # records for which a UE may hide a track, at most
+POINT, TURN = 30, 0.3  # records for the speed that predicts a hidden part; tolerance in subcarriers a record
 FEWEST = 6  # peaks of a track
 DENSE = 0.5  # of a track's records have a peak
-FAR = 12  # subcarriers that a track moves at least
+FAR = 12  # subcarriers that a track moves, at least
 
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
@@ -35,19 +33,19 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class ToneTrack:
-    """Where a tone is in each of its records, which follow each other: ``subcarriers[k]`` in ``first + k``."""
+    """A sweeping tone: its subcarrier is ``subcarriers[k]`` in record ``first + k``; intp, shape ``(records,)``."""
 
     first: int
     subcarriers: Places
 
     @property
     def prbs(self) -> Places:
-        """Its PRB in each record."""
+        """Its PRB in each record, shape ``(records,)``."""
         return self.subcarriers // SUBCARRIERS_PER_PRB
 
 
 class ToneTracker:
-    """Feed it what records say of each subcarrier, in order.
+    """Takes the tone LLRs of records in order.
 
     Args:
         n_prbs: PRBs in a record.
@@ -55,25 +53,31 @@ class ToneTracker:
 
     def __init__(self, n_prbs: int) -> None:
         self._n_prbs = n_prbs
-        self._waiting: deque[Places] = deque()  # subcarriers of peaks
+        self._buffer: deque[Places] = deque()  # subcarriers of peaks
 
-    def add(self, line: Array, log_power: Array) -> None:
-        """Take in records: `PrbFeatures.line`, and the log power of PRBs against the floor, ``(records, n_prbs)``."""
-        best = line.argmax(axis=2)
-        fine = np.take_along_axis(line, best[..., None], 2)[..., 0]
-        for peaks, places in zip((fine > PEAK) & (log_power > WEAKEST), best, strict=True):
+    def add(self, tone_llr: Array, log_power: Array) -> None:
+        """Take in records.
+
+        Args:
+            tone_llr: of `PrbFeatures`, shape ``(records, n_prbs, 12)``.
+            log_power: relative to the noise floor, in nats, shape ``(records, n_prbs)``.
+        """
+        best = tone_llr.argmax(axis=2)
+        highest = np.take_along_axis(tone_llr, best[..., None], 2)[..., 0]
+        for peaks, places in zip((highest > PEAK) & (log_power > WEAKEST), best, strict=True):
             prbs = np.flatnonzero(peaks)
-            self._waiting.append(prbs * SUBCARRIERS_PER_PRB + places[prbs])
+            self._buffer.append(prbs * SUBCARRIERS_PER_PRB + places[prbs])
 
     def smooth(self, count: int) -> tuple[list[ToneTrack], Places, Mask]:
-        """What was in the first ``count`` records since `drop_records`, numbered from 0.
+        """Track tones through the first ``count`` buffered records, numbered from 0.
 
         Returns:
-            Tones that moved, the PRBs of those that did not, and which PRBs have a peak, shape ``(records, n_prbs)``.
+            Tracks of tones that moved, the PRBs of tones that did not, and which PRBs have a peak, bool, shape
+            ``(count, n_prbs)``.
         """
-        waiting = list(islice(self._waiting, count))
-        record = np.repeat(np.arange(count), [len(places) for places in waiting])
-        place = np.concatenate(waiting).astype(np.intp)
+        buffered = list(islice(self._buffer, count))
+        record = np.repeat(np.arange(count), [len(places) for places in buffered])
+        place = np.concatenate(buffered).astype(np.intp)
         fixed = np.bincount(place, minlength=1) > FIXED * count
         moving = ~fixed[place]
         peaks = np.zeros((count, self._n_prbs), bool)
@@ -81,13 +85,18 @@ class ToneTracker:
         return link(record[moving], place[moving]), np.flatnonzero(fixed) // SUBCARRIERS_PER_PRB, peaks
 
     def drop_records(self, count: int) -> None:
-        """The first ``count`` records are settled."""
+        """Drop the first ``count`` buffered records: their smoothed answers are final."""
         for _ in range(count):
-            self._waiting.popleft()
+            self._buffer.popleft()
 
 
 def link(record: Places, place: Places) -> list[ToneTrack]:
-    """Tracks through peaks, given by record (in order) and subcarrier."""
+    """Link peaks into tracks.
+
+    Args:
+        record: record of each peak, ascending, shape ``(peaks,)``.
+        place: subcarrier of each peak, same shape.
+    """
     n = len(record)
     before = np.full(n, -1)
     length = np.ones(n, int)
@@ -95,17 +104,17 @@ def link(record: Places, place: Places) -> list[ToneTrack]:
     starts = np.searchsorted(record, record - GAP)
     ends = np.searchsorted(record, record)
     for k in range(n):
-        them = slice(starts[k], ends[k])
-        if them.start == them.stop:
+        earlier = slice(starts[k], ends[k])
+        if earlier.start == earlier.stop:
             continue
-        apart = record[k] - record[them]
-        pace = (place[k] - place[them]) / apart
-        off = np.where(length[them] > 1, (pace - speed[them]) * apart, 0)
+        apart = record[k] - record[earlier]
+        pace = (place[k] - place[earlier]) / apart
+        off = np.where(length[earlier] > 1, (pace - speed[earlier]) * apart, 0)
         near = (np.abs(off) <= OFF) & (np.abs(pace) <= FASTEST)
         if not near.any():
             continue
-        best = int(np.argmax(np.where(near, length[them] - 0.2 * np.abs(off), -1)))
-        j = them.start + best
+        best = int(np.argmax(np.where(near, length[earlier] - 0.2 * np.abs(off), -1)))
+        j = earlier.start + best
         before[k], length[k] = j, length[j] + 1
         speed[k] = speed[j] + FOLLOW * off[best] / apart[best] if length[j] > 1 else pace[best]
     tracks = []
@@ -131,7 +140,7 @@ def link(record: Places, place: Places) -> list[ToneTrack]:
 
 
 def join(tracks: list[ToneTrack]) -> list[ToneTrack]:
-    """Those that go on where another one points to are one: a UE was on top between them."""
+    """Join tracks that continue where an earlier one points to: a UE was on top between them."""
     joined: list[ToneTrack] = []
     for track in sorted(tracks, key=lambda track: track.first):
         for k, before in enumerate(joined):
@@ -154,12 +163,16 @@ def _speed(places: Places) -> float:
 
 
 def apply_tracks(found: Mask, sure: Mask, tracks: list[ToneTrack]) -> Mask:
-    """``found``, shape ``(records, n_prbs)``, with tracks, and without what it has just before and after them.
+    """Add the tracks of sweeping tones to ``found``, and remove its traces just before and after them.
 
     Args:
-        found: what is known otherwise; it takes a tone below a UE to stay.
-        sure: what of it is so.
-        tracks: where tones moved.
+        found: interfered cells from the other methods, which assume that a tone below a UE stays; bool, shape
+            ``(records, n_prbs)``.
+        sure: cells of ``found`` that are never removed, same shape.
+        tracks: of sweeping tones.
+
+    Returns:
+        bool, same shape.
     """
     answer = found.copy()
     on = np.zeros_like(found)
@@ -170,7 +183,7 @@ def apply_tracks(found: Mask, sure: Mask, tracks: list[ToneTrack]) -> Mask:
         where[np.arange(len(where)), track.prbs] = True
         on[while_on] |= where
         for prb in np.unique(track.prbs):
-            # What touches the time that the tone was there is its trace.
+            # A run of cells that touches the track is its trace.
             run = np.cumsum(np.diff(answer[while_on, prb] | where[:, prb], prepend=False))
             trace = np.isin(run, run[where[:, prb]])
             answer[while_on, prb] &= ~trace | sure[while_on, prb]

@@ -1,4 +1,4 @@
-"""Prints what GRC_BLOCKS_PATH must hold."""
+"""Prints the folder for GRC_BLOCKS_PATH."""
 
 from . import PATH
 

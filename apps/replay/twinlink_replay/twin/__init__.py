@@ -1,1 +1,1 @@
-"""The Digital Twin's side: which records are followed, what becomes of them, and what is asked of the gNB."""
+"""The Digital Twin: source selection, analysis of records, recording, and control of PRB blocks."""

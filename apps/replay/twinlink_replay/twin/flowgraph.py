@@ -9,16 +9,16 @@ from ..blocks.gnuradio_compat import gr
 from ..blocks.observer import Observer, Record
 from ..blocks.source import Source
 
-DRAIN_S = 0.7  # at the end, what has arrived is analysed for so long
+DRAIN_S = 0.7  # time limit at the end for the analysis of messages that have arrived
 
 
 class Flowgraph:
-    """Runs while in a ``with`` block.
+    """Runs inside a ``with`` block.
 
     Args:
-        link: open; stays open.
-        on_records: called on the flowgraph's thread.
-        buffer_octets, on_message: of the source.
+        link: an open link, which stays open.
+        on_records: called with complete records, on the flowgraph's thread.
+        buffer_octets, on_message: as of `Source`.
     """
 
     def __init__(

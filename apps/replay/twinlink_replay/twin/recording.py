@@ -1,7 +1,7 @@
-"""What the twin keeps of a run: rebuilt.sigmf-{data,meta} and observations.npz.
+"""The twin's recording of a run: rebuilt.sigmf-{data,meta} and observations.npz.
 
-``observations.npz`` is held in memory until the end: 1.3 KB for a record of 106 PRBs (at 100 records a second: 0.47 GB
-an hour).  ``rebuilt.sigmf-data`` is written as records come.
+``observations.npz`` is kept in memory until the end: 1.3 KB for a record of 106 PRBs (at 100 records a second: 0.47 GB
+an hour).  ``rebuilt.sigmf-data`` is written as the records arrive.
 """
 
 import json
@@ -20,16 +20,16 @@ from ..blocks.observer import Record
 from ..detection.detector import Smoothed
 from ..detection.features import to_dbfs
 
-_TAKEN = ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp")  # from each record
+_FIELDS = ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp")  # from each record
 
 
 class Recording:
-    """Writes into a folder, which it makes.  Raises OSError.
+    """Writes into a folder, which it creates.  Raises OSError.
 
-    ``observations.npz`` holds, per record in the order of arrival: sequence, e3_timestamp (-1 where E3 gave none),
-    observed_ns, sent_ns, received_ns, analysed_ns (int64, Unix ns), epoch (uint64), power_dbfs (float32), occupied and
-    interfered (bool), the latter three of shape ``(records, n_prbs)``.  ``interfered`` is the settled answer,
-    ``interfered_prompt`` the one that decisions were made on.
+    ``observations.npz`` holds, per record in the order of arrival: sequence, e3_timestamp (-1 without E3), observed_ns,
+    sent_ns, received_ns, analysed_ns (int64, Unix ns), epoch (uint64); and of shape ``(records, n_prbs)`` power_dbfs
+    (float32), occupied, interfered and interfered_prompt (bool).  ``occupied`` and ``interfered`` are the detector's
+    smoothed answers, ``interfered_prompt`` is the filtered answer on which decisions are made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,31 +37,31 @@ class Recording:
         self._folder = folder
         self._data = (folder / "rebuilt.sigmf-data").open("wb", buffering=1024 * 1024)
         self._first: Record | None = None
-        self._numbers: dict[str, list[int]] = {name: [] for name in (*_TAKEN, "analysed_ns")}
+        self._numbers: dict[str, list[int]] = {name: [] for name in (*_FIELDS, "analysed_ns")}
         self._power: list[NDArray[np.float32]] = []
-        self._prompt: list[NDArray[np.bool_]] = []
-        self._settled: list[Smoothed] = []
+        self._filtered: list[NDArray[np.bool_]] = []
+        self._smoothed: list[Smoothed] = []
 
     def add(
-        self, records: list[Record], power: NDArray[np.float32], prompt: NDArray[np.bool_], analysed_ns: int
+        self, records: list[Record], power: NDArray[np.float32], filtered: NDArray[np.bool_], analysed_ns: int
     ) -> None:
-        """Records with their PRB powers (LSB^2) and prompt answers, both ``(records, n_prbs)``."""
+        """Add records with their PRB powers in LSB^2 and filtered answers, both ``(records, n_prbs)``."""
         self._first = self._first or records[0]
         for record in records:
             with writing(self._folder):
                 self._data.write(record.samples.astype("<i2", copy=False).tobytes())
-            for name in _TAKEN:
+            for name in _FIELDS:
                 self._numbers[name].append(getattr(record, name))
             self._numbers["analysed_ns"].append(analysed_ns)
         self._power.append(to_dbfs(power))
-        self._prompt.append(prompt)
+        self._filtered.append(filtered)
 
-    def settle(self, answers: list[Smoothed]) -> None:
-        """Final answers, in order."""
-        self._settled += answers
+    def add_smoothed(self, answers: list[Smoothed]) -> None:
+        """Add smoothed answers, in order."""
+        self._smoothed += answers
 
     def close(self) -> None:
-        """Write everything that is still open."""
+        """Write the remaining data, and close the files."""
         with writing(self._folder):
             self._data.close()
             text = json.dumps(self._meta(), indent=2) + "\n"
@@ -73,9 +73,9 @@ class Recording:
                 for name, all_of in self._numbers.items()
             },
             "power_dbfs": np.concatenate([none.astype(np.float32), *self._power]),
-            "occupied": np.concatenate([none.astype(bool), *(answer.occupied for answer in self._settled)]),
-            "interfered": np.concatenate([none.astype(bool), *(answer.interfered for answer in self._settled)]),
-            "interfered_prompt": np.concatenate([none.astype(bool), *self._prompt]),
+            "occupied": np.concatenate([none.astype(bool), *(answer.occupied for answer in self._smoothed)]),
+            "interfered": np.concatenate([none.astype(bool), *(answer.interfered for answer in self._smoothed)]),
+            "interfered_prompt": np.concatenate([none.astype(bool), *self._filtered]),
         }
         write_arrays(self._folder / "observations.npz", arrays)
 

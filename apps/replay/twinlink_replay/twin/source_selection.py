@@ -1,22 +1,23 @@
-"""Which records a twin takes: those of one gNB, on one carrier.  No I/O; time comes in.
+"""Source selection: a twin follows one gNB on one carrier.  No I/O; time is passed in.
 
 Rules:
 
-1. The first record decides on the carrier and the sender's session.
-2. Another session is followed when the one before has ended or was restarted, when it is a new one of a node that fell
-   silent, or when that has been silent for `GIVEN_UP_NS`: a cut of seconds is no reason to look at another gNB.
-3. What was left is followed again only if it comes up again.
+1. The first record determines the carrier and the sender's session.
+2. The twin follows another session when the current one has ended or was restarted, when the new session is of the same
+   node and the current one is down, or when the current one has been down for `ABANDON_AFTER_NS`: an interruption of
+   seconds is no reason to follow another gNB.
+3. An abandoned session is followed again only after it has come up again.
 """
 
 from typing import NamedTuple, Self
 
 from ..blocks.observer import Record
 
-GIVEN_UP_NS = 10_000_000_000
+ABANDON_AFTER_NS = 10_000_000_000
 
 
 class Carrier(NamedTuple):
-    """What all records must have in common."""
+    """Properties that all records have in common."""
 
     n_prbs: int
     scs_hz: int
@@ -24,7 +25,7 @@ class Carrier(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """That of a record."""
+        """The carrier of a record."""
         return cls(record.n_prbs, record.scs_hz, record.centre_hz)
 
     def __str__(self) -> str:
@@ -32,46 +33,46 @@ class Carrier(NamedTuple):
 
 
 class SourceSelection:
-    """Tell it which sessions come and go, and ask it about each record.
+    """Takes the sessions' changes of state, and decides about each record.
 
     Attributes:
-        epoch, carrier: what is followed; None before the first record.
+        epoch, carrier: session and carrier that are followed; None before the first record.
     """
 
     def __init__(self) -> None:
         self.epoch: int | None = None
         self.carrier: Carrier | None = None
         self._nodes: dict[int, str] = {}
-        self._given_up_ns: dict[int, int] = {}  # epoch -> from when on it need not be waited for
-        self._left: set[int] = set()
+        self._abandon_ns: dict[int, int] = {}  # epoch -> monotonic time from which it may be abandoned
+        self._abandoned: set[int] = set()
 
     def node(self, epoch: int | None) -> str:
-        """The name of a session's node; empty if it never came up."""
+        """The name of a session's node; empty if the session never came up."""
         return self._nodes.get(epoch, "") if epoch is not None else ""
 
     def up(self, node: str, epoch: int) -> None:
         """A session is up."""
         self._nodes[epoch] = node
-        self._given_up_ns.pop(epoch, None)
-        self._left.discard(epoch)
+        self._abandon_ns.pop(epoch, None)
+        self._abandoned.discard(epoch)
 
     def down(self, epoch: int, reason: str, monotonic_ns: int) -> None:
         """A session is down; ``reason`` as in `PeerDown`."""
         ended = reason in ("closed", "restarted")
-        self._given_up_ns[epoch] = monotonic_ns if ended else monotonic_ns + GIVEN_UP_NS
+        self._abandon_ns[epoch] = monotonic_ns if ended else monotonic_ns + ABANDON_AFTER_NS
 
-    def takes(self, record: Record, monotonic_ns: int) -> bool:
-        """Whether a record is of what is followed, or is to be from now on."""
+    def accepts(self, record: Record, monotonic_ns: int) -> bool:
+        """Whether a record is of the session that is followed, which it may change."""
         if self.epoch is None:
             self.epoch, self.carrier = record.epoch, Carrier.of(record)
         if Carrier.of(record) != self.carrier:
             return False
-        if record.epoch != self.epoch and self._gives_way(self.epoch, record.epoch, monotonic_ns):
-            self._left.add(self.epoch)
+        if record.epoch != self.epoch and self._may_switch(self.epoch, record.epoch, monotonic_ns):
+            self._abandoned.add(self.epoch)
             self.epoch = record.epoch
         return record.epoch == self.epoch
 
-    def _gives_way(self, old: int, new: int, monotonic_ns: int) -> bool:
-        if old not in self._given_up_ns or new in self._left:
+    def _may_switch(self, old: int, new: int, monotonic_ns: int) -> bool:
+        if old not in self._abandon_ns or new in self._abandoned:
             return False
-        return monotonic_ns >= self._given_up_ns[old] or (self.node(old) == self.node(new) != "")
+        return monotonic_ns >= self._abandon_ns[old] or (self.node(old) == self.node(new) != "")

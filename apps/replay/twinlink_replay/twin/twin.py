@@ -1,4 +1,4 @@
-"""The twin: records in; files, log lines and PRB blocks out."""
+"""The twin: analyses records, writes files and log lines, and sends PRB blocks."""
 
 import threading
 import time
@@ -21,26 +21,27 @@ from .controller import Change, Controller
 from .recording import Recording
 from .source_selection import Carrier, SourceSelection
 
-BATCH = 16  # records analysed at once; while they come one by one, each is analysed alone
+BATCH = 16  # records analysed at once, at most; records that arrive one by one are analysed one by one
 
 
 class Twin:
-    """Analyses records in the order of arrival and closes the loop.
+    """Analyses records in the order of arrival and closes the control loop.
 
     Args:
-        journal: where events go.
-        send: hands a decision to the link; raises TwinlinkError.
-        sync: of the flow that the records come on.
-        recording: or None to keep nothing.
-        session: of this end of the link, for the ids of blocks.
-        validity_ms, protected, control: of the `Controller`.
-        count: take no more records than this.
+        journal: receives the events.
+        send: sends a decision on the link; raises TwinlinkError.
+        sync: of the records' flow.
+        recording: receives records and answers; None to record nothing.
+        session: of this side of the link, for the ids of blocks.
+        validity_ms, protected, control: as of `Controller`.
+        count: number of records after which to stop, or None.
 
     Attributes:
-        records: analysed so far.
-        foreign: records of another session or carrier than the one that is followed.
-        last_ns: monotonic time of the last one, None before the first.
-        out_of_sync: how often the records were.
+        records: number of records analysed.
+        foreign: number of records of another session or carrier than those that are followed.
+        proposed, installed, rejected: number of PRB blocks and of their results.
+        last_ns: monotonic time of the last record, None before the first.
+        out_of_sync: how often the records became out of sync.
         done: set when ``count`` is reached.
     """
 
@@ -65,16 +66,18 @@ class Twin:
         self.done = threading.Event()
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
         self._settings = (session, validity_ms, protected, control)
-        self._told_another_twin = not control  # who only looks on may do so beside one that decides
+        self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
         self._count = count
         self._source_selection = SourceSelection()
-        self._told: set[int] = set()  # sessions of which it was said that records are passed over
+        self._reported_foreign: set[int] = set()  # sessions
         self._detector: Detector | None = None
         self._controller: Controller | None = None
-        self._lock = threading.Lock()  # results and changes of sync come on the link's thread; decisions go in order
+        self._lock = (
+            threading.Lock()
+        )  # results and changes of sync arrive on the link's thread; keeps decisions in order
 
     def add(self, records: list[Record]) -> None:
-        """Records that came out of the flowgraph."""
+        """Analyse records from the flowgraph, in order."""
         self.last_ns = time.monotonic_ns()
         if self._count is not None:
             records = records[: self._count - self.records]
@@ -87,22 +90,23 @@ class Twin:
         if self._detector is None:
             self._begin(records[0])
         assert self._detector
-        ours = self._take(records)
+        ours = self._select(records)
         if not ours:
             return
         samples = np.stack([record.samples for record in ours])
         features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
-        settled = self._detector.settled()
+        smoothed = self._detector.smoothed()
         analysed_ns = time.time_ns()
         for k in range(len(ours)):
             self._decide(self.records + k, answer.interfered[k], ours[k].sent_ns)
         if self._recording:
             self._recording.add(ours, features.power, answer.interfered, analysed_ns)
-            self._recording.settle(settled)
+            self._recording.add_smoothed(smoothed)
         self.records += len(ours)
 
     def _begin(self, record: Record) -> None:
+        # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
         self._detector = Detector(record.n_prbs)
         self._controller = Controller(record.n_prbs, *self._settings)
         self._journal.event(
@@ -114,40 +118,37 @@ class Twin:
             sequence=record.sequence,
         )
 
-    def _take(self, records: list[Record]) -> list[Record]:
-        """Those of what is followed; of the others, one of each session is told of."""
+    def _select(self, records: list[Record]) -> list[Record]:
+        """The records of the session that is followed; of each other session, one record is reported."""
         ours = []
         now_ns = time.monotonic_ns()
         for record in records:
             before = self._source_selection.epoch
-            if self._source_selection.takes(record, now_ns):
+            if self._source_selection.accepts(record, now_ns):
                 ours.append(record)
-                self._tell_followed(before)
+                self._report_switch(before)
             else:
                 self.foreign += 1
-                self._tell_foreign(record)
+                self._report_foreign(record)
         return ours
 
-    def _tell_followed(self, before: int | None) -> None:
+    def _report_switch(self, before: int | None) -> None:
         epoch = self._source_selection.epoch
         old, node = self._source_selection.node(before), self._source_selection.node(epoch)
         if before not in (None, epoch) and old != node:
             self._journal.event("following", f"{old} is gone; following {node} from here on", node=node, epoch=epoch)
 
-    def _tell_foreign(self, record: Record) -> None:
-        if record.epoch in self._told:
+    def _report_foreign(self, record: Record) -> None:
+        if record.epoch in self._reported_foreign:
             return
-        self._told.add(record.epoch)
-        node, ours = (
-            self._source_selection.node(record.epoch),
-            self._source_selection.node(self._source_selection.epoch),
-        )
-        carrier = Carrier.of(record)
+        self._reported_foreign.add(record.epoch)
+        selection, carrier = self._source_selection, Carrier.of(record)
+        node, ours = selection.node(record.epoch), selection.node(selection.epoch)
         sender = node or "another sender"
-        text = f"records of {sender} are passed over while {ours or 'the first one'} is followed: one gNB at a time"
-        if carrier != self._source_selection.carrier:
+        text = f"records of {sender} are skipped while {ours or 'the first one'} is followed: one gNB at a time"
+        if carrier != selection.carrier:
             text = (
-                f"records of another carrier ({carrier}) of {sender} are passed over: one carrier at a time;"
+                f"records of another carrier ({carrier}) of {sender} are skipped: one carrier at a time;"
                 " restart twinlink-replay to follow another one"
             )
         self._journal.event("foreign", text, node=node or None, epoch=record.epoch, **carrier._asdict())
@@ -155,16 +156,16 @@ class Twin:
     def _decide(self, index: int, interfered: NDArray[np.bool_], sent_ns: int) -> None:
         assert self._controller
         now_ns = time.time_ns()
-        old = now_ns - sent_ns > self._sync.thresholds.out_after * 1e9  # one of a backlog, with newer ones behind it
+        old = now_ns - sent_ns > self._sync.thresholds.out_after * 1e9  # part of a backlog, newer records follow
         with self._lock:
             in_sync = self._sync.state is State.IN_SYNC and not old
             for item in self._controller.observe(interfered, now_ns, time.monotonic_ns(), in_sync):
                 if isinstance(item, Change):
-                    self._report(item, index)
+                    self._report_change(item, index)
                 else:
                     self._propose(item)
 
-    def _report(self, change: Change, index: int) -> None:
+    def _report_change(self, change: Change, index: int) -> None:
         if change.prbs:
             text = f"interference on PRBs {format_prbs(change.prbs)} (record {index})"
             self._journal.event("interference", text, prbs=change.prbs, first_record=index)
@@ -190,17 +191,17 @@ class Twin:
         )
 
     def result(self, message: twinlink.Message) -> None:
-        """A message on flow ``control-result``."""
+        """Take in a message of flow ``control-result``."""
         try:
             result = PrbBlockResult.decode(message.payload)
         except twinlink.MalformedPayload as error:
-            self._journal.event("malformed-result", f"an answer on flow {message.flow} cannot be read: {error}")
+            self._journal.event("malformed-result", f"a message on flow {message.flow} cannot be decoded: {error}")
             return
-        if self._controller and message.epoch == self._source_selection.epoch:  # others are asked, too: for another RAN
+        if self._controller and message.epoch == self._source_selection.epoch:  # other gNBs receive the blocks, too
             with self._lock:
                 self._controller.result(result)
-            if not self._told_another_twin and self._controller.is_of_another(result):
-                self._told_another_twin = True
+            if not self._reported_another_twin and self._controller.is_of_another_twin(result):
+                self._reported_another_twin = True
                 text = f"another twin decides for {message.node}, too ({result.id}), and each list replaces the last"
                 self._journal.event("another-twin", f"{text}: start all but one with --no-control", id=result.id)
         self.installed += result.status == "installed"
@@ -218,13 +219,13 @@ class Twin:
         )
 
     def link_event(self, event: Event) -> None:
-        """An event of the link."""
+        """Take in an event of the link."""
         if isinstance(event, PeerUp):
             self._source_selection.up(event.node, event.epoch)
             self._journal.event("peer-up", f"{event.node} is connected", time_ns=event.time_ns, node=event.node)
         elif isinstance(event, PeerDown):
             self._source_selection.down(event.epoch, event.reason, time.monotonic_ns())
-            text = f"{event.node} is gone ({event.reason}): waiting for it to come back"
+            text = f"{event.node} is gone ({event.reason}): waiting for it to reconnect"
             self._journal.event("peer-down", text, time_ns=event.time_ns, node=event.node, reason=event.reason)
         elif isinstance(event, Restarted):
             self._journal.event("restarted", f"{event.node} has restarted", time_ns=event.time_ns, node=event.node)
@@ -240,7 +241,7 @@ class Twin:
         if event.age_ns is not None:
             text += f": the newest record is {event.age_ns / 1e6:.0f} ms old"
         if event.completeness is not None:
-            text += f", {event.completeness:.1%} of the last ten seconds' are here"
+            text += f", {event.completeness:.1%} of the last ten seconds' records have arrived"
         self._journal.event(
             "sync",
             text,
@@ -258,8 +259,8 @@ class Twin:
                 self._propose(block)
 
     def finish(self) -> None:
-        """Settle what waits, and write the files."""
+        """Smooth the buffered records, and write the files."""
         if self._recording:
             if self._detector:
-                self._recording.settle(self._detector.finish())
+                self._recording.add_smoothed(self._detector.finish())
             self._recording.close()

@@ -1,7 +1,7 @@
-"""What the source block adds: ``python -m twinlink_replay.latency [--transport zenoh] [--n-prbs 106] [--json]``.
+"""Delay of the source block: ``python -m benchmarks.replay_latency [--transport zenoh] [--n-prbs 106] [--json]``.
 
-A sender in the same process sends symbols at a steady rate over loopback; the delay is from the message coming out of
-the transport (``received_ns``) to the ``work`` of the next block, for the last sample of the message.
+A sender in the same process sends symbols at a constant rate over loopback.  The delay is measured from the arrival of
+the message from the transport (``received_ns``) to the ``work`` of the next block, for the last sample of the message.
 """
 
 import argparse
@@ -11,15 +11,14 @@ import time
 from typing import Any
 
 import numpy as np
+from twinlink_replay.blocks import Source
+from twinlink_replay.blocks.assembler import PacketAssembler
+from twinlink_replay.blocks.gnuradio_compat import gr, keep, pmt
 
 import twinlink
 from twinlink.measure.channels import PORTS
 from twinlink.measure.setting import free_ports
 from twinlink.spectrum import Spectrum
-
-from .blocks.assembler import PacketAssembler
-from .blocks.gnuradio_compat import gr, keep, pmt
-from .blocks.source import Source
 
 WARM_UP = 50
 
@@ -39,7 +38,7 @@ class _Probe(gr.sync_block):  # type: ignore[misc]
 
 
 def main() -> int:
-    """The command; returns the exit code."""
+    """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transport", default="zeromq")
     parser.add_argument("--n-prbs", type=int, default=106)
