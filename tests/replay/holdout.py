@@ -16,7 +16,7 @@ from tests.replay.uplink_scenes import Heard
 
 N_RECORDS = 600  # of 10 ms
 SCS_HZ, RECORD_S = 30e3, 0.01
-SILENT = 0.0005  # of all cells, reported falsely where there is no interferer
+SILENT = 0.0005  # largest share of false cells in a recording without an interferer
 
 Complex = NDArray[np.complex128]
 Mask = NDArray[np.bool_]
@@ -61,7 +61,7 @@ MOVING = [kind for kind, ues in UES.items() if ues.symbols is not gaussian and u
 
 
 class Air:
-    """What the gNB's receiver has after its FFT, and the truth about it.
+    """Samples of the gNB's receiver after its FFT, and the truth.
 
     Attributes:
         samples: shape ``(records, subcarriers)``; the noise has mean power 1.
@@ -103,7 +103,7 @@ class Air:
             start = stop
 
     def add_noise(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Gaussian noise on some neighbouring PRBs."""
+        """Gaussian noise on some adjacent PRBs; ``spans`` are the first record and the end of each burst."""
         width = int(self.rng.integers(1, max(2, self.n_prbs // 8)))
         first = int(self.rng.integers(self.n_prbs - width + 1))
         amplitude = 10 ** (self.rng.uniform(6, 25) / 20)
@@ -113,7 +113,7 @@ class Air:
             self.interfered[start:stop, first : first + width] = True
 
     def add_tone(self, spans: Iterable[tuple[int, int]], sweeps: bool = False) -> None:
-        """A tone on one subcarrier, or one that moves to another; its power is against the noise of a PRB."""
+        """A tone on one subcarrier, or a sweep; its level is relative to the noise of a PRB."""
         begin, end = self.rng.integers(12 * self.n_prbs, size=2)
         amplitude = np.sqrt(12) * 10 ** (self.rng.uniform(10 if sweeps else 6, 25) / 20)
         for start, stop in spans:
@@ -137,11 +137,11 @@ class Air:
         return [(start, start + int(self.rng.integers(10, 30))) for start in starts]
 
     def sweep(self) -> list[tuple[int, int]]:
-        """Most of the time."""
+        """One span over most of the recording."""
         return [(int(self.rng.integers(50, 150)), N_RECORDS - int(self.rng.integers(100)))]
 
 
-# How many of them, and how one comes on the air.
+# Number of interferers, and how to add one.
 INTERFERERS: dict[str, tuple[int, Callable[[Air], None]]] = {
     "noise": (1, lambda air: air.add_noise(air.comes_and_goes())),
     "noise in two places": (2, lambda air: air.add_noise(air.comes_and_goes())),
@@ -171,18 +171,18 @@ def plain(seed: int, ues: str, interferer: str) -> Heard:
 
 @dataclass
 class Tally:
-    """Of some scenes: how many, how many were right, and (record, PRB) cells."""
+    """Counts over scenes: scenes, right ones, and (record, PRB) cells."""
 
     scenes: int = 0
     right: int = 0
     hits: int = 0
     found: int = 0
     there: int = 0
-    seen: int = 0  # of those without a UE on top, found
+    seen: int = 0  # found cells without a UE on top
     visible: int = 0
 
     def add(self, heard: Heard, found: Mask) -> None:
-        """A scene is right where precision and recall are both 0.95 or more, or hardly anything is found of nothing."""
+        """A scene is right with precision and recall of 0.95 or more; without an interferer, with at most `SILENT`."""
         hits, visible = int((found & heard.interfered).sum()), heard.interfered & ~heard.ue
         there, reported = int(heard.interfered.sum()), int(found.sum())
         self.scenes += 1
@@ -195,12 +195,12 @@ class Tally:
 
     @property
     def precision(self) -> float:
-        """Of all that was found."""
+        """Share of the found cells that are interfered."""
         return self.hits / max(self.found, 1)
 
     @property
     def recall(self) -> float:
-        """Of all that was there."""
+        """Share of the interfered cells that are found."""
         return self.hits / max(self.there, 1)
 
     def __str__(self) -> str:
@@ -209,9 +209,9 @@ class Tally:
 
 
 def main() -> None:
-    """Print a row for each kind of UE, and of interferer."""
+    """Print a row for each kind of UE, and for each kind of interferer."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scenes", type=int, default=140, help="each kind of UE meets each interferer in turn (140)")
+    parser.add_argument("--scenes", type=int, default=140, help="kinds of UEs and interferers take turns (140)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first scene (0)")
     parser.add_argument("--prompt", action="store_true", help="judge the filtered answers, not the smoothed ones")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""``twinlink-replay`` as a process, fed over the real link by a gNB side in this one."""
+"""``twinlink-replay`` as a process; this process is the gNB's side of the link."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def replay(tmp_path: Path) -> Iterator[Any]:
 def play(
     link: twinlink.Link, heard: Heard, slow: Callable[[int], bool] = lambda record: False, count: int | None = None
 ) -> None:
-    """Send every record, or that many; where ``slow`` says so, a fifth of a second after the one before."""
+    """Send all records, or ``count``; a record for which ``slow`` is true follows 0.2 s after the previous one."""
     sender = link.sender("spectrum")
     for k, samples in enumerate(heard.samples[:count]):
         time.sleep(0.2 if slow(k) else 0.002)
@@ -85,7 +85,7 @@ def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, rep
         gnb.wait_ready(patience())
 
         def slow(record: int) -> bool:
-            """Blocks are renewed and given back by the clock: give it time, however fast or slow the machine is."""
+            """Blocks are renewed and withdrawn by the clock, so this leaves time on fast and slow machines."""
             if 150 <= record < 200:
                 return WHOLE not in [block.prbs for block in asked]
             if 200 <= record < 240:
@@ -114,7 +114,7 @@ def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, rep
     assert set(asked[0].prbs) <= set(range(30, 36))
     assert WHOLE in [block.prbs for block in asked]
     assert asked[-1].prbs == ()
-    assert len(asked) > len({block.id for block in asked})  # renewed under its id
+    assert len(asked) > len({block.id for block in asked})  # renewed with the same id
     assert [event["id"] for event in twin.events("proposed")] == [block.id for block in asked]
     assert {event["status"] for event in twin.events("block-result")} == {"installed", "cleared"}
     assert twin.events("interference")[0]["first_record"] >= 100
@@ -145,7 +145,7 @@ def test_a_user_without_a_home(endpoint: str, replay: Any, tmp_path: Path, monke
     assert [event["reason"] for event in twin.events("no-home")] == ["/proc/none/.gnuradio: No such file or directory"]
 
 
-def test_without_any_folder_for_gnu_radio_it_says_what_to_do(
+def test_without_a_folder_for_gnu_radio_the_error_says_what_to_do(
     endpoint: str, replay: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/proc/none")
@@ -171,19 +171,19 @@ def test_what_cannot_be_decoded_is_logged_and_counted(
     assert "Twinlink Source :warning: flow 'spectrum': a message of 4 octets cannot be decoded" in text
 
 
-def test_it_ends_when_nothing_comes_any_more(endpoint: str, replay: Any) -> None:
-    """One record, so that no pause between two, on however busy a machine, can be taken for the end."""
+def test_it_ends_when_no_record_arrives(endpoint: str, replay: Any) -> None:
+    """One record, so that a pause between two on a busy machine cannot be taken for the end."""
     twin = replay("--listen", endpoint, "--idle", "0.3")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.wait_ready(patience())
         time.sleep(0.6)
-        assert twin.process.poll() is None  # nothing has come yet
+        assert twin.process.poll() is None  # no record has arrived yet
         play(gnb, HEARD, count=1)
         assert twin.end()[0] == 0
     assert [(event["reason"], event["records"]) for event in twin.events("summary")] == [("idle", 1)]
 
 
-def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: Any) -> None:
+def test_a_killed_peer_and_its_return_are_logged(endpoint: str, replay: Any) -> None:
     twin = replay("--listen", endpoint)
     script = (
         "import twinlink, sys, time\n"
@@ -210,7 +210,7 @@ def test_a_killed_peer_is_named_and_its_return_noticed(endpoint: str, replay: An
     assert len(np.load(twin.out / "observations.npz")["sequence"]) == 400
 
 
-def test_one_gnb_is_followed_and_another_one_when_that_has_gone(endpoint: str, replay: Any) -> None:
+def test_one_gnb_is_followed_and_another_one_after_it_has_ended(endpoint: str, replay: Any) -> None:
     twin = replay("--listen", endpoint, "--count", "20")
     with twinlink.open("zeromq", connect=endpoint, node="gnb-b") as second:
         with twinlink.open("zeromq", connect=endpoint, node="gnb-a") as first:
@@ -225,14 +225,14 @@ def test_one_gnb_is_followed_and_another_one_when_that_has_gone(endpoint: str, r
     (foreign,), (following,) = twin.events("foreign"), twin.events("following")
     assert (foreign["node"], foreign["n_prbs"], following["node"]) == ("gnb-b", 51, "gnb-b")
     found = np.load(twin.out / "observations.npz")
-    begun = int(found["sequence"][10])  # what still waited for the flowgraph when the first had gone is followed, too
+    begun = int(found["sequence"][10])  # records still in the queue when the first gNB ended are followed, too
     assert begun > 0
     assert found["sequence"].tolist() == [*range(10), *range(begun, begun + 10)]
     assert [len(set(part.tolist())) for part in (found["epoch"][:10], found["epoch"][10:], found["epoch"])] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number: signal.Signals) -> None:
+def test_signals_end_it_before_the_first_record(endpoint: str, replay: Any, number: signal.Signals) -> None:
     twin = replay("--listen", endpoint)
     twin.wait_for("started")
     twin.process.send_signal(number)
@@ -247,13 +247,17 @@ def test_signals_end_it_before_anything_came(endpoint: str, replay: Any, number:
         (["--listen", "nowhere"], 3, "tcp/host:port"),
         (["--validity-ms", "soon"], 3, "whole number from 100"),
         (["--protect-prbs", "x"], 3, "0-3,50"),
-        (["--protect-prbs", "62-43"], 3, "'62-43' is neither a PRB nor a range"),  # it would protect nothing
+        (
+            ["--protect-prbs", "62-43"],
+            3,
+            "'62-43' is neither a PRB nor a range",
+        ),  # an empty range would protect nothing
         (["--idle", "nan"], 3, "nan is out of range"),
         (["--out", "/proc/none"], 2, "/proc/none: No such file or directory; check the path"),
         (["--records", "/proc/none"], 2, "/proc/none: No such file or directory; check the path"),
     ],
 )
-def test_what_cannot_be_done_is_said(arguments: list[str], code: int, text: str) -> None:
+def test_errors_say_what_is_wrong(arguments: list[str], code: int, text: str) -> None:
     command = [sys.executable, "-m", "twinlink_replay", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert done.returncode == code, done.stderr
@@ -261,7 +265,7 @@ def test_what_cannot_be_done_is_said(arguments: list[str], code: int, text: str)
     assert "Traceback" not in done.stderr
 
 
-def test_gnu_radio_missing_is_explained(tmp_path: Path) -> None:
+def test_missing_gnu_radio_is_explained(tmp_path: Path) -> None:
     (tmp_path / "gnuradio").mkdir()
     (tmp_path / "gnuradio" / "__init__.py").write_text("raise ImportError('no GNU Radio here')\n")
     done = subprocess.run(

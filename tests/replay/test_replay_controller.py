@@ -7,7 +7,7 @@ WALL = 1_700_000_000_000_000_000
 
 
 class Run:
-    """A controller over 10 PRBs, a record each 10 ms."""
+    """A controller of 10 PRBs, with a record every 10 ms."""
 
     def __init__(self, **options: object) -> None:
         self.controller = Controller(10, "session", 2000, **options)  # type: ignore[arg-type]
@@ -29,13 +29,13 @@ class Run:
         return self
 
     @property
-    def asked(self) -> list[tuple[int, ...]]:
+    def requested(self) -> list[tuple[int, ...]]:
         return [block.prbs for _, block in self.blocks]
 
 
-def test_asks_at_once_renews_and_takes_back() -> None:
+def test_requests_at_once_renews_and_withdraws() -> None:
     run = Run().records(20).records(250, 3, 4).records(60)
-    assert run.asked == [(3, 4), (3, 4), (3, 4), ()]
+    assert run.requested == [(3, 4), (3, 4), (3, 4), ()]
     first, again, _, last = run.blocks
     assert first[0] == 200 * MS
     assert again[1].id == first[1].id
@@ -48,42 +48,42 @@ def test_asks_at_once_renews_and_takes_back() -> None:
 
 def test_growing_lists_are_spaced() -> None:
     run = Run().records(1, 3).records(1, 3, 4).records(20, 3, 4, 5)
-    assert run.asked == [(3,), (3, 4, 5)]
+    assert run.requested == [(3,), (3, 4, 5)]
     assert run.blocks[1][0] == SPACING_NS
 
 
-def test_flicker_gives_nothing_back() -> None:
+def test_short_pauses_release_nothing() -> None:
     run = Run()
     for _ in range(5):
         run.records(10, 3).records(10)
-    assert set(run.asked) == {(3,)}
+    assert set(run.requested) == {(3,)}
 
 
-def test_protected_prbs_are_never_asked_for() -> None:
+def test_protected_prbs_are_never_requested() -> None:
     run = Run(protected=frozenset({3, 9})).records(10, 2, 3).records(100, 3)
-    assert run.asked == [(2,), ()]
+    assert run.requested == [(2,), ()]
     assert run.changes == [(2, 3), (3,)]
 
 
 def test_without_control_it_only_observes() -> None:
     run = Run(enabled=False).records(10, 2).records(60)
-    assert run.asked == []
+    assert run.requested == []
     assert run.changes == [(2,), ()]
 
 
-def test_nothing_is_asked_for_or_renewed_on_stale_records() -> None:
+def test_nothing_is_requested_or_renewed_on_stale_records() -> None:
     run = Run()
     run.in_sync = False
     run.records(20, 3)
-    assert (run.asked, run.changes) == ([], [(3,)])
+    assert (run.requested, run.changes) == ([], [(3,)])
     run.in_sync = True
     run.records(1, 3)
     run.in_sync = False
     run.records(300, 3)
-    assert run.asked == [(3,)]
+    assert run.requested == [(3,)]
 
 
-def test_out_of_sync_what_was_asked_for_is_taken_back_and_asked_for_anew_afterwards() -> None:
+def test_out_of_sync_the_block_is_withdrawn_and_requested_again_afterwards() -> None:
     run = Run()
     assert run.controller.withdraw(WALL, 0) is None
     run.records(10, 3)
@@ -92,7 +92,7 @@ def test_out_of_sync_what_was_asked_for_is_taken_back_and_asked_for_anew_afterwa
     assert (block.prbs, block.reason) == ((), "the twin is out of sync")
     assert run.controller.withdraw(WALL + run.now, run.now) is None
     run.records(1, 3)
-    assert run.asked == [(3,), (3,)]
+    assert run.requested == [(3,), (3,)]
     assert len({run.blocks[0][1].id, block.id, run.blocks[1][1].id}) == 3
 
 
@@ -104,15 +104,15 @@ def test_a_rejected_list_waits_unless_it_changes() -> None:
     run = Run().records(1, 3)
     run.controller.result(result(run.blocks[0][1], "rejected"))
     run.records(200, 3)
-    assert run.asked == [(3,)]
+    assert run.requested == [(3,)]
     run.records(1, 3, 4)
-    assert run.asked == [(3,), (3, 4)]
+    assert run.requested == [(3,), (3, 4)]
     run.controller.result(result(run.blocks[1][1], "rejected"))
     run.records(RETRY_NS // (10 * MS) + 1, 3, 4)
-    assert run.asked == [(3,), (3, 4), (3, 4)]
+    assert run.requested == [(3,), (3, 4), (3, 4)]
 
 
-def test_what_another_twin_replaced_waits_while_that_stands_unless_it_changes() -> None:
+def test_a_list_replaced_by_another_twin_waits_unless_it_changes() -> None:
     run = Run().records(1, 3)
     first = run.blocks[0][1]
     other = PrbBlockResult("prb-block-other-1", "installed", (4,), 0)
@@ -121,24 +121,24 @@ def test_what_another_twin_replaced_waits_while_that_stands_unless_it_changes() 
     run.controller.result(other)
     run.controller.result(PrbBlockResult(first.id, "cleared", (4,), 0))
     run.records(200, 3).records(60)
-    assert run.asked == [(3,)]  # nor is the other's list cleared when ours is not wanted any more
+    assert run.requested == [(3,)]  # and the other twin's list is not cleared when ours is not needed any more
     run.records(1, 3, 5)
-    assert run.asked == [(3,), (3, 5)]
+    assert run.requested == [(3,), (3, 5)]
     run.controller.result(PrbBlockResult(run.blocks[1][1].id, "cleared", (4,), 0))
     run.records(RETRY_NS // (10 * MS) + 1, 3, 5)
-    assert run.asked == [(3,), (3, 5), (3, 5)]
+    assert run.requested == [(3,), (3, 5), (3, 5)]
     run.controller.result(PrbBlockResult(run.blocks[2][1].id, "cleared", (4,), 0))
     run.controller.result(PrbBlockResult("prb-block-other-2", "cleared", (), 0))
     run.records(1, 3, 5)
-    assert len(run.asked) == 4
+    assert len(run.requested) == 4
 
 
-def test_what_the_other_side_cleared_is_asked_for_anew() -> None:
+def test_a_cleared_list_is_requested_again() -> None:
     run = Run().records(1, 3)
     run.controller.result(result(run.blocks[0][1], "cleared"))
     run.records(1, 3)
-    assert run.asked == [(3,), (3,)]
+    assert run.requested == [(3,), (3,)]
     assert run.blocks[0][1].id != run.blocks[1][1].id
-    run.controller.result(result(run.blocks[0][1], "cleared"))  # an old answer
+    run.controller.result(result(run.blocks[0][1], "cleared"))  # an old result
     run.records(5, 3)
-    assert len(run.asked) == 2
+    assert len(run.requested) == 2

@@ -1,4 +1,4 @@
-"""The detector against scenes with known truth; `evaluate.py` runs many more."""
+"""The detector on scenes with known truth; `evaluate.py` runs many more."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def test_precision_and_recall(scene: Scene) -> None:
     assert score.recall >= 0.9  # where a UE covers an interferer's first or last records, no method can tell
 
 
-def test_what_nothing_was_chosen_by_is_found_too() -> None:
+def test_holdout_recordings() -> None:
     tally = Tally()
     for seed, interferer in enumerate(INTERFERERS):
         heard = plain(7000 + seed, MOVING[seed % len(MOVING)], interferer)
@@ -67,7 +67,7 @@ def test_noise_is_told_from_gaussian_ues_that_hold_their_grants(seed: int, inter
 
 
 @pytest.mark.parametrize("n_prbs", [51, 106])
-def test_what_an_oscillator_leaks_at_the_carriers_centre_is_no_tone(n_prbs: int) -> None:
+def test_lo_leakage_at_the_carriers_centre_is_no_tone(n_prbs: int) -> None:
     tally = Tally()
     for seed in (5, 6, 7, 8):
         heard = hear(Scene(n_prbs=n_prbs, n_records=400, interferers=(Interferer(100, 300, 10, 14, 10),)), seed)
@@ -96,7 +96,7 @@ def test_a_ue_that_never_leaves_and_changes_its_modulation_is_not_interference(s
     assert scores(heard, detect(heard).smoothed).precision >= 0.9
 
 
-def test_what_an_interferer_has_beside_its_prbs_is_not_reported() -> None:
+def test_skirts_beside_an_interferers_prbs_are_not_reported() -> None:
     levels = {30: 4, 31: 12, 32: 12, 33: 4, 60: 3.5, 75: 6.5}
     interferers = tuple(Interferer(100, 400, k, k + 1, db) for k, db in levels.items())
     heard = hear(Scene(n_ues=2, interferers=interferers), 5)
@@ -131,7 +131,7 @@ def test_an_interferer_that_looks_like_a_ue_is_known_by_staying() -> None:
     assert score.recall >= 0.95
 
 
-def test_an_interferer_that_is_known_is_known_again_when_it_comes_for_a_short_time() -> None:
+def test_a_known_interferer_is_found_in_short_bursts() -> None:
     again = tuple(Interferer(k, end, 60, 68, 12, "qpsk") for k, end in ((60, 95), (150, 400), (450, 480)))
     heard = hear(Scene(coherence=5, interferers=again), 4)
     found = detect(heard).smoothed
@@ -146,7 +146,7 @@ def test_a_tone_that_sweeps_below_a_ue_is_not_put_on_all_of_its_prbs() -> None:
     assert scores(heard, detect(heard).smoothed).precision >= 0.75  # of 30 PRBs one at a time, 4 UEs on top
 
 
-def test_where_ues_do_not_fade_it_is_known_by_staying_longer() -> None:
+def test_where_ues_do_not_fade_an_interferer_is_known_by_staying_longer() -> None:
     scene = Scene(n_ues=3, dwell=8, pause=5, flat=True, coherence=1e9)
     heard = hear(replace(scene, interferers=(Interferer(100, 500, 60, 68, 12, "qpsk"),)), 3)
     score = scores(heard, detect(heard).smoothed)
@@ -155,7 +155,7 @@ def test_where_ues_do_not_fade_it_is_known_by_staying_longer() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_lone_ue_that_stays_put_and_fades_is_not_interference(seed: int) -> None:
+def test_a_lone_static_ue_that_fades_is_not_interference(seed: int) -> None:
     heard = hear(Scene(n_ues=3, dwell=8, pause=5, coherence=5), seed)
     lone = hear(Scene(n_ues=1, static=True, coherence=5, widths=(0.1, 0.1)), seed + 10)
     samples, where = heard.samples.copy(), lone.ue[0]
@@ -199,7 +199,7 @@ def test_gaussian_ues_are_known_from_a_few_grants() -> None:
 def test_a_tone_is_seen_below_a_stronger_ue_and_its_end_too(bits: int) -> None:
     tones = tuple(Interferer(k, k + 100, 40, 41, 9, "tone") for k in (150, 350))
     ue = Scene(n_ues=1, static=True, widths=(0.9, 0.9), max_load=0.9, snr_db=(14, 14), flat=True, coherence=1e9)
-    for seed in (3, 5):  # the UE is heard with 12 to 13 dB
+    for seed in (3, 5):  # the UE's SNR is 12 to 13 dB
         heard = hear(replace(ue, modulations=(bits,), interferers=tones), seed)
         assert heard.ue[:, 40].all()
         score = scores(heard, detect(heard).smoothed)
@@ -215,7 +215,7 @@ def test_ues_that_never_leave_nor_fade_are_not_interference_however_long() -> No
     assert score.recall_uncovered >= 0.9
 
 
-def test_interference_is_seen_promptly_and_its_end_too() -> None:
+def test_the_filtered_answer_finds_interference_and_its_end_within_records() -> None:
     heard = hear(Scene(n_ues=0, interferers=(Interferer(100, 200, 40, 48, 10),)), 7)
     prompt = detect(heard).filtered[:, 40:48]
     assert prompt[110:200].mean() > 0.95
@@ -233,7 +233,7 @@ def test_an_obeyed_block_leaves_the_interferer_visible_until_it_ends() -> None:
     heard = hear(Scene(interferers=(Interferer(100, 400, 60, 68, 12),)), 9)
     alone = hear(Scene(n_ues=0, interferers=(Interferer(100, 400, 60, 68, 12),)), 10)
     samples = heard.samples.copy()
-    samples[130:, 60 * 12 : 68 * 12] = alone.samples[130:, 60 * 12 : 68 * 12]  # no UE there from then on
+    samples[130:, 60 * 12 : 68 * 12] = alone.samples[130:, 60 * 12 : 68 * 12]  # no UE on these PRBs from record 130 on
     found = detect(replace(heard, samples=samples))
     assert found.smoothed[130:400, 60:68].mean() > 0.99
     assert found.smoothed[402:, 60:68].mean() < 0.01
@@ -248,7 +248,7 @@ def test_silence_is_free_and_full_scale_does_not_overflow() -> None:
     samples[40:, 12:] = -32768
     answer = detector.add(prb_features(subcarrier_power(samples)))
     np.testing.assert_array_equal(answer.occupied[50:].all(axis=0), [False, True, True])
-    assert not answer.interfered.any()  # constant amplitude is what a UE looks like
+    assert not answer.interfered.any()  # constant amplitude looks like a UE
 
 
 def test_short_bursts_of_noise_are_found_though_grants_change_with_every_record() -> None:
@@ -257,7 +257,7 @@ def test_short_bursts_of_noise_are_found_though_grants_change_with_every_record(
     score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
     assert score.recall_uncovered >= 0.95
-    assert score.recall >= 0.85  # UEs of 16QAM hide it at times
+    assert score.recall >= 0.85  # UEs of 16QAM hide the bursts at times
 
 
 @pytest.mark.parametrize(("n_prbs", "seed"), [(24, 2), (51, 1)])
@@ -296,7 +296,7 @@ def test_one_burst_of_noise_is_told_from_gaussian_ues_by_lasting_longer(dwell: i
     assert detect(hear(scene, seed)).smoothed.mean() < 0.0005
 
 
-def test_of_gaussian_transmissions_those_that_never_move_are_ues_and_what_comes_later_is_not() -> None:
+def test_static_gaussian_transmissions_are_ues_and_later_ones_are_not() -> None:
     scene = Scene(51, static=True, n_ues=2, flat=True, coherence=1e9, modulations=(0,), widths=(0.1, 0.3))
     for seed in (1, 2, 3):
         assert detect(hear(scene, seed)).smoothed.mean() < 0.0005
@@ -308,7 +308,7 @@ def test_of_gaussian_transmissions_those_that_never_move_are_ues_and_what_comes_
         assert score.recall >= 0.95
 
 
-def test_an_interferer_that_was_always_there_is_not_taken_for_several_ues() -> None:
+def test_an_interferer_present_from_the_start_is_not_taken_for_several_ues() -> None:
     heard = hear(Scene(n_ues=0, interferers=(Interferer(0, 600, 31, 53, 8),)), 100)
     assert scores(heard, detect(heard).smoothed).recall >= 0.95
 
@@ -359,7 +359,7 @@ def test_noise_on_most_of_the_carrier_does_not_make_ues_rough(seed: int) -> None
     assert score.recall_uncovered >= 0.95
 
 
-def test_a_peak_that_noise_makes_once_is_no_tone_beside_which_an_interferer_would_be_a_ue() -> None:
+def test_a_single_peak_of_noise_is_no_tone() -> None:
     heard = hear(Scene(273, 600, n_ues=0, interferers=(Interferer(0, 600, 95, 106, 10),)), 12)
     assert scores(heard, detect(heard).smoothed).recall >= 0.95
 

@@ -1,4 +1,4 @@
-"""Transform-precoded UEs are told from noise, and other single carriers from them."""
+"""The test for transform-precoded UEs tells them from noise and from other single carriers."""
 
 from dataclasses import replace
 
@@ -17,14 +17,14 @@ N_PRBS, NOISE = 20, 40.0  # LSB^2
 
 
 def heard_as(cells: NDArray[np.complex128]) -> tuple[NDArray[np.int16], PrbLikelihoods]:
-    """Samples of cells, shape ``(records, subcarriers)``, and what is known of them without the inverse DFT."""
+    """Samples of cells, shape ``(records, subcarriers)``, and their likelihoods before the test."""
     noisy = (cells + complex_normal(np.random.default_rng(9), *cells.shape)) * np.sqrt(NOISE)
     samples = np.rint(np.stack([noisy.real, noisy.imag], axis=-1)).astype(np.int16)
     return samples, prb_likelihoods(prb_features(subcarrier_power(samples), samples), NOISE)
 
 
 def on(places: list[tuple[int, int]], bits: int, delay: float = 0.3) -> NDArray[np.complex128]:
-    """Ten records with 13 dB on each of some runs of PRBs."""
+    """Ten records for each run of PRBs, with a signal of 13 dB on it."""
     rng = np.random.default_rng(4)
     cells = np.zeros((10 * len(places), 12 * N_PRBS), complex)
     for k, (first, end) in enumerate(places):
@@ -36,7 +36,7 @@ def on(places: list[tuple[int, int]], bits: int, delay: float = 0.3) -> NDArray[
 
 
 def single_carrier(records: int, prbs: int, kind: str) -> NDArray[np.complex128]:
-    """What an FFT gets of a carrier that knows nothing of this one: in each record a piece of it, 13 dB on some PRBs.
+    """The FFT of a foreign carrier that is not aligned with the grid, 13 dB, shape ``(records, prbs * 12)``.
 
     ``QPSK`` has root raised cosine pulses, roll-off 0.25, and no whole number of symbols in a piece; ``FM`` is noise on
     a carrier of constant amplitude.
@@ -56,26 +56,26 @@ def single_carrier(records: int, prbs: int, kind: str) -> NDArray[np.complex128]
     return np.asarray(np.roll(cells, count // 2, axis=1)[:, :count])
 
 
-def says(cells: NDArray[np.complex128], where: slice) -> float:
-    """Nats for a UE against noise, over all records, of a PRB."""
+def ue_llr(cells: NDArray[np.complex128], where: slice) -> float:
+    """LLR of a UE against noise in nats, summed over all records, as a mean over PRBs."""
     dft_s_ofdm, (samples, likelihoods) = DftSOfdmTest(N_PRBS), heard_as(cells)
-    told = dft_s_ofdm.apply(likelihoods, dft_s_ofdm.add(samples, likelihoods))
-    return float(told.ue_llr[:, where].sum(axis=0).mean())
+    applied = dft_s_ofdm.apply(likelihoods, dft_s_ofdm.add(samples, likelihoods))
+    return float(applied.ue_llr[:, where].sum(axis=0).mean())
 
 
 @pytest.mark.parametrize("bits", [-2, -4, -6])
 @pytest.mark.parametrize("delay", [0.0, 0.5])
 def test_precoded_symbols_are_no_noise(bits: int, delay: float) -> None:
-    assert says(on([(5, 13)], bits, delay), slice(5, 13)) > 5
+    assert ue_llr(on([(5, 13)], bits, delay), slice(5, 13)) > 5
 
 
-def test_noise_is_still_noise_and_ofdm_is_still_ofdm() -> None:
-    assert says(on([(5, 13)], 0), slice(5, 13)) < -5
-    assert says(on([(5, 13)], 4), slice(5, 13)) > 5
+def test_noise_remains_noise_and_ofdm_remains_ofdm() -> None:
+    assert ue_llr(on([(5, 13)], 0), slice(5, 13)) < -5
+    assert ue_llr(on([(5, 13)], 4), slice(5, 13)) > 5
 
 
 @pytest.mark.parametrize(
-    ("places", "bits", "here"),
+    ("places", "bits", "detected"),
     [
         pytest.param([(2, 8), (12, 18)], -2, True, id="precoded at two places"),
         pytest.param([(3, 8), (3, 8), (3, 8), (3, 8)], -2, True, id="precoded at one place"),
@@ -83,17 +83,17 @@ def test_noise_is_still_noise_and_ofdm_is_still_ofdm() -> None:
         pytest.param([(2, 8), (12, 18), (6, 14)], 4, False, id="others"),
     ],
 )
-def test_precoded_ues_are_known_by_their_symbols(places: list[tuple[int, int]], bits: int, here: bool) -> None:
+def test_precoded_ues_are_detected_by_their_symbols(places: list[tuple[int, int]], bits: int, detected: bool) -> None:
     dft_s_ofdm = DftSOfdmTest(N_PRBS)
     dft_s_ofdm.add(*heard_as(on(places, bits)))
-    assert dft_s_ofdm.detected is here
+    assert dft_s_ofdm.detected is detected
 
 
 @pytest.mark.parametrize("kind", ["QPSK", "FM"])
 def test_another_single_carrier_is_no_precoded_ue(kind: str) -> None:
     dft_s_ofdm, cells = DftSOfdmTest(N_PRBS), np.zeros((400, 12 * N_PRBS), complex)
     cells[:, 60:156] = single_carrier(400, 8, kind)
-    assert dft_s_ofdm.add(*heard_as(cells)).llr[:, 8:10].mean() > 0.5  # by its kurtosis it is one
+    assert dft_s_ofdm.add(*heard_as(cells)).llr[:, 8:10].mean() > 0.5  # its kurtosis is that of a precoded UE
     assert not dft_s_ofdm.detected
 
 

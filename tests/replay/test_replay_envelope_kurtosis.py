@@ -1,4 +1,4 @@
-"""Chirps and pulses, which are as smooth over frequency as UEs; and what comes again and again for a record."""
+"""Chirps and pulses, which are as smooth over frequency as UEs; and intermittent interferers."""
 
 from collections.abc import Callable
 
@@ -23,12 +23,12 @@ PRBS = 8
 
 
 def chirp(count: int) -> NDArray[np.complex128]:
-    """Subcarriers of one that sweeps over them once within a symbol; mean power 1."""
+    """Subcarriers of a chirp that sweeps over them once within a symbol, shape ``(count,)``; mean power 1."""
     return np.asarray(np.fft.fft(np.exp(1j * np.pi * np.arange(count) ** 2 / count)) / np.sqrt(count))
 
 
 def pulse(count: int) -> NDArray[np.complex128]:
-    """The same of one that sweeps over them within a quarter of a symbol."""
+    """The same of a chirp that sweeps over them within a quarter of a symbol."""
     time = np.zeros(count, complex)
     part = np.arange(count // 4)
     time[count // 3 :][: len(part)] = np.exp(4j * np.pi * (part - len(part) / 2) ** 2 / count)
@@ -36,47 +36,47 @@ def pulse(count: int) -> NDArray[np.complex128]:
     return np.asarray(cells / np.sqrt(np.mean(np.abs(cells) ** 2)))
 
 
-def says(cells: NDArray[np.complex128]) -> NDArray[np.float32]:
-    """Nats for a UE of each record and each of the PRBs on which ``cells`` are, 13 dB above noise."""
+def ue_llr(cells: NDArray[np.complex128]) -> NDArray[np.float32]:
+    """LLR of a UE in nats, shape ``(records, prbs)``, of ``cells``, ``(records, prbs * 12)``, 13 dB above noise."""
     rng, count = np.random.default_rng(5), cells.shape[1]
     air = complex_normal(rng, len(cells), count + 24 * PRBS)
     air[:, 12 * PRBS : -12 * PRBS] += 4.5 * cells
     samples = np.rint(np.stack([air.real, air.imag], axis=-1) * np.sqrt(NOISE)).astype(np.int16)
     before = prb_likelihoods(prb_features(subcarrier_power(samples), samples), NOISE)
     likelihoods = apply_envelope_test(samples, before)
-    told = likelihoods.ue_llr + np.where(likelihoods.not_tone_llr < before.not_tone_llr, likelihoods.not_tone_llr, 0)
-    return np.asarray(told[:, PRBS:-PRBS])
+    llr = likelihoods.ue_llr + np.where(likelihoods.not_tone_llr < before.not_tone_llr, likelihoods.not_tone_llr, 0)
+    return np.asarray(llr[:, PRBS:-PRBS])
 
 
 @pytest.mark.parametrize("kind", [chirp, pulse])
-def test_the_envelope_tells_that_it_is_no_ues(kind: Kind) -> None:
-    assert (says(np.tile(kind(12 * PRBS), (100, 1))).mean(axis=1) < -2).mean() >= 0.9
+def test_the_envelope_is_not_a_ues(kind: Kind) -> None:
+    assert (ue_llr(np.tile(kind(12 * PRBS), (100, 1))).mean(axis=1) < -2).mean() >= 0.9
 
 
 @pytest.mark.parametrize("kind", [chirp, pulse])
-def test_a_ue_of_the_same_level_beside_it_is_left_out(kind: Kind) -> None:
+def test_an_adjacent_ue_of_the_same_level_is_not_included(kind: Kind) -> None:
     rng = np.random.default_rng(6)
     cells = np.stack([np.concatenate((kind(12 * PRBS), symbols(rng, 2, 24))) for _ in range(100)])
-    told = says(cells)
-    assert (told[:, :PRBS].mean(axis=1) < -2).mean() >= 0.7
-    assert (told[:, PRBS + 1 :] > 0).mean() >= 0.9
+    llr = ue_llr(cells)
+    assert (llr[:, :PRBS].mean(axis=1) < -2).mean() >= 0.7
+    assert (llr[:, PRBS + 1 :] > 0).mean() >= 0.9
 
 
 @pytest.mark.parametrize("bits", [2, 4])
-def test_ofdm_stays_a_ues(bits: int) -> None:
+def test_ofdm_remains_a_ues(bits: int) -> None:
     rng = np.random.default_rng(8)
-    told = says(np.stack([symbols(rng, bits, 12 * PRBS) for _ in range(1000)]))
-    assert (told.mean(axis=1) > 0).mean() >= 0.99
+    llr = ue_llr(np.stack([symbols(rng, bits, 12 * PRBS) for _ in range(1000)]))
+    assert (llr.mean(axis=1) > 0).mean() >= 0.99
 
 
 def test_reference_signals_on_every_other_subcarrier_are_a_ues() -> None:
     cells = np.zeros((20, 12 * PRBS), complex)
     cells[:, ::2] = np.sqrt(2) * chirp(6 * PRBS)
-    assert says(cells).min() > 0
+    assert ue_llr(cells).min() > 0
 
 
 def swept(heard: Heard, inr_db: float, width: int) -> Heard:
-    """With a chirp that is on some other ``width`` PRBs of 40 to 63 with every record."""
+    """``heard`` with a chirp on another ``width`` PRBs of 40 to 63 with every record."""
     rng = np.random.default_rng(3)
     n_records, n_prbs = heard.ue.shape
     cells, truth = np.zeros((n_records, 12 * n_prbs), complex), np.zeros_like(heard.ue)
@@ -89,7 +89,7 @@ def swept(heard: Heard, inr_db: float, width: int) -> Heard:
 
 
 @pytest.mark.parametrize("width", [3, PRBS])
-def test_a_chirp_that_is_elsewhere_with_every_record_is_found(width: int) -> None:
+def test_a_chirp_on_other_prbs_with_every_record_is_found(width: int) -> None:
     heard = swept(hear(Scene(modulations=(2,), n_ues=3), 6), 15, width)
     score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.9
@@ -106,16 +106,16 @@ def test_packets_of_one_record_are_found(seed: int) -> None:
     heard = with_interferer(heard, noise * np.repeat(truth, 12, axis=1), truth)
     score = scores(heard, detect(heard).smoothed)
     assert score.precision >= 0.95
-    assert score.recall_uncovered >= 0.9  # below 0.8 with chances of coming and going that were not learned
+    assert score.recall_uncovered >= 0.9  # below 0.8 with fixed transition probabilities
 
 
-def test_what_was_learned_of_an_interferer_is_forgotten() -> None:
+def test_transition_rates_are_forgotten() -> None:
     rates = TransitionRates(2)
     usual = rates.transition()
     for k in range(400):
         rates.learn(np.zeros(2, np.float32), np.array([k % 4 == 0, 0], np.float32))
     learned = rates.transition()
-    assert learned[0, 2, 0] > 50 * usual[0, 2, 0]  # it comes on the first PRB
+    assert learned[0, 2, 0] > 50 * usual[0, 2, 0]  # the interferer starts on the first PRB
     assert learned[0, 2, 1] == pytest.approx(usual[0, 2, 1], rel=0.01)
     for _ in range(20_000):
         rates.learn(np.zeros(2, np.float32), np.zeros(2, np.float32))
@@ -123,7 +123,7 @@ def test_what_was_learned_of_an_interferer_is_forgotten() -> None:
 
 
 @given(st.data())
-def test_chances_are_chances_whatever_was_learned(data: st.DataObject) -> None:
+def test_transition_probabilities_are_valid(data: st.DataObject) -> None:
     rates = TransitionRates(3)
     shape = (data.draw(st.integers(0, 40)), 2, 3)
     for ue, interferer in data.draw(arrays.arrays(np.float32, shape, elements=st.floats(0, 1, width=32))):

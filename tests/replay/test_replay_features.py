@@ -52,23 +52,23 @@ def test_reference_symbols_on_every_other_subcarrier_are_smooth() -> None:
     assert roughness(comb) == pytest.approx(0, abs=0.01)
 
 
-def test_a_line_is_told_from_what_ues_send() -> None:
+def test_a_tone_is_told_from_ues() -> None:
     rng = np.random.default_rng(3)
     qpsk, gaussian = (symbols(rng, bits, 120_000).reshape(10_000, 12) * 100 for bits in (2, 0))
     comb = qpsk.copy()
     comb[:, 1::2] = 0
     for ue in (qpsk, gaussian, comb, np.zeros_like(qpsk)):
-        assert lines(ue).mean(axis=0).max() < -0.5
+        assert tone_llr(ue).mean(axis=0).max() < -0.5
         for place in range(12):
             tone = ue.copy()
             tone[:, place] += 250 * np.exp(2j * np.pi * rng.random(10_000))  # 8 dB above the UE on its subcarrier
-            assert lines(tone)[:, place].mean() > 0.3
-    # What Gaussian samples are taken for by chance is no likelier than it says.
-    assert np.exp(lines(gaussian)[:, 2:10]).mean() < 1
+            assert tone_llr(tone)[:, place].mean() > 0.3
+    # The likelihood ratio of Gaussian samples has a mean below 1.
+    assert np.exp(tone_llr(gaussian)[:, 2:10]).mean() < 1
 
 
-def lines(samples: NDArray[Any]) -> NDArray[np.float32]:
-    """Of complex samples, shape (n, 12), on the first of two PRBs: a carrier's centre tells of no tone."""
+def tone_llr(samples: NDArray[Any]) -> NDArray[np.float32]:
+    """Tone LLRs of complex samples, shape (n, 12), on the first of two PRBs: the centre subcarrier is capped."""
     return prb_features(np.abs(np.tile(samples, 2)).astype(np.float32) ** 2).tone_llr[:, 0]
 
 

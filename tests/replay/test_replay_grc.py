@@ -1,4 +1,4 @@
-"""gnuradio-companion's side: the blocks are found, the flowgraphs compile and run."""
+"""gnuradio-companion finds the blocks; the flowgraphs compile and run."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def test_the_module_prints_the_same_path() -> None:
     assert done.stdout.strip() == printed_path() == str(grc.PATH)
 
 
-def test_companion_is_not_started_for_a_flowgraph_that_is_not_there() -> None:
+def test_companion_is_not_started_for_a_missing_flowgraph() -> None:
     command = [sys.executable, "-m", "twinlink_replay", "--companion", "mistyped.grc"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -44,7 +44,7 @@ def test_the_centre_is_subcarrier_6n() -> None:
     assert bins_of(51, 1024)[0] == 1024 - 306
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="more than an FFT of 1024"):
         Retransmit(106, 1024)
     with pytest.raises(ValueError, match="multiple of 128"):

@@ -48,7 +48,7 @@ def test_zero_fill_has_the_length_of_the_last_packet() -> None:
     assert packets[3].gap == 2  # type: ignore[union-attr]
 
 
-def test_a_full_buffer_drops_the_oldest_and_says_so() -> None:
+def test_a_full_queue_drops_the_oldest_and_reports_it() -> None:
     queue = PacketQueue("ci16", 3 * (8 + OVERHEAD))
     for sequence in range(10):
         queue.put(message(sequence))
@@ -59,7 +59,7 @@ def test_a_full_buffer_drops_the_oldest_and_says_so() -> None:
     assert sequences(queue)[0] == (12, 2, 2, False)
 
 
-def test_malformed_payloads_are_counted_and_passed_over() -> None:
+def test_malformed_payloads_are_counted_and_skipped() -> None:
     told: list[str] = []
     queue = PacketQueue("spectrum", 10**6, warn=told.append)
     good = Spectrum(np.ones((12, 2), np.int16), 1, 30_000, 3.6e9, 123, e3={"timestamp": 7})
@@ -71,10 +71,10 @@ def test_malformed_payloads_are_counted_and_passed_over() -> None:
     assert packet.e3 == {"timestamp": 7}
     np.testing.assert_array_equal(packet.samples, np.full(12, 1 + 1j))
     assert queue.malformed == 2
-    assert len(told) == 1  # of the first, or a wrong format would fill the terminal
+    assert len(told) == 1  # only the first, so that a wrong format does not flood the log
 
 
-def test_what_is_missing_before_a_malformed_payload_is_told_with_the_next_packet() -> None:
+def test_a_gap_before_a_malformed_payload_is_reported_with_the_next_packet() -> None:
     queue = PacketQueue("ci16", 10**6, zero_fill=True)
     for sequence, octets in ((0, 8), (3, 7), (4, 8), (9, 8), (7, 7), (10, 8)):
         queue.put(message(sequence, bytes(octets)))
@@ -89,7 +89,7 @@ def test_what_is_missing_before_a_malformed_payload_is_told_with_the_next_packet
 @pytest.mark.parametrize(
     ("order", "unreadable", "filled"), [((0, 2, 1, 3), 2, [1, 2]), ((0, 4, 5, 2, 6), 5, [1, 2, 3, 5])]
 )
-def test_zeros_stand_for_what_could_not_be_read_though_a_late_message_comes_between(
+def test_malformed_messages_are_filled_with_zeros_despite_a_late_message(
     order: tuple[int, ...], unreadable: int, filled: list[int]
 ) -> None:
     queue = PacketQueue("ci16", 10**6, zero_fill=True)
@@ -98,7 +98,7 @@ def test_zeros_stand_for_what_could_not_be_read_though_a_late_message_comes_betw
     assert [sequence for sequence, _, _, zeros in sequences(queue) if zeros] == filled
 
 
-def test_what_was_dropped_before_a_malformed_payload_is_told_with_the_next_packet() -> None:
+def test_drops_before_a_malformed_payload_are_reported_with_the_next_packet() -> None:
     queue = PacketQueue("ci16", 2 * (8 + OVERHEAD))
     for sequence, octets in ((0, 8), (1, 8), (2, 7), (3, 8)):
         queue.put(message(sequence, bytes(octets)))

@@ -72,7 +72,7 @@ def test_pdu_source(transport: str, endpoint: str) -> None:
 
 
 def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endpoint: str) -> None:
-    """A source and a sink with the same endpoint: the way out and the way back on one port."""
+    """A source and a sink with the same endpoint use one port."""
     sink = PduSink(transport, listen=endpoint, flow="control")
     top = gr.top_block()
     top.connect(Source(transport, listen=endpoint), blocks.null_sink(gr.sizeof_gr_complex))
@@ -96,7 +96,7 @@ def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endp
     assert PrbBlock.decode(payloads[2]) == block
 
 
-def test_a_sink_tells_each_time_that_sending_begins_to_fail(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_sink_logs_the_first_failure_in_a_row(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
     with twinlink.open("zeromq", listen=endpoint, max_payload=10) as link:
         sending = SinkSender(gr.logger("sink"), Address("zeromq", endpoint, None, None), "flow", link)
         sending.open()
@@ -130,7 +130,7 @@ def test_the_reader_of_stderr_may_leave() -> None:
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["3"])
 
 
-def test_payloads_that_cannot_be_read_are_counted(endpoint: str) -> None:
+def test_malformed_payloads_are_counted(endpoint: str) -> None:
     source, catch = PduSource("zeromq", listen=endpoint), Catch()
     top = gr.top_block()
     top.msg_connect(source, "pdus", catch, "pdus")

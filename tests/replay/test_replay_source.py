@@ -21,7 +21,7 @@ RNG = np.random.default_rng(6)
 
 
 class Probe(gr.sync_block):  # type: ignore[misc]
-    """Keeps the stream, its tags, and when they came."""
+    """Records the stream, its tags, and their times of arrival."""
 
     def __init__(self, pause_s: float = 0) -> None:
         gr.sync_block.__init__(self, "probe", [np.complex64], None)
@@ -95,8 +95,8 @@ def test_samples_and_tags_arrive_as_sent(transport: str, endpoint: str, role: st
     assert tags["sent_ns"] <= tags["received_ns"]
 
 
-def test_the_wake_up_makes_the_difference(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Holds the private `_post` in place: without it, a source that had nothing to do sleeps up to 250 ms."""
+def test_wake_ends_the_schedulers_wait(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if GNU Radio changes the private `_post`: without it, an idle source sleeps up to 250 ms."""
 
     def median_wait_ns() -> float:
         probe = Probe()
@@ -138,7 +138,7 @@ def test_a_restarted_flowgraph_receives_again(transport: str, endpoint: str) -> 
         top.wait()
 
 
-def test_stop_while_messages_come(endpoint: str) -> None:
+def test_stop_while_messages_arrive(endpoint: str) -> None:
     top = flowgraph(Source("zeromq", listen=endpoint), Probe())
     one = spectra(1)[0].encode()
     with twinlink.open("zeromq", connect=endpoint, send_timeout=0) as gnb:
@@ -166,8 +166,8 @@ def test_the_stream_ends_after_end(endpoint: str) -> None:
     assert len(sink.data()) == 5 * 612
 
 
-def test_what_is_acknowledged_before_the_end_belongs_to_the_stream(endpoint: str) -> None:
-    """The thread that receives has it, and has not yet put it into the queue, when the stream ends."""
+def test_acknowledged_messages_belong_to_the_stream_after_end(endpoint: str) -> None:
+    """The receive thread has a message that is not yet in the queue when the stream ends."""
     reached, go_on = threading.Event(), threading.Event()
 
     def hesitate(message: twinlink.Message) -> None:
@@ -196,7 +196,7 @@ def test_what_is_acknowledged_before_the_end_belongs_to_the_stream(endpoint: str
     assert len(sink.data()) == 612
 
 
-def test_a_slow_flowgraph_loses_the_oldest_and_says_how_many(endpoint: str) -> None:
+def test_a_slow_flowgraph_drops_the_oldest_and_counts_them(endpoint: str) -> None:
     probe = Probe(pause_s=0.05)
     source = Source("zeromq", listen=endpoint, buffer_octets=20_000)
     top = flowgraph(source, probe)
@@ -236,8 +236,8 @@ def test_plain_payloads(endpoint: str) -> None:
     assert "rx_freq" not in probe.tags[0]
 
 
-def test_a_payload_of_another_format_is_told_once(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Left at ``spectrum`` while plain samples come, a block that said nothing would look like a silent sender."""
+def test_a_payload_of_another_format_is_logged_once(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without a message, a block left at ``spectrum`` would look like a silent sender of plain samples."""
     source = Source("zeromq", listen=endpoint, flow="iq")
     top = flowgraph(source, Probe())
     top.start()
@@ -264,7 +264,7 @@ def test_a_port_in_use_ends_the_flowgraph_with_a_message(endpoint: str, capfd: p
     assert endpoint.rpartition(":")[2] in capfd.readouterr().err
 
 
-def test_a_peer_that_is_not_there_is_missed_aloud(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_absent_peer_is_logged(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
     said = ""
 
     def told() -> bool:
@@ -279,7 +279,7 @@ def test_a_peer_that_is_not_there_is_missed_aloud(endpoint: str, capfd: pytest.C
     top.wait()
 
 
-def test_a_flow_has_one_reader_and_the_second_one_says_so(
+def test_a_flow_has_one_reader_and_the_second_one_logs_an_error(
     transport: str, endpoint: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sources, probes = [Source(transport, listen=endpoint) for _ in range(2)], [Probe(), Probe()]
@@ -300,7 +300,7 @@ def test_a_flow_has_one_reader_and_the_second_one_says_so(
     assert "reads flow 'spectrum'" in capfd.readouterr().err
 
 
-def test_what_is_missing_beside_a_message_without_samples_is_told_and_filled(endpoint: str) -> None:
+def test_gaps_beside_a_message_without_samples_are_reported_and_filled(endpoint: str) -> None:
     probe = Probe()
     top = flowgraph(Source("zeromq", listen=endpoint, payload="ci16", zero_fill=True), probe)
     top.start()

@@ -15,14 +15,14 @@ def two_up() -> SourceSelection:
     return source_selection
 
 
-def test_another_session_is_passed_over_while_the_first_is_up() -> None:
+def test_another_session_is_skipped_while_the_first_is_up() -> None:
     source_selection = two_up()
     assert not source_selection.accepts(record(2), 2 * ABANDON_AFTER_NS)
     assert source_selection.accepts(record(1), 2 * ABANDON_AFTER_NS)
     assert (source_selection.epoch, source_selection.node(1), source_selection.node(2)) == (1, "gnb-a", "gnb-b")
 
 
-def test_the_carrier_is_all_three() -> None:
+def test_prbs_spacing_and_centre_identify_the_carrier() -> None:
     source_selection = two_up()
     assert not source_selection.accepts(record(1, n_prbs=2), 0)
     assert not source_selection.accepts(record(1, scs_hz=15_000), 0)
@@ -32,10 +32,10 @@ def test_the_carrier_is_all_three() -> None:
     assert source_selection.accepts(record(2), 0)
 
 
-def test_one_that_has_ended_gives_way_for_good() -> None:
+def test_an_ended_session_is_abandoned_for_good() -> None:
     source_selection = two_up()
     source_selection.down(1, "closed", 0)
-    assert source_selection.accepts(record(1), 0)  # what waited for the flowgraph
+    assert source_selection.accepts(record(1), 0)  # a record that was still in the queue
     assert source_selection.accepts(record(2), 0)
     source_selection.down(2, "closed", 1)
     assert not source_selection.accepts(record(1), 1)
@@ -43,7 +43,7 @@ def test_one_that_has_ended_gives_way_for_good() -> None:
     assert source_selection.accepts(record(1), 1)
 
 
-def test_one_that_fell_silent_is_waited_for_unless_its_node_has_a_new_session() -> None:
+def test_a_silent_session_is_kept_unless_its_node_has_a_new_one() -> None:
     source_selection = two_up()
     source_selection.down(1, "silent", 0)
     assert not source_selection.accepts(record(2), ABANDON_AFTER_NS - 1)
@@ -53,7 +53,7 @@ def test_one_that_fell_silent_is_waited_for_unless_its_node_has_a_new_session() 
     assert source_selection.accepts(record(2), ABANDON_AFTER_NS)
 
 
-def test_one_that_comes_back_is_followed_on() -> None:
+def test_a_session_that_returns_is_followed_again() -> None:
     source_selection = two_up()
     source_selection.down(1, "silent", 0)
     source_selection.up("gnb-a", 1)

@@ -1,4 +1,4 @@
-"""What the loop does when the twin no longer sees what happens: a real E3 agent, exporter and replay, and faults."""
+"""The control loop when the twin is out of sync: a real E3 agent, exporter and replay, and faults."""
 
 import json
 import os
@@ -22,11 +22,11 @@ from twinlink.testing import patience, wait_until
 
 N_PRBS, FFT_SIZE, BEFORE = 51, 1024, 150
 HEARD = hear(Scene(n_prbs=N_PRBS, n_records=400, interferers=(Interferer(BEFORE, 400, 30, 36, 20),)), 31)
-VALIDITY_MS = 100_000  # so that a block which ends early ends for another reason
+VALIDITY_MS = 100_000  # long, so that a block ends early only for another reason
 
 
 class Process:
-    """An exporter or a replay, and what it has said."""
+    """A process, exporter or replay, and its log."""
 
     def __init__(self, module: str, log: Path, *arguments: str) -> None:
         self.log = log
@@ -42,7 +42,7 @@ class Process:
 
 
 class Gnb:
-    """Plays the scene to the exporter as E3 indications, then its last part, with the interferer, again and again."""
+    """Plays the scene to the exporter as E3 indications, then repeats its last part, which has the interferer."""
 
     def __init__(self, endpoints: Endpoints) -> None:  # noqa: F811
         self.agent = Agent(endpoints)
@@ -71,7 +71,7 @@ class Gnb:
 
 
 class Loop:
-    """All three, with a block that stands."""
+    """Agent, exporter and twin, with an installed block."""
 
     def __init__(self, transport: str, endpoint: str, endpoints: Endpoints, folder: Path) -> None:  # noqa: F811
         self._link = ("--transport", transport)
@@ -120,7 +120,7 @@ def loop(transport: str, endpoint: str, endpoints: Endpoints, tmp_path: Path) ->
 
 
 def withdrawn(loop: Loop) -> None:
-    """The twin went stale, then out of sync, and took its block back; so far it had been in sync."""
+    """The twin was in sync, became stale, then out of sync, and withdrew its block."""
     wait_until(lambda: "out-of-sync" in loop.twin.states())
     states = loop.twin.states()
     assert states[0] == "in-sync"
@@ -130,23 +130,23 @@ def withdrawn(loop: Loop) -> None:
     assert last["reason"] == "the twin is out of sync"
     lost = next(event for event in loop.twin.events("sync") if event["state"] == "out-of-sync")
     assert lost["age_ns"] > 2e9
-    assert lost["completeness"] in (1, None)  # None: on a slow machine all that came is too long ago
+    assert lost["completeness"] in (1, None)  # None: on a slow machine all records are too old
 
 
 def in_sync_again(loop: Loop) -> bool:
-    """Whether the twin was in sync after it had been out of it; a slow machine may make it stale since."""
+    """Whether the twin was in sync again after it was out of sync; on a slow machine it may be stale since."""
     states = loop.twin.states()
     return "in-sync" in states[states.index("out-of-sync") :]
 
 
-def test_when_the_gnb_falls_silent_the_block_is_withdrawn_and_cleared(loop: Loop) -> None:
+def test_when_the_gnb_is_silent_the_block_is_withdrawn_and_cleared(loop: Loop) -> None:
     loop.gnb.silent = True
     withdrawn(loop)
     loop.gnb.agent.wait_for(lambda agent: agent.controls[-1] == [])
-    # One before may have been replaced: the twin's first answer is not its last.
+    # An earlier list may have been replaced: the twin's first list is not its last.
     wait_until(lambda: [event["reason"] for event in loop.exporter.events("block-cleared")][-1:] == ["requested"])
     loop.gnb.silent = False
-    loop.gnb.agent.wait_for(lambda agent: agent.controls[-1] != [])  # it is asked for anew
+    loop.gnb.agent.wait_for(lambda agent: agent.controls[-1] != [])  # it is requested again
     wait_until(lambda: in_sync_again(loop))
     loop.twin.process.send_signal(signal.SIGTERM)
     assert loop.twin.process.wait(patience()) == 0
@@ -156,7 +156,7 @@ def test_when_the_gnb_falls_silent_the_block_is_withdrawn_and_cleared(loop: Loop
     assert summary["sync"]["completeness"] == 1
 
 
-def test_a_stopped_exporter_clears_the_block_when_it_goes_on(loop: Loop) -> None:
+def test_a_stopped_exporter_clears_the_block_when_it_continues(loop: Loop) -> None:
     os.kill(loop.exporter.process.pid, signal.SIGSTOP)
     withdrawn(loop)
     loop.gnb.silent = True
@@ -166,7 +166,7 @@ def test_a_stopped_exporter_clears_the_block_when_it_goes_on(loop: Loop) -> None
     assert loop.exporter.events("block-cleared")[0]["reason"] != "expired"
 
 
-def test_a_killed_exporter_leaves_a_twin_that_asks_again_when_another_one_is_there(loop: Loop) -> None:
+def test_after_a_killed_exporter_the_twin_requests_again_from_the_next_one(loop: Loop) -> None:
     loop.exporter.process.kill()
     withdrawn(loop)
     asked = len(loop.gnb.agent.controls)

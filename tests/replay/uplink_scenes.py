@@ -1,4 +1,4 @@
-"""Uplink symbols with known truth, made independently of the RAN emulator's recordings."""
+"""Uplink symbols with known truth, generated independently of the RAN emulator's recordings."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Interferer:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is on the air."""
+    """UEs, interferers and channel of a recording."""
 
     n_prbs: int = 106
     n_records: int = 600
@@ -34,13 +34,13 @@ class Scene:
     dwell: float = 30.0  # mean records on one allocation
     pause: float = 20.0
     fixed_dwell: bool = False
-    packed: bool = False  # with every record UEs get new PRBs, from the lowest one on
-    static: bool = False  # UEs keep their first allocation for ever
+    packed: bool = False  # UEs get new PRBs with every record, packed from the lowest one
+    static: bool = False  # UEs keep their first allocation
     snr_db: tuple[float, float] = (10.0, 28.0)
     widths: tuple[float, float] = (0.04, 0.3)  # of the carrier
     max_load: float = 0.75
-    modulations: tuple[int, ...] = (2, 4, 6, 8)  # bits a symbol; 0 is Gaussian, less is transform-precoded
-    adapting: bool = False  # a UE has another of these with every record
+    modulations: tuple[int, ...] = (2, 4, 6, 8)  # bits a symbol; 0 is Gaussian, negative is transform-precoded
+    adapting: bool = False  # a UE changes its modulation with every record
     delay_spread_ns: float = 150.0
     coherence: float = 15.0  # records over which the channel decorrelates
     flat: bool = False
@@ -144,13 +144,13 @@ def hear(scene: Scene, seed: int) -> Heard:
 
 
 def with_interferer(heard: Heard, cells: NDArray[np.complex128], interfered: NDArray[np.bool_]) -> Heard:
-    """What is heard with ``cells`` on top, in LSB, shape ``(n, bins)``; nothing else interferes."""
+    """``heard`` with ``cells`` added, in LSB, shape ``(n, bins)``, as the only interferer."""
     samples = np.rint(heard.samples + np.stack([cells.real, cells.imag], axis=-1)).astype(np.int16)
     return Heard(samples, interfered, interfered, heard.ue)
 
 
 def interference(rng: np.random.Generator, one: Interferer) -> NDArray[np.complex128]:
-    """Mean power 1 in each PRB."""
+    """Subcarriers of an interferer with mean power 1 in each PRB, shape ``(records, prbs * 12)``."""
     n, prbs = one.stop - one.start, one.end - one.first
     if one.kind in ("tone", "drift"):
         grid = np.zeros((n, prbs, 12), complex)

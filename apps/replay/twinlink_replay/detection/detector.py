@@ -34,9 +34,7 @@ from .underlay import Underlay
 FILTERED_ON, FILTERED_OFF = 0.97, 0.2  # posterior; hysteresis of the filtered answer
 SMOOTHED_AT = 0.4  # posterior; a missed PRB costs as much as a false one, and what UEs cover is underestimated
 STEP = 16  # records evaluated with one noise floor
-BLOCK = (
-    192  # records smoothed at once: more than arrive during the dozen steps it takes, each with up to `STEP` records
-)
+BLOCK = 192  # records smoothed at once: more than arrive during its dozen steps, each of fewer than `STEP` records
 DONE = object()
 
 

@@ -151,7 +151,7 @@ class DwellTimes:
         count, _, n_prbs = firsts.shape
         ages = np.arange(self._record, self._record + count)[:, None, None] - firsts
         lengths = dwells[:, 0] * (dwells[:, 0] > SEEN * ages)
-        spread = np.stack([somewhere(in_common(lengths, width), width) for width in self._widths], axis=1)
+        spread = np.stack([longest_run(shortest_of_run(lengths, width), width) for width in self._widths], axis=1)
         length = spread.max(axis=2)
         # Of levels with dwells of nearly the same length, the highest contains the least of earlier transmissions.
         best = len(LEVELS) - 1 - (spread[:, :, ::-1] >= NEAR * length[:, :, None]).argmax(axis=2)
@@ -290,7 +290,7 @@ def in_a_row(values: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
     return answer
 
 
-def in_common(lengths: Array, width: int) -> Array:
+def shortest_of_run(lengths: Array, width: int) -> Array:
     """The shortest dwell of each ``width`` adjacent PRBs, in records; ``lengths`` of shape ``(..., n_prbs)``.
 
     The result is of shape ``(..., n_prbs - width + 1)``.
@@ -301,11 +301,11 @@ def in_common(lengths: Array, width: int) -> Array:
     return lengths
 
 
-def somewhere(common: Array, width: int) -> Array:
+def longest_run(common: Array, width: int) -> Array:
     """For each PRB the longest dwell of the runs of ``width`` PRBs that contain it.
 
     Args:
-        common: of `in_common`, shape ``(..., n_prbs - width + 1)``.
+        common: of `shortest_of_run`, shape ``(..., n_prbs - width + 1)``.
 
     Returns:
         In records, shape ``(..., n_prbs)``.
