@@ -35,7 +35,7 @@ def acknowledge(core: SendFlow, epoch: int, sequences: list[int], now: int = 10)
 def taken(core: SendFlow) -> list[int | tuple[AbandonReason, list[tuple[int, int]]]]:
     """All of the queue that may go now: numbers of messages, announcements of what is gone.
 
-    Whatever goes in fragments, everybody is quick to say how much of it is there.
+    Of a frame in fragments, every peer says at once how much of it is there.
     """
     out: list[int | tuple[AbandonReason, list[tuple[int, int]]]] = []
     reassembler = FragmentReassembler(2**24)

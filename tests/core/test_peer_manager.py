@@ -39,7 +39,7 @@ def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(driver: Se
 
 
 def test_a_hello_whose_number_is_no_number_is_dropped(driver: SessionDriver) -> None:
-    """Repeated in our hellos, it would make them malformed to everybody."""
+    """Repeated in our hellos, it would make them malformed to every peer."""
     body = Hello("theirs", {}, {}).encode()
     driver.receive(b"traffic/_link", frame(Kind.HELLO, THEIRS, 2**63, 1, body), 0, False)
     assert driver.session.malformed["sequence"][0] == 1
@@ -164,7 +164,7 @@ def test_a_transport_connects_anew_as_patience_says(driver: SessionDriver, trans
     met = start + 2 * STEP_NS
     assert alone(start + STEP_NS, STEP_NS / 1e9) == [TIMEOUT_FACTORS[1]]
     meet(driver, met, trip_ns=100_000_000)
-    assert set(alone(met, 60)) == {TIMEOUT_FACTORS[1]}  # what was in force when somebody came
+    assert set(alone(met, 60)) == {TIMEOUT_FACTORS[1]}  # what was in force when a peer came
     met += 61 * 10**9
     meet(driver, met, trip_ns=10_000_000)
     # as much as the path needs: a try that takes long finds late who is back
@@ -172,7 +172,7 @@ def test_a_transport_connects_anew_as_patience_says(driver: SessionDriver, trans
 
 
 def meet(driver: SessionDriver, now: int, trip_ns: int) -> None:
-    """Somebody confirms a hello that left so long ago."""
+    """A peer confirms a hello that left so long ago."""
     driver.on_tick(now, now)
     hello = Hello("theirs", {OURS: now - trip_ns}, {})
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, now, 1, hello.encode()), now, False)

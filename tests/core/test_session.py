@@ -206,7 +206,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
 def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
     driver: SessionDriver, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has been taken: nobody would send it again."""
+    """It has been taken: its sender would not retransmit it."""
 
     def fail(topic: bytes, frame: bytes) -> None:
         raise OSError
@@ -250,7 +250,7 @@ def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
 def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
     driver: SessionDriver, leaves: type[BaseException]
 ) -> None:
-    """All of it has been acknowledged: nobody would send it again, nor find it missing."""
+    """All of it has been acknowledged: it would not be retransmitted, nor found missing."""
     received: list[int] = []
 
     def handle(message: Message) -> None:
@@ -295,7 +295,7 @@ def test_a_flood_of_topics_is_bounded(driver: SessionDriver) -> None:
 
 
 def test_what_was_refused_before_the_first_hello_is_no_gap(driver: SessionDriver, transport: Kept) -> None:
-    """Nobody has asked for the flow, nothing more can be held, and the hello comes after the data."""
+    """The flow has no subscription, nothing more can be held, and the hello comes after the data."""
     crowd = driver.session.messages.flow("crowd")
     driver.session.messages._unclaimed._octets = crowd.queued_octets = 10**9
     now = time.monotonic_ns()

@@ -85,7 +85,7 @@ def test_a_link_that_closes_tells_first_what_it_has_lost_in_however_many_ranges(
     with twinlink.open("memory", listen=free_endpoint()) as link:
         link.events(handler=lambda event: told.append(event) if isinstance(event, twinlink.Lost) else None)
         sender = link.sender("d")
-        with sender._endpoint.state_lock:  # as whoever loses something holds it
+        with sender._endpoint.state_lock:  # as a thread that loses something holds it
             for number in range(0, 2 * ranges, 2):
                 sender._endpoint.losses.add(number, number + 1, "dropped")
     assert [event.first for event in told] == list(range(0, 2 * ranges, 2))

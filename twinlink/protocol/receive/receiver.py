@@ -179,10 +179,11 @@ class MessageReceiver:
             receive_flow.queued_octets += octets
             receive_flow.queue += messages
             return
+        consumed = max(stream.consumed, end)  # here: below, a call would let an interrupt lose the messages
         if is_next:
             tracker.next = end
             tracker.received += count
-        stream.consumed = max(stream.consumed, end)
+        stream.consumed = consumed
         calls.pending.append((handler, messages, flow))
 
     # Off the path: what is not simply the next message of a flow without checks
