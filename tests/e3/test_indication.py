@@ -18,7 +18,7 @@ from twinlink_e3 import (
     grammar,
     is_indication,
 )
-from twinlink_e3.pdu import decode_type, encode_type
+from twinlink_e3.asn1_codec import decode_type, encode_type
 
 # Lengths around every border of a PER length determinant, and the symbols that occur.
 LENGTHS = st.sampled_from([1, 2, 3, 127, 128, 129, 255, 256, 4096, 6144, 8192, 16383, 16384]) | st.integers(1, 16384)

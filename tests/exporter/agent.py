@@ -5,14 +5,14 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-import asn1tools
 import zmq
-from twinlink_e3 import Endpoints, grammar
+from twinlink_e3 import Endpoints
 
+from tests.e3.dapps_grammar import E3AP_FILE, SPECTRUM_FILE, compiled
 from twinlink.testing.base import PATIENCE_S
 
-E3AP = asn1tools.compile_files(str(grammar.grammar_path(grammar.E3AP_FILE)), "per")
-SPECTRUM = asn1tools.compile_files(str(grammar.grammar_path(grammar.SPECTRUM_FILE)), "per")
+E3AP = compiled(E3AP_FILE)
+SPECTRUM = compiled(SPECTRUM_FILE)
 
 
 def encode_pdu(name: str, body: dict[str, Any]) -> bytes:

@@ -1,7 +1,10 @@
-"""E3AP of generation G0 and its spectrum service model: PDUs, their octets, sockets, and the order of FFT bins."""
+"""E3AP in its generations and the spectrum service model: PDUs, codecs, sockets, and the order of FFT bins."""
 
+from .codec import Codec
+from .codecs import ASN1_CODECS, G0, JSON_CODECS, codec_of, decode, decode_structure, encode, encode_structure
 from .endpoints import ENDPOINTS, Endpoints, add_endpoint_arguments, endpoints_of
 from .errors import E3Error, GrammarMissing, InvalidPdu, MalformedPdu
+from .grammar import GENERATIONS
 from .indication import (
     MAX_IQ_OCTETS,
     IndicationMessage,
@@ -28,9 +31,8 @@ from .pdu import (
     SubscriptionRequest,
     SubscriptionResponse,
     XAppControlAction,
-    decode,
-    encode,
 )
+from .recognition import MAX_SHARED_ID, Recognised, recognise
 from .service_model import (
     CONTROL_PRB_BLOCK,
     N_PRBS_MAX,
@@ -40,19 +42,24 @@ from .service_model import (
     PrbBlacklistReport,
     PrbBlockedControl,
     RanFunctionData,
-    decode_structure,
-    encode_structure,
+    Structure,
 )
 
 __all__ = [
+    "ASN1_CODECS",
     "CONTROL_PRB_BLOCK",
     "ENDPOINTS",
     "FFT_SIZES",
+    "G0",
+    "GENERATIONS",
+    "JSON_CODECS",
     "MAX_IQ_OCTETS",
+    "MAX_SHARED_ID",
     "N_PRBS_MAX",
     "PROTOCOL_VERSION",
     "RAN_FUNCTION",
     "TELEMETRY_IQ",
+    "Codec",
     "DAppControlAction",
     "DAppReport",
     "E3Error",
@@ -70,14 +77,17 @@ __all__ = [
     "PrbBlockedControl",
     "RanFunctionData",
     "RanFunctionDefinition",
+    "Recognised",
     "ReleaseMessage",
     "SetupRequest",
     "SetupResponse",
+    "Structure",
     "SubscriptionDelete",
     "SubscriptionRequest",
     "SubscriptionResponse",
     "XAppControlAction",
     "add_endpoint_arguments",
+    "codec_of",
     "decode",
     "decode_indication",
     "decode_iq_data",
@@ -91,4 +101,5 @@ __all__ = [
     "first_bin",
     "is_indication",
     "natural_from_fft",
+    "recognise",
 ]

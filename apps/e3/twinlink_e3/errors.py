@@ -1,8 +1,8 @@
 """Errors of the E3 side.
 
 E3Error (TwinlinkError)
-├── GrammarMissing (ImportError)   the E3 grammar or its compiler is not installed; names the extra
-├── MalformedPdu (ValueError)      octets that do not match the grammar
+├── GrammarMissing (ImportError)   asn1tools is not installed; names the extra
+├── MalformedPdu (ValueError)      octets that match no grammar, or not the one at hand
 └── InvalidPdu (ValueError)        a PDU that the grammar cannot express, for example a dApp identifier of 101
 """
 
@@ -14,7 +14,7 @@ class E3Error(TwinlinkError):
 
 
 class GrammarMissing(E3Error, ImportError):
-    """The dApp library, from which the grammar is read, or asn1tools, which compiles it, is not installed."""
+    """asn1tools, which compiles the E3 grammar, is not installed."""
 
 
 class MalformedPdu(E3Error, ValueError):

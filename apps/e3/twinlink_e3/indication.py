@@ -1,4 +1,4 @@
-"""The hot PDU: E3 indicationMessage carrying Spectrum-IQDataIndication, encoded and decoded without asn1tools.
+"""The hot PDU of generation G0: indicationMessage with Spectrum-IQDataIndication, to and from octets without asn1tools.
 
 asn1tools takes more than half a millisecond for one 6 KB symbol, as much as the whole path to the twin.  This module
 accepts and produces exactly the same octets (checked by property tests) and does not copy the I/Q.
@@ -31,6 +31,7 @@ import struct
 from dataclasses import dataclass
 
 from .errors import InvalidPdu, MalformedPdu
+from .message import Message
 
 Octets = bytes | bytearray | memoryview
 
@@ -48,17 +49,15 @@ _COUNT = struct.Struct(">H")
 
 
 @dataclass(frozen=True, slots=True)
-class IndicationMessage:
+class IndicationMessage(Message):
     """A report of a RAN function to one dApp.
 
     Attributes:
-        message_id: 1 to 1000, without order.
-        dapp_identifier: the addressed dApp, 1 to 100.  The RAN sends to all of them.
-        ran_function_identifier: 1 to 100; 1 is the spectrum service model.
+        dapp_identifier: the addressed dApp, 1 to 100 (G2: 65535).  The RAN sends to all of them.
+        ran_function_identifier: 1 to 100 (G2: 65535); 1 is the spectrum service model.
         protocol_data: 1 to 32768 octets of the RAN function's service model; after decoding a view of the input.
     """
 
-    message_id: int
     dapp_identifier: int
     ran_function_identifier: int
     protocol_data: Octets

@@ -1,14 +1,11 @@
 """The spectrum service model (RAN function 1): the content of E3AP's opaque octet strings.
 
-Spectrum-IQDataIndication, which is on the hot path, is in `indication`.
+Spectrum-IQDataIndication is in `indication`; codecs have the octets.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
-from . import grammar
-from .indication import Octets
-from .pdu import decode_type, encode_type, from_asn1, to_asn1
+from .indication import IqDataIndication
 
 RAN_FUNCTION = 1
 TELEMETRY_IQ = 1
@@ -54,23 +51,4 @@ class PrbBlockedControl:
     blocked_prbs: tuple[int, ...]
 
 
-_TYPES: dict[type[Any], str] = {
-    RanFunctionData: "Spectrum-RanFunctionData",
-    PrbBlacklistControl: "Spectrum-PRBBlacklistControl",
-    PrbBlacklistReport: "Spectrum-PRBBlacklistReport",
-    PrbBlockedControl: "Spectrum-PRBBlockedControl",
-}
-Structure = TypeVar("Structure", RanFunctionData, PrbBlacklistControl, PrbBlacklistReport, PrbBlockedControl)
-
-
-def encode_structure(
-    structure: RanFunctionData | PrbBlacklistControl | PrbBlacklistReport | PrbBlockedControl,
-) -> bytes:
-    """The octets of a structure.  Raises InvalidPdu, GrammarMissing."""
-    return encode_type(grammar.spectrum(), _TYPES[type(structure)], to_asn1(structure))
-
-
-def decode_structure(kind: type[Structure], octets: Octets) -> Structure:
-    """Read a structure, of the kind that the enclosing PDU implies.  Raises MalformedPdu, GrammarMissing."""
-    structure: Structure = from_asn1(kind, decode_type(grammar.spectrum(), _TYPES[kind], octets))
-    return structure
+Structure = IqDataIndication | RanFunctionData | PrbBlacklistControl | PrbBlacklistReport | PrbBlockedControl

@@ -1,0 +1,125 @@
+"""E3AP in aligned PER (ITU-T X.691), by asn1tools; indications of G0 by `indication`."""
+
+from typing import Any
+
+from . import grammar
+from .codec import AnyStructure
+from .errors import InvalidPdu, MalformedPdu
+from .indication import (
+    IndicationMessage,
+    IqDataIndication,
+    Octets,
+    decode_indication,
+    decode_iq_data,
+    encode_indication,
+    encode_iq_data,
+    is_indication,
+)
+from .pdu import ALTERNATIVES, NAMES, Pdu, from_fields, to_fields
+from .service_model import PrbBlacklistControl, PrbBlacklistReport, PrbBlockedControl, RanFunctionData, Structure
+
+_STRUCTURES: dict[type[Any], str] = {
+    RanFunctionData: "Spectrum-RanFunctionData",
+    PrbBlacklistControl: "Spectrum-PRBBlacklistControl",
+    PrbBlacklistReport: "Spectrum-PRBBlacklistReport",
+    PrbBlockedControl: "Spectrum-PRBBlockedControl",
+}
+_WRAPPED_CONTROL = "Spectrum-DAppControlData"
+_TEXTS = ("e3apProtocolVersion", "dAppName", "dAppVersion", "vendor", "ranIdentifier")
+
+
+class Asn1Codec:
+    """The codec of one generation; see `Codec`."""
+
+    encoding = "asn1"
+
+    def __init__(self, generation: str) -> None:
+        self.name = self.generation = generation
+        order = grammar.GENERATIONS.index
+        self._absent = {
+            name for name, first in grammar.SINCE.items() if order(first) > order(generation)
+        }  # fields that asn1tools would leave out in silence
+        self._texts = _TEXTS if grammar.names_are_octets(generation) else ()
+        self._wraps_control = generation.startswith("G2")
+
+    def encode(self, pdu: Pdu) -> bytes:
+        """See `Codec`."""
+        if self.generation == "G0" and isinstance(pdu, IndicationMessage) and pdu.timestamp is None:
+            return encode_indication(pdu)
+        kind, body = NAMES[type(pdu)], to_fields(pdu)
+        message: dict[str, Any] = {"id": pdu.message_id, "msg": (kind, body)}
+        if pdu.timestamp is not None:
+            message["timestamp"] = pdu.timestamp
+        for place, values in (("E3-PDU", message), (kind, body)):
+            for name in values:
+                if (place, name) in self._absent:
+                    raise InvalidPdu(f"{place} has no {name} in generation {self.generation} of E3AP")
+        for name in self._texts:
+            if isinstance(body.get(name), str):
+                body[name] = body[name].encode()
+        return encode_type(self._grammar, "E3-PDU", message)
+
+    def decode(self, octets: Octets) -> Pdu:
+        """See `Codec`; octets after the PDU's end are ignored."""
+        if self.generation == "G0" and is_indication(octets):
+            return decode_indication(octets)
+        message = decode_type(self._grammar, "E3-PDU", octets, f" of generation {self.generation}")
+        name, body = message["msg"]
+        for text in self._texts:
+            if text in body:
+                body[text] = body[text].decode(errors="backslashreplace")
+        pdu: Pdu = from_fields(ALTERNATIVES[name], body, message_id=message["id"], timestamp=message.get("timestamp"))
+        return pdu
+
+    def is_canonical(self, octets: Octets) -> bool:
+        """Whether the octets are a PDU of this generation that encodes to the same octets."""
+        try:
+            message = decode_type(self._grammar, "E3-PDU", octets)
+            return encode_type(self._grammar, "E3-PDU", message) == bytes(octets)
+        except (MalformedPdu, InvalidPdu):
+            return False
+
+    def encode_structure(self, structure: Structure) -> bytes:
+        """See `Codec`."""
+        if isinstance(structure, IqDataIndication):
+            return encode_iq_data(structure)
+        kind, values = _STRUCTURES[type(structure)], to_fields(structure)
+        if isinstance(structure, PrbBlacklistControl) and self._wraps_control:
+            kind, values = _WRAPPED_CONTROL, {"controlPayload": ("prbBlacklistControl", values)}
+        return encode_type(grammar.spectrum(), kind, values)
+
+    def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
+        """See `Codec`."""
+        if kind is IqDataIndication:
+            data: Any = decode_iq_data(octets)
+        elif kind is PrbBlacklistControl and self._wraps_control:
+            chosen, values = decode_type(grammar.spectrum(), _WRAPPED_CONTROL, octets)["controlPayload"]
+            if chosen != "prbBlacklistControl":
+                raise MalformedPdu("the control of RAN function 1 is no PRB block, but an extension unknown here")
+            data = from_fields(kind, values)
+        else:
+            data = from_fields(kind, decode_type(grammar.spectrum(), _STRUCTURES[kind], octets))
+        structure: AnyStructure = data
+        return structure
+
+    @property
+    def _grammar(self) -> Any:
+        return grammar.e3ap(self.generation)
+
+
+def encode_type(specification: Any, name: str, value: dict[str, Any]) -> bytes:
+    """Encode ``value`` as the ASN.1 type ``name``.  Raises InvalidPdu."""
+    try:
+        octets: bytes = specification.encode(name, value, check_constraints=True)
+    except Exception as error:  # asn1tools raises Python's own errors for values of the wrong type
+        raise InvalidPdu(f"{name} cannot be encoded: {error}") from error
+    return octets
+
+
+def decode_type(specification: Any, name: str, octets: Octets, of: str = "") -> dict[str, Any]:
+    """Decode the ASN.1 type ``name``; ``of`` belongs to the message of the error.  Raises MalformedPdu."""
+    try:
+        value: dict[str, Any] = specification.decode(name, bytes(octets), check_constraints=True)
+    except Exception as error:  # asn1tools raises Python's own errors for unexpected octets
+        raise MalformedPdu(f"{len(octets)} octets are no {name}{of}: {error}") from error
+    return value

@@ -1,0 +1,206 @@
+"""E3AP in the JSON of libe3: a flat object with ``type``, ``id`` and ``timestamp`` beside the PDU's fields.
+
+    {"type": "messageAck", "id": 5, "timestamp": 1764259200000, "requestId": 3, "responseCode": "positive"}
+
+``protocolData`` of an indication is itself a JSON value.  The other payloads are strings of hexadecimal digits, also
+within structures of the service model.  dapps 0.0.6 nests a PDU in another object, which libe3 refuses.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .codec import AnyStructure
+from .errors import InvalidPdu, MalformedPdu
+from .indication import MAX_IQ_OCTETS, MAX_SAMPLE_COUNT, MAX_TIMESTAMP, IndicationMessage, Octets
+from .pdu import ALTERNATIVES, NAMES, Pdu, from_fields, to_fields
+from .service_model import N_PRBS_MAX, PrbBlacklistControl, Structure
+
+MAX_PAYLOAD = 32768  # of hexadecimal payloads, as in ASN.1
+NS_SINCE = 10**15  # a Unix time from here on is in ns, not in ms
+
+Reader = Callable[[Any], Any]  # the value of a field; raises ValueError
+
+
+def _whole(low: int, high: int) -> Reader:
+    def read(value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high} is expected, not {value!r:.40}")
+        return value
+
+    return read
+
+
+def _text(longest: int) -> Reader:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not 1 <= len(value) <= longest:
+            raise ValueError(f"a text of 1 to {longest} characters is expected, not {value!r:.40}")
+        value.encode()  # raises ValueError for half of a surrogate pair
+        return value
+
+    return read
+
+
+def _octets(longest: int) -> Reader:
+    def read(value: Any) -> bytes:
+        if not isinstance(value, str) or len(value) > 2 * longest:
+            raise ValueError(f"at most {longest} octets in hexadecimal are expected")
+        octets = bytes.fromhex(value)
+        if not octets:
+            raise ValueError("at least one octet is expected")
+        return octets
+
+    return read
+
+
+def _list(longest: int, read_entry: Reader) -> Reader:
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list) or len(value) > longest:
+            raise ValueError(f"a list of at most {longest} is expected, not {value!r:.40}")
+        return [read_entry(entry) for entry in value]
+
+    return read
+
+
+def _response_code(value: Any) -> str:
+    if value not in ("positive", "negative"):
+        raise ValueError(f"positive or negative is expected, not {value!r:.40}")
+    return str(value)
+
+
+def _ran_function(value: Any) -> dict[str, Any]:
+    return _read_fields(value)
+
+
+_message_id, _identifier = _whole(1, 2**32 - 1), _whole(1, 65535)
+_identifiers, _prbs = _list(1000, _identifier), _list(N_PRBS_MAX, _whole(0, N_PRBS_MAX - 1))
+_READERS: dict[str, Reader] = {
+    "e3apProtocolVersion": _text(32),
+    "dAppName": _text(64),
+    "dAppVersion": _text(32),
+    "vendor": _text(64),
+    "ranIdentifier": _text(64),
+    "requestId": _message_id,
+    "sequenceId": _message_id,
+    "responseCode": _response_code,
+    **dict.fromkeys(("dAppIdentifier", "ranFunctionIdentifier", "controlIdentifier", "subscriptionId"), _identifier),
+    **dict.fromkeys(("telemetryIdentifierList", "controlIdentifierList"), _identifiers),
+    "ranFunctionList": _list(64, _ran_function),
+    "subscriptionTime": _whole(0, 86400),
+    "periodicity": _whole(0, 60_000_000),
+    "protocolData": lambda value: json.dumps(value, separators=(",", ":")).encode(),
+    **dict.fromkeys(("actionData", "reportData", "xAppControlData", "ranFunctionData"), _octets(MAX_PAYLOAD)),
+    # Of the service model
+    "name": _octets(32),
+    "version": _whole(0, 65535),
+    "description": _octets(128),
+    "iqSamples": _octets(MAX_IQ_OCTETS),
+    "sampleCount": _whole(0, MAX_SAMPLE_COUNT),
+    "timestamp": _whole(0, MAX_TIMESTAMP),
+    **dict.fromkeys(("blacklistedPRBs", "blockedPRBs"), _prbs),
+    "samplingThreshold": _whole(0, 100),
+    "validityPeriod": _whole(1, 3600),
+}
+
+
+class JsonCodec:
+    """The codec of JSON; see `Codec`.  In G2 a control is wrapped, and sequence ids are allowed."""
+
+    encoding = "json"
+
+    def __init__(self, generation: str) -> None:
+        self.generation = generation
+        self.name = f"JSON-{generation[:2]}"
+        self._is_g2 = generation.startswith("G2")
+
+    def encode(self, pdu: Pdu) -> bytes:
+        """See `Codec`; a PDU without a timestamp gets that of now, as libe3 does."""
+        body = to_fields(pdu)
+        if "sequenceId" in body and not self._is_g2:
+            raise InvalidPdu(f"{NAMES[type(pdu)]} has no sequenceId in generation {self.generation} of E3AP")
+        timestamp = pdu.timestamp
+        if timestamp is None:
+            timestamp = time.time_ns() if self._is_g2 else time.time_ns() // 1_000_000
+        if isinstance(pdu, IndicationMessage):
+            body["protocolData"] = _parse(pdu.protocol_data, InvalidPdu)
+        message = {"type": NAMES[type(pdu)], "id": pdu.message_id, "timestamp": timestamp, **_to_json(body)}
+        octets = _dump(message)
+        try:
+            self.decode(octets)  # holds the fields to their ranges
+        except MalformedPdu as error:
+            raise InvalidPdu(f"{NAMES[type(pdu)]} cannot be encoded: {error}") from error
+        return octets
+
+    def decode(self, octets: Octets) -> Pdu:
+        """See `Codec`; fields that are unknown here are ignored."""
+        message = _parse(octets, MalformedPdu)
+        kind = ALTERNATIVES.get(str(message.get("type"))) if isinstance(message, dict) else None
+        if kind is None:
+            raise MalformedPdu(f"{len(octets)} octets of JSON are no PDU of libe3: the object has no known type")
+        try:
+            message_id = _message_id(message.pop("id", None))
+            timestamp = _whole(0, 2**64 - 1)(message.pop("timestamp", 0)) or None
+            pdu: Pdu = from_fields(kind, _read_fields(message), message_id=message_id, timestamp=timestamp)
+        except (ValueError, TypeError) as error:
+            raise MalformedPdu(f"a {kind.__name__} in JSON cannot be read: {error}") from error
+        return pdu
+
+    def encode_structure(self, structure: Structure) -> bytes:
+        """See `Codec`."""
+        fields = _to_json(to_fields(structure))
+        try:
+            _read_fields(fields)
+        except ValueError as error:
+            raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {error}") from error
+        if isinstance(structure, PrbBlacklistControl) and self._is_g2:
+            fields = {"controlPayload": {"prbBlacklistControl": fields}}
+        return _dump(fields)
+
+    def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
+        """See `Codec`."""
+        fields = _parse(octets, MalformedPdu)
+        try:
+            if kind is PrbBlacklistControl and self._is_g2:
+                fields = fields["controlPayload"]["prbBlacklistControl"]
+            structure: AnyStructure = from_fields(kind, _read_fields(fields))
+        except (ValueError, TypeError, KeyError) as error:
+            raise MalformedPdu(f"a {kind.__name__} in JSON cannot be read: {error}") from error
+        return structure
+
+
+def _read_fields(values: Any) -> dict[str, Any]:
+    """The known fields of an object, each by its reader.  Raises ValueError."""
+    if not isinstance(values, dict):
+        raise ValueError(f"an object is expected, not {values!r:.40}")
+    fields = {}
+    for name, value in values.items():
+        if (read := _READERS.get(name)) is not None:
+            try:
+                fields[name] = read(value)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+    return fields
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, dict):
+        return {name: _to_json(entry) for name, entry in value.items()}
+    return [_to_json(entry) for entry in value] if isinstance(value, list) else value
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _parse(octets: Octets, error: type[InvalidPdu | MalformedPdu]) -> Any:
+    try:
+        return json.loads(bytes(octets), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as reason:
+        raise error(f"{len(octets)} octets are no JSON: {reason}") from reason
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
