@@ -43,7 +43,7 @@ exit "$status"
 CONFIGURATION = """
 listener {port} {host}
 allow_anonymous true
-set_tcp_nodelay true
+set_tcp_nodelay {no_delay}
 persistence false
 max_inflight_messages 0
 max_inflight_bytes 0
@@ -74,6 +74,7 @@ class Mosquitto:
         endpoint: Endpoint | None = None,
         *,
         max_packet: int = 17 * 1024 * 1024,
+        no_delay: bool = True,
         prefix: Sequence[str] = (),
     ) -> None:
         """Start it; returns when it accepts connections.
@@ -81,6 +82,7 @@ class Mosquitto:
         Args:
             endpoint: where to listen; a free port of 127.0.0.1 if None.
             max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
+            no_delay: TCP_NODELAY of its connections.
             prefix: a command that executes the one that follows, such as ``("ip", "netns", "exec", "NAME")``.
 
         Raises:
@@ -89,7 +91,7 @@ class Mosquitto:
         for attempt in range(FREE_PORT_TRIES):
             self.endpoint = endpoint or _free_endpoint()
             try:
-                self._start(max_packet, prefix)
+                self._start(max_packet, no_delay, prefix)
                 break
             except TransportError as error:
                 if endpoint or attempt == FREE_PORT_TRIES - 1 or "in use" not in str(error):
@@ -98,7 +100,7 @@ class Mosquitto:
                 folder = "; TMPDIR names a folder for temporary files" if isinstance(error, FileNotFoundError) else ""
                 raise TransportError(f"mosquitto cannot be started: {error}{folder}") from error
 
-    def _start(self, max_packet: int, prefix: Sequence[str]) -> None:
+    def _start(self, max_packet: int, no_delay: bool, prefix: Sequence[str]) -> None:
         binary = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SBIN}")
         if binary is None:
             raise TransportError(
@@ -110,7 +112,10 @@ class Mosquitto:
             configuration = self._directory / "mosquitto.conf"
             configuration.write_text(
                 CONFIGURATION.format(
-                    port=self.endpoint.port, host=self.endpoint.host.strip("[]"), max_packet=max_packet
+                    port=self.endpoint.port,
+                    host=self.endpoint.host.strip("[]"),
+                    max_packet=max_packet,
+                    no_delay=str(no_delay).lower(),
                 )
             )
             self._log = (self._directory / "log").open("w+b")
