@@ -80,12 +80,16 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
 
 def _not_met(found: dict[str, Any], required: list[tuple[str, float]], demanded: set[str]) -> Iterator[str]:
     """What is wrong, cell by cell."""
+    from twinlink.measure.channels import beyond
+
     if not found["complete"]:
         interrupted = any(cell["status"] == "interrupted" for cell in found["cells"])
         yield f"{'interrupted' if interrupted else 'broken off'}: what was measured until then is kept"
     for cell in found["cells"]:
         if cell["status"] == "skipped" and cell["subject"] not in demanded:
             continue  # a baseline that is not installed here
+        if cell["status"] == "skipped" and beyond(cell["subject"], cell["octets"]) is not None:
+            continue  # a limit of its protocol
         if cell["status"] not in ("done", "interrupted"):
             yield f"{cell['id']}: {cell['status']}, {cell['reason']}"
         told = cell.get("mgen")
@@ -120,13 +124,14 @@ def _plan(given: argparse.Namespace) -> Plan:
     from twinlink.measure.channels import SUBJECTS, check, find
     from twinlink.mgen import script
 
-    subjects = list(convert.parts(given.subjects or given.transports))
+    named = sweep_options.chosen(given)
+    subjects = list(named or convert.parts(given.transports))
     mgen = given.source == "mgen"
     if mgen and (given.mode not in (None, "open") or any(name.startswith("raw-") for name in subjects)):
         raise ConfigurationError(
             "--source mgen sends in an open loop (--mode open) and through twinlink (no raw subjects)"
         )
-    if given.subjects is None and given.baselines == "yes" and not mgen:
+    if named is None and given.baselines == "yes" and not mgen:
         bare = [f"raw-{name}" for name in subjects if f"raw-{name}" in SUBJECTS]
         subjects += [name for name in ("raw-tcp", *bare, "mqtt-qos0") if name not in subjects]
     for subject in subjects:
@@ -171,7 +176,7 @@ def _check_programs(plan: Plan) -> None:
 
 
 def _demanded(given: argparse.Namespace) -> set[str]:
-    return set(convert.parts(given.subjects or given.transports))
+    return set(sweep_options.chosen(given) or convert.parts(given.transports))
 
 
 def _setting(given: argparse.Namespace, stop: Stop) -> "Setting":

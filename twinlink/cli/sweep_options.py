@@ -5,14 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from twinlink.errors import ConfigurationError
 from twinlink.measure import formatting
 from twinlink.measure.cells import DIRECTIONS, Plan
+from twinlink.measure.channels import SUBJECTS, SYSTEMS
 from twinlink.protocol.frames import MAX_PAYLOAD
 
 from ..appkit import convert
 
 MGEN_HZ = 20.0
 _MODES, _SETTINGS = tuple(formatting.MODES), tuple(formatting.SETTINGS)
+ALL = "all"
 _REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 
 
@@ -54,8 +57,13 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--subjects",
         type=convert.names,
         metavar="NAME[,NAME]",
-        help="measure exactly these: zeromq, zenoh, mqtt-qos0, mqtt-qos1, mqtt-qos2, raw-tcp, raw-zeromq, raw-zenoh, "
-        "raw-zenoh-default, raw-mqtt",
+        help=f"measure exactly these: {', '.join(SUBJECTS)}",
+    )
+    parser.add_argument(
+        "--systems",
+        type=_some_of((*SYSTEMS, ALL)),
+        metavar="NAME[,NAME]",
+        help=f"short form of --subjects, all subjects of {', '.join(SYSTEMS)}; {ALL}: all of them",
     )
     parser.add_argument(
         "--payloads",
@@ -134,7 +142,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=_option,
         metavar="SUBJECT.NAME=VALUE",
-        help="option of a subject's link or transport; may be repeated",
+        help="option of a subject, such as raw-mqtt-qos2.no_delay=false; may be repeated",
     )
     parser.add_argument(
         "--ntp",
@@ -151,14 +159,24 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def chosen(given: argparse.Namespace) -> tuple[str, ...] | None:
+    """The subjects of --subjects or --systems; None without either.  Raises ConfigurationError."""
+    if given.systems is None:
+        return given.subjects and convert.parts(given.subjects)
+    if given.subjects is not None:
+        raise ConfigurationError("--systems is a short form of --subjects: give one of them")
+    systems = convert.parts(given.systems)
+    return tuple(name for system in SYSTEMS if {system, ALL} & {*systems} for name in SYSTEMS[system])
+
+
 def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
-    def chosen(text: str) -> str:
+    def some(text: str) -> str:
         for name in convert.parts(text):
             if name not in known:
                 raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
         return convert.names(text)
 
-    return chosen
+    return some
 
 
 def _payloads(text: str) -> str:

@@ -51,6 +51,8 @@ SUBJECTS = {
     "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", raw=True),
     "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", raw=True),
     "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", raw=True),
+    "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", raw=True),
+    "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +10,7 @@ from ..errors import TwinlinkError
 from . import formatting
 from .cell_run import CellRun, failure
 from .cells import Plan
+from .channels import beyond, round_trips
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
@@ -43,7 +44,7 @@ class Sweep:
         self._ntp_server = ntp_server
         self._start_s = max(START_S, plan.timeout_s)
         self._order = random.Random(plan.seed)
-        self._cells = plan.cells()
+        self._cells = list(self._measurable(plan.cells()))
         self._done = 0  # cell-rounds
         self._total = len(self._cells) * plan.rounds
         self._took: dict[str, list[float]] = {}  # subject -> seconds of each of its turns
@@ -51,8 +52,17 @@ class Sweep:
         self._turn_began = 0.0
         self._unusable: dict[str, str] = {}
         self._gone_wrong: set[str] = set()  # ids of cells that miss a round
-        for cell in self._cells:
-            run.add_cell(cell)
+
+    def _measurable(self, cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Add all cells to the run; yields those whose payload their subject can carry, the others stay skipped."""
+        for cell in cells:
+            cell["round_trips"] = round_trips(cell["subject"], cell["octets"], cell["direction"])
+            self._run.add_cell(cell)
+            reason = beyond(cell["subject"], cell["octets"])
+            if reason is None:
+                yield cell
+            else:
+                cell["reason"] = reason
 
     def execute(self) -> None:
         """Measure everything.  Results are saved however it ends; ``complete`` says whether all rounds are done."""

@@ -6,7 +6,6 @@ twinlink.  Modules are imported when their subject is measured.
 
 import os
 import shutil
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, get_args
 
@@ -16,45 +15,10 @@ from ...protocol.send.endpoint import Reliability
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
+from .subjects import RANGES_MS, SUBJECTS, SWITCHES, SYSTEMS, Subject, twinlink
 
-__all__ = ["SUBJECTS", "Channel", "PeerLost", "Subject", "channel", "check", "find"]
+__all__ = ["SUBJECTS", "SYSTEMS", "Channel", "PeerLost", "Subject", "beyond", "channel", "check", "find", "round_trips"]
 
-
-@dataclass(frozen=True)
-class Subject:
-    """How to open a subject.
-
-    Attributes:
-        module, attribute: the class of its channel, in this package.
-        options: of the channel; for twinlink, those of the link and its transport.
-        programs: required on the listening side.
-    """
-
-    module: str
-    attribute: str
-    options: dict[str, Any] = field(default_factory=dict)
-    programs: tuple[str, ...] = ()
-
-
-SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
-
-
-def _twinlink(transport: str, *programs: str, **options: Any) -> Subject:
-    return Subject("link", "LinkChannel", {"transport": transport, "send_timeout": SEND_S, **options}, programs)
-
-
-SUBJECTS = {
-    "zeromq": _twinlink("zeromq"),
-    "zenoh": _twinlink("zenoh"),
-    "mqtt-qos0": _twinlink("mqtt", "mosquitto", qos=0),
-    "mqtt-qos1": _twinlink("mqtt", "mosquitto", qos=1),
-    "mqtt-qos2": _twinlink("mqtt", "mosquitto", qos=2),
-    "raw-tcp": Subject("tcp", "TcpChannel"),
-    "raw-zeromq": Subject("zeromq", "ZeromqChannel"),
-    "raw-zenoh": Subject("zenoh", "ZenohChannel"),
-    "raw-zenoh-default": Subject("zenoh", "ZenohChannel", {"tuned": False}),  # Zenoh's defaults
-    "raw-mqtt": Subject("mqtt", "MqttChannel", programs=("mosquitto",)),  # paho-mqtt, QoS 0
-}
 PORTS = 2  # consecutive ports of a subject
 
 
@@ -64,8 +28,22 @@ def find(subject: str) -> Subject:
     if known is not None:
         return known
     if subject in names() and subject not in ("memory", "mqtt"):
-        return _twinlink(subject)
+        return twinlink(subject)
     raise ConfigurationError(f"no subject is called {subject!r}; known: {', '.join(SUBJECTS)}")
+
+
+def beyond(subject: str, octets: int) -> str | None:
+    """Why a subject cannot carry a payload of this size; None if it can."""
+    greatest = find(subject).greatest
+    if greatest is None or octets <= greatest[0]:
+        return None
+    return f"its greatest payload is {greatest[0]:,} octets: {greatest[1]}"
+
+
+def round_trips(subject: str, octets: int, direction: str) -> int | None:
+    """Round trips of one exchange in a closed loop (`Subject.round_trips`); None if that is not stated."""
+    known = find(subject).round_trips
+    return known and known(octets, direction)
 
 
 def check(subject: str, options: dict[str, Any]) -> None:
@@ -75,12 +53,28 @@ def check(subject: str, options: dict[str, Any]) -> None:
         ConfigurationError: the subject is unknown, or does not take them.
         TransportMissing: its driver is not installed.
     """
-    transport = find(subject).options.get("transport")
+    known = find(subject)
+    transport = known.options.get("transport")
     if transport is None:
-        raise ConfigurationError(f"subject {subject!r} takes no options")
+        _check_raw(subject, known, options)
+        return
     given = dict(options)
     link_options.check_choice("reliability", given.pop("reliability", None), get_args(Reliability))
     link_options.check(transport, given)
+
+
+def _check_raw(subject: str, known: Subject, options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in known.settable:
+            takes = f"it takes {', '.join(known.settable)}" if known.settable else "it takes none"
+            raise ConfigurationError(f"subject {subject!r} has no option {name}; {takes}")
+        if name in SWITCHES:
+            if type(value) is not bool:
+                raise ConfigurationError(f"{name} must be true or false, not {value!r}")
+            continue
+        low, high = RANGES_MS[name]
+        if type(value) not in (int, float) or not low <= value <= high:
+            raise ConfigurationError(f"{name} must be a number of ms from {low:,} to {high:,}, not {value!r}")
 
 
 def channel(
@@ -90,11 +84,20 @@ def channel(
 
     Raises:
         ConfigurationError: the subject is unknown.
-        TransportMissing: its driver is not installed.
+        TransportMissing: its library or a program is not installed.
     """
     known = find(subject)
     for program in known.programs if listening else ():
         if shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}") is None:
             raise TransportMissing(f"subject {subject!r} needs the program {program}, which is not installed")
-    made: type[Channel] = getattr(import_module(f"{__name__}.{known.module}"), known.attribute)
+    try:
+        module = import_module(f"{__name__}.{known.module}")
+    except ModuleNotFoundError as error:
+        if not known.extra:
+            raise
+        raise TransportMissing(
+            f"the library of subject {subject!r} is not installed ({error}); "
+            f"install it with: pip install 'twinlink[{known.extra}]'"
+        ) from error
+    made: type[Channel] = getattr(module, known.attribute)
     return made(endpoint, listening, node, {**known.options, **(options or {})})

@@ -1,4 +1,4 @@
-"""Bare paho-mqtt and mosquitto, QoS 0, as in paho's examples: network thread and callbacks."""
+"""Bare paho-mqtt and mosquitto, as in paho's examples: network thread and callbacks."""
 
 import queue
 import socket
@@ -11,25 +11,31 @@ from paho.mqtt.enums import CallbackAPIVersion
 from ...transports.mosquitto import Mosquitto
 from .base import ACK, TICK_S, TRAFFIC, RawChannel
 
-ON_THE_WAY = 1000  # messages queued in paho, which has no limit of its own
+ON_THE_WAY = 1000  # messages that paho has not sent yet or, with QoS 1 and 2, that the broker has not confirmed
 HOLD_S = 5.0  # how long `put` waits then
 
 
 class MqttChannel(RawChannel):
-    """The listening side starts the broker; both sides are its clients."""
+    """The listening side starts the broker; both sides are its clients.
+
+    Options: ``qos`` from each client to the broker and on; ``no_delay`` (TCP_NODELAY) of clients and broker.
+    """
 
     def open(self) -> None:
         """Start the broker, and connect to it."""
         self._inbox: queue.SimpleQueue[bytes | bytearray] = queue.SimpleQueue()
         self._room = threading.Semaphore(ON_THE_WAY)
         self._reflects = False
-        self._broker = Mosquitto(self.endpoint) if self.listening else None
+        self._qos: int = self.options["qos"]
+        no_delay: bool = self.options["no_delay"]
+        self._broker = Mosquitto(self.endpoint, no_delay=no_delay) if self.listening else None
         self.broker_pid = self._broker.pid if self._broker else None
         # Each side subscribes to what the other one publishes.
         self._own, self._others = ("dt", "rw") if self.listening else ("rw", "dt")
         self._topics = {topic: f"{topic.decode()}/{self._own}" for topic in (TRAFFIC, ACK)}
         self._client = Client(CallbackAPIVersion.VERSION2)
-        self._client.on_socket_open = _no_delay
+        self._client.max_inflight_messages_set(ON_THE_WAY)
+        self._client.on_socket_open = _no_delay if no_delay else None
         self._client.on_connect = self._connected
         self._client.on_message = self._arrived
         self._client.on_publish = self._left
@@ -38,7 +44,7 @@ class MqttChannel(RawChannel):
         self._client.loop_start()
 
     def _connected(self, client: Client, *_: Any) -> None:
-        client.subscribe([(f"{topic.decode()}/{self._others}", 0) for topic in (TRAFFIC, ACK)])
+        client.subscribe([(f"{topic.decode()}/{self._others}", self._qos) for topic in (TRAFFIC, ACK)])
 
     def _arrived(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
         if self._reflects:
@@ -64,12 +70,12 @@ class MqttChannel(RawChannel):
 
     def settings(self) -> dict[str, Any]:
         """The options."""
-        return {"qos": 0, "no_delay": True, "network_thread": True}
+        return {**self.options, "network_thread": True}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Publish."""
         if self._client.is_connected() and self._room.acquire(timeout=HOLD_S):
-            self._client.publish(self._topics[topic], frame)
+            self._client.publish(self._topics[topic], frame, self._qos)
 
     def get(self, wait: bool = True) -> Any:
         """The next message's payload."""

@@ -1,0 +1,78 @@
+"""The table of subjects: how each is opened, what it needs, and what its protocol does with an exchange."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
+RoundTrips = Callable[[int, str], int]
+
+
+def _alike(number: int) -> RoundTrips:
+    return lambda octets, direction: number
+
+
+@dataclass(frozen=True)
+class Subject:
+    """How to open a subject.
+
+    Attributes:
+        module, attribute: the class of its channel, in this package.
+        options: of the channel; for twinlink, those of the link and its transport.
+        programs: required on the listening side.
+        settable: options of a raw subject that a sweep may change; `options` has their defaults.
+        extra: of twinlink's distribution, which installs the library.
+        greatest: octets of its longest payload, and why; None if a link's own limit comes first.
+        round_trips: of one exchange in a closed loop, over the path between the two sides, by octets of payload and
+            direction; without connection set-up at the beginning, and while TCP's window has room.  None: not stated.
+        polled: directions in which the client must ask for the message.  Their one-way delay is an *age*: it includes
+            the wait for the poll.
+    """
+
+    module: str
+    attribute: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
+    settable: tuple[str, ...] = ()
+    extra: str = ""
+    greatest: tuple[int, str] | None = None
+    round_trips: RoundTrips | None = None
+    polled: tuple[str, ...] = ()
+
+
+def twinlink(transport: str, *programs: str, **options: Any) -> Subject:
+    """twinlink over a transport."""
+    return Subject("link", "LinkChannel", {"transport": transport, "send_timeout": SEND_S, **options}, programs)
+
+
+def _mqtt(qos: int, round_trips: int) -> Subject:
+    options = {"qos": qos, "no_delay": True}
+    return Subject(
+        "mqtt", "MqttChannel", options, ("mosquitto",), ("no_delay",), "mqtt", round_trips=_alike(round_trips)
+    )
+
+
+SUBJECTS = {
+    "zeromq": twinlink("zeromq"),
+    "zenoh": twinlink("zenoh"),
+    "mqtt-qos0": twinlink("mqtt", "mosquitto", qos=0),
+    "mqtt-qos1": twinlink("mqtt", "mosquitto", qos=1),
+    "mqtt-qos2": twinlink("mqtt", "mosquitto", qos=2),
+    "raw-tcp": Subject("tcp", "TcpChannel", round_trips=_alike(1)),
+    "raw-zeromq": Subject("zeromq", "ZeromqChannel", round_trips=_alike(1)),
+    "raw-zenoh": Subject("zenoh", "ZenohChannel", round_trips=_alike(1)),
+    "raw-zenoh-default": Subject("zenoh", "ZenohChannel", {"tuned": False}, round_trips=_alike(1)),  # Zenoh's defaults
+    "raw-mqtt": _mqtt(0, 1),  # paho-mqtt, QoS 0
+    "raw-mqtt-qos1": _mqtt(1, 1),  # mosquitto forwards before it has the subscriber's PUBACK
+    "raw-mqtt-qos2": _mqtt(2, 3),  # PUBLISH, PUBREC and PUBREL before each delivery: one and a half each way
+}
+# The short names of `twinlink sweep --systems`.
+SYSTEMS = {
+    "zeromq": ("zeromq", "raw-zeromq"),
+    "zenoh": ("zenoh", "raw-zenoh", "raw-zenoh-default"),
+    "tcp": ("raw-tcp",),
+    "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
+}
+# The values of settable options: true and false, or a range in ms.
+RANGES_MS = {"poll_ms": (0, 10_000), "sweep_ms": (0, 2_000)}
+SWITCHES = ("no_delay",)
