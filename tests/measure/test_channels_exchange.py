@@ -17,7 +17,7 @@ COUNT = 4
 SPLIT = 3000  # octets; several requests where the protocol splits
 
 
-@pytest.mark.parametrize("subject", ["raw-mqtt-qos1", "raw-mqtt-qos2"])
+@pytest.mark.parametrize("subject", ["raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub"])
 def test_an_exchange_takes_the_stated_round_trips(subject: str, tmp_path: Path) -> None:
     plan = Plan((subject,), (100, SPLIT), count=COUNT, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
     run = measure(tmp_path, plan, Loopback(Truth(forward_delay_ns=ONE_WAY_NS, back_delay_ns=ONE_WAY_NS)))

@@ -208,7 +208,7 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
         (["--option", "mqtt-qos0.window=5"], "window must be a whole number from 1,048,576"),
         (["--option", "zeromq.reliability=none"], "reliability must be one of repair, detect, not 'none'"),
         (["--option", "zeromq.node=gnb"], "unknown option node"),
-        (["--option", "raw-tcp.no_delay=false"], "subject 'raw-tcp' takes no options"),
+        (["--option", "raw-tcp.no_delay=false"], "subject 'raw-tcp' has no option"),
         (["--require", "happiness=1"], "none of loss"),
         (["--require", "loss"], "not NAME=MOST, such as loss=0"),
         (["--require", "loss=2"], "from 0 to 1"),

@@ -53,6 +53,8 @@ SUBJECTS = {
     "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", raw=True),
     "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", raw=True),
     "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", raw=True),
+    "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", raw=True),
+    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

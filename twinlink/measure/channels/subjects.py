@@ -65,12 +65,19 @@ SUBJECTS = {
     "raw-mqtt": _mqtt(0, 1),  # paho-mqtt, QoS 0
     "raw-mqtt-qos1": _mqtt(1, 1),  # mosquitto forwards before it has the subscriber's PUBACK
     "raw-mqtt-qos2": _mqtt(2, 3),  # PUBLISH, PUBREC and PUBREL before each delivery: one and a half each way
+    "raw-websocket": Subject(
+        "websocket", "WebsocketChannel", {"no_delay": True}, (), ("no_delay",), "websocket", round_trips=_alike(1)
+    ),
+    "raw-websocket-hub": Subject(  # the hub is beside the listening side
+        "websocket", "HubChannel", {"no_delay": True}, (), ("no_delay",), "websocket", round_trips=_alike(1)
+    ),
 }
 # The short names of `twinlink sweep --systems`.
 SYSTEMS = {
     "zeromq": ("zeromq", "raw-zeromq"),
     "zenoh": ("zenoh", "raw-zenoh", "raw-zenoh-default"),
     "tcp": ("raw-tcp",),
+    "websocket": ("raw-websocket", "raw-websocket-hub"),
     "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
 }
 # The values of settable options: true and false, or a range in ms.

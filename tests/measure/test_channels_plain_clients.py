@@ -1,0 +1,57 @@
+"""The listening side of a subject speaks its protocol: clients without twinlink are answered."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from websockets.sync.client import connect
+
+from twinlink.measure.channels import SUBJECTS, Channel, channel
+from twinlink.measure.row_buffer import ReceivedRows
+from twinlink.measure.setting import free_ports
+from twinlink.protocol.frames import Kind, frame, parse_ack
+from twinlink.transports import Endpoint
+
+EPOCH, SEQUENCE, PAYLOAD = 7, 3, b"state of a PLC"
+
+
+@contextmanager
+def reflecting(subject: str) -> Iterator[tuple[Endpoint, Channel]]:
+    """The Digital Twin's side of a subject, answering messages."""
+    endpoint = Endpoint("127.0.0.1", free_ports(1))
+    own = channel(subject, endpoint, True, "digital-twin")
+    own.open()
+    try:
+        own.received = ReceivedRows(10)
+        own.reflect(len(PAYLOAD), bulk=False)
+        yield endpoint, own
+    finally:
+        own.stop()
+        own.close()
+
+
+def message() -> bytes:
+    return frame(Kind.DATA, EPOCH, SEQUENCE, time.time_ns(), PAYLOAD)
+
+
+def is_answer(octets: bytes) -> bool:
+    epoch, _, records = parse_ack(octets)
+    return epoch == EPOCH and [record[0] for record in records] == [SEQUENCE]
+
+
+def test_websocket() -> None:
+    with reflecting("raw-websocket") as (endpoint, own), connect(f"ws://{endpoint.host}:{endpoint.port}") as client:
+        client.send(message())
+        assert is_answer(client.recv(10, decode=False))
+        assert own.received.used == 1
+
+
+def test_two_websocket_clients_meet_at_the_hub() -> None:
+    with reflecting("raw-websocket-hub") as (endpoint, own):
+        address = f"ws://{endpoint.host}:{endpoint.port}"
+        with connect(address) as client, connect(address) as other:
+            client.send(message())
+            assert other.recv(10, decode=False)[-len(PAYLOAD) :] == PAYLOAD
+            assert is_answer(client.recv(10, decode=False))
+        assert own.received.used == 1
+        assert SUBJECTS["raw-websocket-hub"].extra == "websocket"
