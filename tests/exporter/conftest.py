@@ -18,7 +18,10 @@ from twinlink_exporter.sockets import E3Sockets
 
 import twinlink
 from twinlink.appkit.journal import Journal
+from twinlink.sync import State, Thresholds
 from twinlink.testing import free_endpoint, patience, wait_until
+
+from .agent import Agent, encode_indication
 
 
 @pytest.fixture
@@ -35,6 +38,7 @@ def tcp_endpoints() -> Endpoints:
 
 
 LONG_MS = 200_000  # a decision may come as late, and stand as long, as this machine makes it
+ALWAYS_IN_SYNC = Thresholds(LONG_MS / 1000, LONG_MS / 1000, 0.0)  # from the first acknowledged observation on
 
 
 class RunningExporter:
@@ -47,6 +51,7 @@ class RunningExporter:
         log: Path,
         carrier: Carrier | None = None,
         limits: Limits | None = None,
+        thresholds: Thresholds = ALWAYS_IN_SYNC,
         clear_at_start: bool = False,
     ) -> None:
         carrier = carrier or Carrier()
@@ -54,8 +59,9 @@ class RunningExporter:
         self.journal = Journal("test", log, stream=io.StringIO())
         limits = limits or Limits(carrier.n_prbs, max_age_ms=LONG_MS, max_validity_ms=LONG_MS)
         self.exporter = Exporter(
-            link, E3Sockets(endpoints), carrier, limits, self.journal, clear_at_start=clear_at_start
-        )
+            link, E3Sockets(endpoints), carrier, limits, self.journal,
+            thresholds=thresholds, clear_at_start=clear_at_start,
+        )  # fmt: skip
         self.counters = self.exporter.counters
         self.stopped = False
         self.thread = threading.Thread(target=self.exporter.run)
@@ -68,6 +74,16 @@ class RunningExporter:
     def wait_for(self, event: str, count: int = 1) -> None:
         """Wait until it has reported this so often; fails the test when it never does."""
         wait_until(lambda: len(self.events(event)) >= count)
+
+    def wait_in_sync(self, agent: Agent, twins: int = 1) -> None:
+        """Send indications until so many twins are in sync; they must have subscribed to flow ``spectrum``."""
+        self.wait_for("subscribed")
+
+        def in_sync() -> bool:
+            agent.send(encode_indication(agent.subscribed[-1], bytes(6144)))
+            return self.exporter.twins_by_state()[State.IN_SYNC] >= twins
+
+        wait_until(in_sync)
 
     def stop(self) -> None:
         """End it; a second call does nothing."""
@@ -89,6 +105,7 @@ def twin() -> Iterator[Twin]:
     """The twin's end of a link, and how to reach it."""
     endpoint = free_endpoint()
     with twinlink.open("zeromq", listen=endpoint, node="twin-1") as link:
+        link.receiver("spectrum")  # as a twin does
         yield link, endpoint
 
 

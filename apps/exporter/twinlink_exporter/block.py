@@ -6,8 +6,8 @@ No I/O: calls report events with their time, and return actions in order.  The r
    Without an acknowledgement, that is after `ACK_WAIT_NS` or when the next list follows; the time given then is that
    of sending.
 2. Every block that was answered ``installed`` is answered ``cleared`` once, when it no longer stands: its validity
-   ended, the last twin was lost or is out of sync, the twin requested it, another block replaced it, the E3 agent was
-   lost, or the exporter ends.  A block with the id of the current one renews it and clears nothing.
+   ended, the twin that held it was lost or is out of sync, the twin requested it, another block replaced it, the E3
+   agent was lost, or the exporter ends.  A block with the id of the current one renews it and clears nothing.
 3. The exporter runs the timer, because old OpenAirInterface ignores ``validityPeriod``.
 4. When the RAN refuses a decision in time, the last acknowledged list still stands.  If the list before was not
    acknowledged, it may have been refused, too, so that an older one stands, which has been answered ``cleared``.  Then,
@@ -40,8 +40,8 @@ _TEXT: dict[Cause, str] = {
     "followed": "sent to the RAN; the next list followed before its answer",
     "refused": "refused by the RAN",
     "expired": "its validity ended",
-    "twin-lost": "the last twin was lost",
-    "out-of-sync": "the twin is out of sync: it does not acknowledge new observations",
+    "twin-lost": "the twin that held it is down",
+    "out-of-sync": "the twin that held it is out of sync: its acknowledgements are too old or too few",
     "requested": "the twin asked for it",
     "e3-lost": "the E3 agent was lost; what the RAN does now is not known",
     "exporter-ends": "the exporter ends",

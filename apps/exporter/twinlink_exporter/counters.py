@@ -18,4 +18,4 @@ class Counters:
     blocks_rejected: int = 0
     blocks_cleared: int = 0
     decisions_dropped: int = 0  # came faster than they could be handled
-    out_of_sync: int = 0  # times that a twin was; see `Consumption`
+    out_of_sync: int = 0  # times that a twin was; see `TwinSync`

@@ -14,7 +14,8 @@ from twinlink.prbs import format_prbs
 
 MS = 1_000_000
 
-Rule = Literal["schema", "range", "protected", "age", "validity", "e3", "sync"]  # the last two: see `Exporter`
+# The rules of `check`; then those of the `Exporter`, which needs more than the decision for them.
+Rule = Literal["schema", "range", "protected", "age", "validity", "peer", "e3", "order", "holder", "sync"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> PrbBlock 
     try:
         block = PrbBlock.decode(payload)
     except MalformedPayload as error:
-        return Rejection(_identifier(payload), f"schema: {error}")
+        return Rejection(identifier(payload), f"schema: {error}")
     if reason := _objection(block, limits, now_ns):
         return Rejection(block.id, reason)
     return block
@@ -90,7 +91,7 @@ def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:
     return None
 
 
-def _identifier(payload: bytes | memoryview) -> str | None:
+def identifier(payload: bytes | memoryview) -> str | None:
     """The id of an invalid decision, for the answer to the twin."""
     try:
         value = json.loads(bytes(payload))["id"]

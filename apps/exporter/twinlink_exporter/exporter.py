@@ -7,7 +7,7 @@ E3 indication -> stamp -> `observe` -> flow spectrum ==> twin ==> flow control -
 import time
 from collections import Counter
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import zmq
 from twinlink_e3 import (
@@ -35,19 +35,18 @@ from twinlink.sync import Thresholds
 
 from . import report
 from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
-from .consumption import Consumption
 from .counters import Counters
-from .decision_guard import Limits, Rejection, Rule, check
+from .decision_guard import Limits, Rejection, Rule, check, identifier
 from .link_inbox import LinkInbox
 from .observation import Carrier, observe
 from .session import Refused, Session, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
+from .twins import Twins
 
 IDLE_MS = 500
 BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
 SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
 SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
-OUT_AFTER_NS = int(Thresholds().out_after * 1e9)  # the twin's own criterion, as it may be unable to report
 
 
 class Exporter:
@@ -57,8 +56,9 @@ class Exporter:
         link: to the twin; the caller closes it after `run`.
         sockets: to the E3 agent; closed by `run`.
         carrier: how to read an indication.
-        limits: of the twin's decisions.
+        limits: of the twins' decisions.
         journal: for events.
+        thresholds: when a twin is in sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
         ledger: records every message of `SENDS` and `RECEIVES`.
 
@@ -76,6 +76,7 @@ class Exporter:
         limits: Limits,
         journal: Journal,
         *,
+        thresholds: Thresholds | None = None,
         clear_at_start: bool = False,
         ledger: Ledger | None = None,
     ) -> None:
@@ -90,12 +91,10 @@ class Exporter:
         next_message_id = MessageIds()
         self._session = Session("twinlink-exporter", twinlink.__version__, "twinlink", next_message_id)
         self._blocks = Blocks(next_message_id)
-        self._twins: set[int] = set()
+        self._twins = Twins(thresholds or Thresholds())
         self._stopping = False
         self._inbox = LinkInbox(self.counters)
         self._dropped_told = 0
-        self._consumption = Consumption()
-        self._out_of_sync = False
         # The newest observations matter, and blocking would make the E3 sockets drop some uncounted.
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
         # These must not be dropped: each decision is answered.
@@ -160,13 +159,13 @@ class Exporter:
         if not self.subscribed:
             step = "setup" if self._session.state is State.SETUP else "subscription"
             reasons.append(f"no E3 session: the agent has not answered the {step} yet")
-        if not self._twins:
-            reasons.append("no twin is up")
-        elif not self._consumption.begun:
-            reasons.append("the twin has not acknowledged an observation yet")
-        elif self._out_of_sync:
-            reasons.append("the twin is out of sync: it does not acknowledge new observations")
+        if (reason := self._twins.not_ready(time.monotonic_ns())) is not None:
+            reasons.append(reason)
         return reasons
+
+    def twins_by_state(self) -> Counter[SyncState]:
+        """Number of twins that are up, by their state; may be called from any thread."""
+        return Counter(report.state for report in self._twins.reports(time.monotonic_ns()))
 
     def summary(self) -> dict[str, Any]:
         """The counters, and the link's statistics of flow ``spectrum``; its ``lost`` counts dropped observations."""
@@ -205,12 +204,13 @@ class Exporter:
         if not self._twins:
             counters.without_twin += 1
             return
-        self._consumption.sent(self._send(self._spectrum, payload), time.monotonic_ns())
+        self._twins.sent.sending(time.monotonic_ns())
+        self._twins.sent.sent(self._send(self._spectrum, payload))
         counters.exported += 1
 
     def _acknowledged(self, ack: twinlink.Ack) -> None:
         """Handle an acknowledgement, on the link's thread."""
-        self._consumption.acknowledged(ack.sequence, time.monotonic_ns() - ack.rtt_ns)
+        self._twins.acknowledged(ack.epoch, ack.sequence, time.monotonic_ns() - ack.rtt_ns)
         if self._ledger:
             self._ledger.acknowledged(ack)
 
@@ -250,7 +250,7 @@ class Exporter:
     def _keep_time(self) -> None:
         session, now = self._session, Instant.now()
         self._do(self._blocks.timer(now))
-        self._watch_twin(now)
+        self._watch_twins(now)
         if session.silent(now.monotonic_ns):
             if release := session.release():
                 self._sockets.send(release)
@@ -275,26 +275,18 @@ class Exporter:
         else:
             self._sockets.send(request)
 
-    def _watch_twin(self, now: Instant) -> None:
+    def _watch_twins(self, now: Instant) -> None:
         """Detect a twin that is out of sync, independent of its own report."""
-        if not self._twins:
-            return
-        behind_ns = self._consumption.behind_ns(now.monotonic_ns)
-        out = behind_ns > OUT_AFTER_NS
-        if out == self._out_of_sync:
-            return
-        self._out_of_sync = out
-        self.counters.out_of_sync += out
-        text = f"the twin is out of sync: nothing sent in the last {behind_ns / 1e9:.1f} s has been acknowledged"
-        self._journal.event(
-            "sync",
-            text if out else "the twin is no longer out of sync",
-            flow=SPECTRUM,
-            state=(SyncState.OUT_OF_SYNC if out else SyncState.IN_SYNC).value,
-            age_ns=behind_ns,
-        )
-        if out:
-            self._do(self._blocks.clear("out-of-sync", now))
+        for twin, sync in self._twins.changes(now.monotonic_ns):
+            self.counters.out_of_sync += twin.out_of_sync
+            report.sync_change(self._journal, SPECTRUM, twin, sync)
+            if twin.out_of_sync and self._twins.release(twin):
+                self._end_hold("out-of-sync", now)
+
+    def _end_hold(self, cause: Literal["twin-lost", "out-of-sync"], now: Instant) -> None:
+        """The twin that held the block is down or out of sync: clear its block."""
+        report.holder(self._journal, None)
+        self._do(self._blocks.clear(cause, now))
 
     def _timeout_ms(self) -> int:
         now_ns = time.monotonic_ns()
@@ -321,34 +313,44 @@ class Exporter:
             if isinstance(item, twinlink.Message):
                 self._decide(item)
             elif isinstance(item, twinlink.PeerUp):
-                self._twins.add(item.epoch)
-                self._consumption.twin_up(time.monotonic_ns())
+                self._twins.up(item.node, item.epoch, time.monotonic_ns())
                 self._journal.event("peer-up", f"twin {item.node} is up", node=item.node)
             elif isinstance(item, twinlink.PeerDown):
-                self._twins.discard(item.epoch)
                 self._journal.event("peer-down", f"twin {item.node} is gone: {item.reason}", node=item.node,
                                     reason=item.reason)  # fmt: skip
-                if not self._twins:
-                    self._out_of_sync = False
-                    self._do(self._blocks.clear("twin-lost", Instant.now()))
+                if self._twins.down(item.epoch):
+                    self._end_hold("twin-lost", Instant.now())
             else:
                 report.link_event(self._journal, item)
 
     def _decide(self, message: twinlink.Message) -> None:
-        now = Instant.now()
-        verdict = check(message.payload, self._limits, now.wall_ns)
-        if isinstance(verdict, PrbBlock) and self._session.state is not State.SUBSCRIBED:
-            verdict = Rejection(verdict.id, "e3: there is no session with the E3 agent")
-        if isinstance(verdict, PrbBlock) and verdict.prbs and self._out_of_sync:
-            verdict = Rejection(verdict.id, "sync: the twin does not acknowledge new observations")
-        if isinstance(verdict, PrbBlock):
+        now, holder = Instant.now(), self._twins.holder
+        verdict = self._check(message, now)
+        if not isinstance(verdict, Rejection):
+            if self._twins.holder is not holder:
+                report.holder(self._journal, self._twins.holder)
             self._do(self._blocks.propose(verdict, message.received_ns, now))
             return
         self.counters.blocks_rejected += 1
         self.outcomes["rejected", verdict.rule] += 1
         report.rejection(self._journal, message, verdict)
-        if verdict.id is not None:
+        # A sender without a name has not said hello, so it gets no answer; the twins would get it instead.
+        if verdict.id is not None and message.node is not None:
             self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
+
+    def _check(self, message: twinlink.Message, now: Instant) -> PrbBlock | Rejection:
+        """The block that a decision requests, which its sender then holds; or why it is rejected."""
+        if (twin := self._twins.get(message.epoch)) is None:
+            text = f"peer: {message.node or 'the sender'} is not up, so its decisions do not count"
+            return Rejection(identifier(message.payload), text)
+        verdict = check(message.payload, self._limits, now.wall_ns)
+        if isinstance(verdict, Rejection):
+            return verdict
+        if self._session.state is not State.SUBSCRIBED:
+            return Rejection(verdict.id, "e3: there is no session with the E3 agent")
+        blocked = bool(self._blocks.prbs)
+        reason = self._twins.accept(twin, message.sequence, not verdict.prbs, blocked, now.monotonic_ns)
+        return Rejection(verdict.id, reason) if reason else verdict
 
     def _do(self, todo: list[Todo]) -> None:
         for item in todo:

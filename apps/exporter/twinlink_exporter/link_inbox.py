@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import twinlink
@@ -13,7 +13,7 @@ SIZE = 1024  # items; a twin decides a few times a second
 
 
 class LinkInbox:
-    """A bounded queue that wakes a poller; when it is full, the oldest decision is dropped.
+    """A bounded queue that wakes a poller; when it is full, the oldest decision of the busiest sender is dropped.
 
     Args:
         counters: ``decisions_dropped`` is counted there.
@@ -26,6 +26,7 @@ class LinkInbox:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK)
         self._counters = counters
         self._items: deque[twinlink.Message | twinlink.Event] = deque()
+        self._waiting: Counter[int | None] = Counter()  # decisions by session; None: all that have not said hello
         self._lock = threading.Lock()
         self._open = True
         self._wake_lock = threading.RLock()  # a signal handler may interrupt the thread that holds it
@@ -34,6 +35,8 @@ class LinkInbox:
         """Queue an item and wake the poller; may be called from any thread."""
         with self._lock:
             self._items.append(item)
+            if isinstance(item, twinlink.Message):
+                self._waiting[_sender(item)] += 1
             if len(self._items) > SIZE:
                 self._drop_oldest_decision()
         self.wake()
@@ -53,6 +56,8 @@ class LinkInbox:
         while self._items:
             with self._lock:
                 item = self._items.popleft()
+                if isinstance(item, twinlink.Message):
+                    self._forget(item)
             yield item
 
     def close(self) -> None:
@@ -62,9 +67,22 @@ class LinkInbox:
             os.close(self.descriptor)
 
     def _drop_oldest_decision(self) -> None:
-        """Each is a full list, which the next one replaces; events are never dropped."""
+        """Each is a full list, which the sender's next one replaces; events are never dropped."""
+        busiest = max(self._waiting, key=self._waiting.__getitem__, default=None)
         for k, item in enumerate(self._items):
-            if isinstance(item, twinlink.Message):
+            if isinstance(item, twinlink.Message) and _sender(item) == busiest:
                 del self._items[k]
+                self._forget(item)
                 self._counters.decisions_dropped += 1
                 return
+
+    def _forget(self, message: twinlink.Message) -> None:
+        sender = _sender(message)
+        self._waiting[sender] -= 1
+        if not self._waiting[sender]:
+            del self._waiting[sender]
+
+
+def _sender(message: twinlink.Message) -> int | None:
+    """A sender that has not said hello may use any number of sessions."""
+    return None if message.node is None else message.epoch

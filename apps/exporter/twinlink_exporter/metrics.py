@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from twinlink.control import Status
+from twinlink.sync import State
 
 from .block import Cause
 from .decision_guard import Rule
@@ -50,6 +51,11 @@ class ExporterCollector(Collector):
             for reason in reasons:
                 family.add_metric([reason], exporter.outcomes[status, reason])
             yield family
+        twins = GaugeMetricFamily("twinlink_exporter_twins", "Twins that are up, by state of sync.", labels=["state"])
+        by_state = exporter.twins_by_state()
+        for state in State:
+            twins.add_metric([state.value], by_state[state])
+        yield twins
         yield GaugeMetricFamily("twinlink_e3_session_up", "Whether indications are subscribed to.", exporter.subscribed)
         yield GaugeMetricFamily("twinlink_block_active_prbs", "PRBs that stand blocked.", exporter.blocked_prbs)
         yield GaugeMetricFamily(

@@ -11,6 +11,8 @@ from twinlink.prbs import format_prbs
 from .block import Outcome
 from .decision_guard import Rejection
 from .session import Refused, SetUp, Subscribed
+from .twin_sync import SyncReport
+from .twins import Twin
 
 
 def session_event(journal: Journal, event: SetUp | Subscribed | Refused, dapp_id: int | None) -> None:
@@ -54,14 +56,34 @@ def outcome(journal: Journal, outcome: Outcome) -> None:
 
 
 def rejection(journal: Journal, message: twinlink.Message, rejected: Rejection) -> None:
-    """A decision did not pass the guard."""
-    journal.event(
+    """A decision was rejected before it reached the RAN; of peers that are not up, one in a few seconds is logged."""
+    log = journal.complaint if rejected.rule == "peer" else journal.event
+    log(
         "block-rejected",
-        f"a PRB block of {message.node} was refused: {rejected.reason}",
+        f"a PRB block of {message.node or 'a sender that has not said hello'} was rejected: {rejected.reason}",
         id=rejected.id,
         reason=rejected.reason,
         received_ns=message.received_ns,
     )
+
+
+def sync_change(journal: Journal, flow: str, twin: Twin, sync: SyncReport) -> None:
+    """A twin became out of sync, or is in sync again."""
+    out = f"twin {twin.node} is out of sync: {sync.reason}"
+    journal.event(
+        "sync",
+        out if twin.out_of_sync else f"twin {twin.node} is in sync again",
+        flow=flow,
+        state=sync.state.value,
+        age_ns=sync.age_ns,
+        node=twin.node,
+    )
+
+
+def holder(journal: Journal, twin: Twin | None) -> None:
+    """A twin holds the block from now on, or none does any more."""
+    text = f"twin {twin.node} holds the block from now on" if twin else "no twin holds the block any more"
+    journal.event("holder", text, node=twin.node if twin else None, epoch=twin.epoch if twin else None)
 
 
 def link_event(journal: Journal, event: twinlink.Event) -> None:

@@ -1,0 +1,144 @@
+"""The twins: which are up, which are in sync, and which one holds the block.  No I/O; time is passed in.
+
+1. A decision counts only from a peer that is up, that is after the exchange of hellos.
+2. A twin holds the block from its first accepted list of PRBs on, until it is down or out of sync; while no PRB is
+   blocked, until it is stale.  Meanwhile the decisions of other twins are rejected.
+3. Of the decisions of one session, the one with the highest sequence number is the newest.  ``issued_ns`` does not
+   order them, because the twin's clock may be set back.
+4. Only a twin that is in sync may block PRBs or renew its block.  It may end its block at any time.
+"""
+
+from dataclasses import dataclass
+
+from twinlink.sync import State, Thresholds
+
+from .twin_sync import SentObservations, SyncReport, TwinSync
+
+CHECK_INTERVAL_NS = 100_000_000
+
+
+@dataclass(slots=True)
+class Twin:
+    """A session of a twin that is up.
+
+    Attributes:
+        node: its name.
+        epoch: of the session.
+        sync: by its acknowledgements.
+        out_of_sync: as `Twins.changes` reported it last.
+        newest_decision: its sequence number; -1 before the first one.
+    """
+
+    node: str
+    epoch: int
+    sync: TwinSync
+    out_of_sync: bool = False
+    newest_decision: int = -1
+
+
+class Twins:
+    """Takes what the link reports of its peers; `acknowledged`, `reports` and `not_ready` may be called by any thread.
+
+    Attributes:
+        sent: the observations.
+        holder: the twin that holds the block, as of the last decision; None if it went down or out of sync.
+    """
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self.sent = SentObservations(thresholds)
+        self.holder: Twin | None = None
+        self._thresholds = thresholds
+        self._twins: dict[int, Twin] = {}  # by epoch
+        self._checked_ns = 0
+
+    def __bool__(self) -> bool:
+        """Whether any twin is up."""
+        return bool(self._twins)
+
+    def up(self, node: str, epoch: int, now_ns: int) -> None:
+        """A twin came up."""
+        self._twins[epoch] = Twin(node, epoch, TwinSync(self._thresholds, self.sent, now_ns))
+
+    def down(self, epoch: int) -> bool:
+        """A twin went down; returns whether it held the block."""
+        return (twin := self._twins.pop(epoch, None)) is not None and self.release(twin)
+
+    def release(self, twin: Twin) -> bool:
+        """This twin may not hold the block any more; returns whether it held it."""
+        held = twin is self.holder
+        if held:
+            self.holder = None
+        return held
+
+    def get(self, epoch: int) -> Twin | None:
+        """The twin with this session, if it is up."""
+        return self._twins.get(epoch)
+
+    def acknowledged(self, epoch: int, sequence: int, sent_ns: int) -> None:
+        """A peer has acknowledged an observation that was sent at this monotonic time."""
+        if (twin := self._twins.get(epoch)) is not None:
+            twin.sync.acknowledged(sequence, sent_ns)
+
+    def accept(self, twin: Twin, sequence: int, clears: bool, blocked: bool, now_ns: int) -> str | None:
+        """Accept a decision that passed the guard; returns None, or why it is rejected: a `Rule`, a colon and a text.
+
+        Args:
+            twin: the sender.
+            sequence: of the message.
+            clears: whether its list is empty.
+            blocked: whether a block stands.
+            now_ns: the current time.
+        """
+        if sequence <= twin.newest_decision:
+            return f"order: decision {sequence} of {twin.node} is not newer than its decision {twin.newest_decision}"
+        twin.newest_decision = sequence
+        if why := self._held_by_another(twin, blocked, now_ns):
+            return f"holder: {why}; other twins may decide when it is down or out of sync"
+        if clears:
+            return None
+        report = twin.sync.report(now_ns)
+        if report.state is not State.IN_SYNC:
+            return f"sync: {twin.node} is {report.state.value}: {report.reason}"
+        self.holder = twin
+        return None
+
+    def _held_by_another(self, twin: Twin, blocked: bool, now_ns: int) -> str | None:
+        holder = self.holder
+        if holder is None or holder is twin:
+            return None
+        if blocked:
+            return f"{holder.node} holds the block"
+        if holder.sync.report(now_ns).state is State.IN_SYNC:
+            return f"{holder.node} decided last and is in sync"
+        return None
+
+    def reports(self, now_ns: int) -> list[SyncReport]:
+        """The state of each twin."""
+        return [twin.sync.report(now_ns) for twin in list(self._twins.values())]
+
+    def changes(self, now_ns: int) -> list[tuple[Twin, SyncReport]]:
+        """The twins that became out of sync since the last call, or are in sync again.
+
+        Nothing within `CHECK_INTERVAL_NS` of the call before, so it may be called often.
+        """
+        if now_ns - self._checked_ns < CHECK_INTERVAL_NS:
+            return []
+        self._checked_ns = now_ns
+        changes = []
+        for twin in self._twins.values():
+            report = twin.sync.report(now_ns)
+            if report.state is (State.IN_SYNC if twin.out_of_sync else State.OUT_OF_SYNC):
+                twin.out_of_sync = not twin.out_of_sync
+                changes.append((twin, report))
+        return changes
+
+    def not_ready(self, now_ns: int) -> str | None:
+        """Why no twin follows the observations; None if one does."""
+        states = {report.state for report in self.reports(now_ns)}
+        if not states:
+            return "no twin is up"
+        if states & {State.IN_SYNC, State.STALE}:
+            return None
+        if State.BOUND in states:
+            return "the twin has not acknowledged an observation yet"
+        return "the twin is out of sync: it does not acknowledge new observations"
