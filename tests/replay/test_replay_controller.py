@@ -1,5 +1,5 @@
 import numpy as np
-from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, Change, Controller
+from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, SYNC_RETRY_NS, Change, Controller
 
 from twinlink.control import PrbBlock, PrbBlockResult
 
@@ -112,25 +112,31 @@ def test_a_rejected_list_waits_unless_it_changes() -> None:
     assert run.requested == [(3,), (3, 4), (3, 4)]
 
 
-def test_a_list_replaced_by_another_twin_waits_unless_it_changes() -> None:
+def test_a_list_that_was_rejected_for_want_of_sync_is_repeated_soon() -> None:
+    run = Run().records(1, 3)
+    block = run.blocks[0][1]
+    run.controller.result(PrbBlockResult(block.id, "rejected", (), 0, "sync: twin-1 is stale"))
+    run.records(SYNC_RETRY_NS // (10 * MS) + 1, 3)
+    assert run.requested == [(3,), (3,)]
+    run.records(50, 3)
+    assert len(run.requested) == 2  # that one was not rejected
+
+
+def test_a_twin_beside_the_holder_asks_seldom_and_knows_why() -> None:
     run = Run().records(1, 3)
     first = run.blocks[0][1]
     other = PrbBlockResult("prb-block-other-1", "installed", (4,), 0)
-    assert run.controller.is_of_another_twin(other)
-    assert not run.controller.is_of_another_twin(PrbBlockResult(first.id, "installed", (3,), 0))
+    rejected = PrbBlockResult(first.id, "rejected", (4,), 0, "holder: twin-2 holds the block")
+    assert run.controller.shows_another_twin(other)
+    assert run.controller.shows_another_twin(rejected)
+    assert not run.controller.shows_another_twin(PrbBlockResult(first.id, "installed", (3,), 0))
+    assert (run.controller.is_own(other), run.controller.is_own(rejected)) == (False, True)
     run.controller.result(other)
-    run.controller.result(PrbBlockResult(first.id, "cleared", (4,), 0))
-    run.records(200, 3).records(60)
-    assert run.requested == [(3,)]  # and the other twin's list is not cleared when ours is not needed any more
-    run.records(1, 3, 5)
-    assert run.requested == [(3,), (3, 5)]
-    run.controller.result(PrbBlockResult(run.blocks[1][1].id, "cleared", (4,), 0))
-    run.records(RETRY_NS // (10 * MS) + 1, 3, 5)
-    assert run.requested == [(3,), (3, 5), (3, 5)]
-    run.controller.result(PrbBlockResult(run.blocks[2][1].id, "cleared", (4,), 0))
-    run.controller.result(PrbBlockResult("prb-block-other-2", "cleared", (), 0))
-    run.records(1, 3, 5)
-    assert len(run.requested) == 4
+    run.controller.result(rejected)
+    run.records(RETRY_NS // (10 * MS) - 1, 3)
+    assert run.requested == [(3,)]
+    run.records(2, 3)
+    assert run.requested == [(3,), (3,)]
 
 
 def test_a_cleared_list_is_requested_again() -> None:

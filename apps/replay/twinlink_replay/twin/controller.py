@@ -6,9 +6,8 @@ Rules:
    list changes at most every `SPACING_NS`: an interferer's PRBs are detected within a few records of each other.
 2. A list replaces the last one.  While it is needed, it is sent again with the same id after half its validity.
 3. When no PRB is needed any more, an empty list is sent.
-4. A rejected list is not repeated before `RETRY_NS`, unless it changes.  A list that the gNB's side cleared is
-   requested again.  If another twin's list has replaced it, it counts as rejected while that list is installed;
-   otherwise two twins would replace each other's list with every record.
+4. A rejected list is not repeated before `RETRY_NS`, unless it changes; before `SYNC_RETRY_NS`, if it was rejected
+   because the gNB's side saw this twin out of sync.  A list that the gNB's side cleared is requested again.
 5. Without new records, or while they are stale, no list is requested or renewed, and a block ends by its validity.  Out
    of sync, the block is withdrawn (`withdraw`).
 """
@@ -24,6 +23,7 @@ MS = 1_000_000
 SPACING_NS = 50 * MS
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
+SYNC_RETRY_NS = 500 * MS  # the acknowledgements of the next observations end it
 NEVER = -(2**62)
 
 
@@ -60,10 +60,9 @@ class Controller:
         self._detected_ns = np.full(n_prbs, NEVER, np.int64)
         self._present: tuple[int, ...] = ()
         self._requested: PrbBlock | None = None
-        self._replaced: PrbBlock | None = None  # our last list, while another twin's list is installed
         self._requested_ns = NEVER
         self._changed_ns = NEVER
-        self._rejected = False
+        self._retry_ns: int | None = None  # time between rejection and repetition; None: not rejected
         self._count = 0
 
     def observe(
@@ -100,23 +99,24 @@ class Controller:
 
     def result(self, result: PrbBlockResult) -> None:
         """Take in the result of a block, of this twin or another one."""
-        if not result.prbs:
-            self._replaced = None
         if self._requested is None or result.id != self._requested.id:
             return
         if result.status == "rejected":
-            self._rejected = True
+            self._retry_ns = SYNC_RETRY_NS if result.reason.startswith("sync:") else RETRY_NS
         elif result.status == "cleared" and self._requested.prbs:
-            self._replaced = self._requested if result.prbs else None
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed
 
-    def is_of_another_twin(self, result: PrbBlockResult) -> bool:
-        """Whether the result shows that another twin has installed a block."""
-        return result.status == "installed" and not result.id.startswith(self._prefix)
+    def is_own(self, result: PrbBlockResult) -> bool:
+        """Whether the result is of a block of this twin."""
+        return result.id.startswith(self._prefix)
+
+    def shows_another_twin(self, result: PrbBlockResult) -> bool:
+        """Whether the result shows that another twin holds the block."""
+        if self.is_own(result):
+            return result.status == "rejected" and result.reason.startswith("holder:")
+        return result.status == "installed"
 
     def _request(self, prbs: tuple[int, ...], wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
-        if self._replaced and prbs == self._replaced.prbs and monotonic_ns - self._requested_ns < RETRY_NS:
-            return None
         requested = self._requested.prbs if self._requested else ()
         renew = bool(prbs) and prbs == requested and monotonic_ns - self._requested_ns >= self._repeat_after_ns()
         if prbs == requested and not renew:
@@ -127,11 +127,10 @@ class Controller:
         self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False
     ) -> PrbBlock:
         self._count += not renew
-        self._replaced = None
         self._requested = PrbBlock(f"{self._prefix}{self._count}", prbs, wall_ns, self._validity_ms, reason)
         self._requested_ns = monotonic_ns
-        self._rejected = False
+        self._retry_ns = None
         return self._requested
 
     def _repeat_after_ns(self) -> int:
-        return RETRY_NS if self._rejected else self._validity_ms * MS // 2
+        return self._validity_ms * MS // 2 if self._retry_ns is None else self._retry_ns

@@ -200,10 +200,12 @@ class Twin:
         if self._controller and message.epoch == self._source_selection.epoch:  # other gNBs receive the blocks, too
             with self._lock:
                 self._controller.result(result)
-            if not self._reported_another_twin and self._controller.is_of_another_twin(result):
+            if not self._reported_another_twin and self._controller.shows_another_twin(result):
                 self._reported_another_twin = True
-                text = f"another twin decides for {message.node}, too ({result.id}), and each list replaces the last"
+                text = f"another twin decides for {message.node}, which obeys one at a time ({result.id})"
                 self._journal.event("another-twin", f"{text}: start all but one with --no-control", id=result.id)
+            if not self._controller.is_own(result):
+                return
         self.installed += result.status == "installed"
         self.rejected += result.status == "rejected"
         why = f": {result.reason}" if result.reason else ""
