@@ -3,6 +3,9 @@
 Flow ``control`` (Digital Twin -> Real World) carries `PrbBlock`; flow ``control-result`` answers each with
 `PrbBlockResult`.  Both are UTF-8 JSON objects with exactly the fields below: a field too many is refused, because a
 RAN must not act on what it half understands.
+
+A `PrbBlock` counts only from a peer that is up, that acknowledges flow ``spectrum`` in time, and while no other peer
+holds the block.  Of one session, the message with the highest sequence number is the newest (docs/exporter.md).
 """
 
 import json
@@ -64,7 +67,8 @@ class PrbBlockResult:
             stands).
         prbs: what stands in the RAN after this, as far as the exporter knows.
         time_ns: when, Unix time in ns on the exporter's clock.
-        reason: why it was rejected or cleared.
+        reason: why it was rejected or cleared.  If the exporter rejected it, the broken rule, a colon and a text; rule
+            ``holder`` names the twin that holds the block.
     """
 
     id: str
