@@ -1,12 +1,14 @@
 """The listening side of a subject speaks its protocol: clients without twinlink are answered."""
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from websockets.sync.client import connect
 
-from twinlink.measure.channels import SUBJECTS, Channel, channel
+from twinlink.measure.channels import Channel, channel
+from twinlink.measure.channels.base import TRAFFIC
 from twinlink.measure.row_buffer import ReceivedRows
 from twinlink.measure.setting import free_ports
 from twinlink.protocol.frames import Kind, frame, parse_ack
@@ -54,4 +56,18 @@ def test_two_websocket_clients_meet_at_the_hub() -> None:
             assert other.recv(10, decode=False)[-len(PAYLOAD) :] == PAYLOAD
             assert is_answer(client.recv(10, decode=False))
         assert own.received.used == 1
-        assert SUBJECTS["raw-websocket-hub"].extra == "websocket"
+
+
+def test_http() -> None:
+    with reflecting("raw-http") as (endpoint, own):
+        address = f"http://{endpoint.host}:{endpoint.port}/traffic/sweep"
+        with urllib.request.urlopen(urllib.request.Request(address, message()), timeout=10) as response:
+            assert is_answer(response.read())
+        assert own.received.used == 1
+        with urllib.request.urlopen(address, timeout=10) as response:
+            assert (response.status, response.read()) == (204, b"")
+        for _ in range(2):
+            own.put(TRAFFIC, message())  # type: ignore[attr-defined]
+        with urllib.request.urlopen(address, timeout=10) as response:
+            assert response.read()[-len(PAYLOAD) :] == PAYLOAD
+            assert response.headers["Waiting"] == "1"

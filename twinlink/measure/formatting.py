@@ -55,6 +55,8 @@ SUBJECTS = {
     "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", raw=True),
     "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", raw=True),
     "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", raw=True),
+    "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", raw=True),
+    "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

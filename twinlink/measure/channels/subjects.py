@@ -52,6 +52,20 @@ def _mqtt(qos: int, round_trips: int) -> Subject:
     )
 
 
+def _http(new_connection: bool) -> Subject:
+    """A request to connect where the connection is new, and one to write; a message of the server is polled for."""
+    each = 2 if new_connection else 1
+    return Subject(
+        "http",
+        "HttpChannel",
+        {"new_connection": new_connection, "no_delay": True, "poll_ms": 0, "sweep_ms": 0},
+        settable=("no_delay", "poll_ms", "sweep_ms"),
+        extra="industrial",
+        round_trips=lambda octets, direction: each if direction == "rw-dt" else 2 * each,
+        polled=("dt-rw",),
+    )
+
+
 SUBJECTS = {
     "zeromq": twinlink("zeromq"),
     "zenoh": twinlink("zenoh"),
@@ -71,6 +85,8 @@ SUBJECTS = {
     "raw-websocket-hub": Subject(  # the hub is beside the listening side
         "websocket", "HubChannel", {"no_delay": True}, (), ("no_delay",), "websocket", round_trips=_alike(1)
     ),
+    "raw-http": _http(new_connection=False),
+    "raw-http-new": _http(new_connection=True),
 }
 # The short names of `twinlink sweep --systems`.
 SYSTEMS = {
@@ -78,6 +94,7 @@ SYSTEMS = {
     "zenoh": ("zenoh", "raw-zenoh", "raw-zenoh-default"),
     "tcp": ("raw-tcp",),
     "websocket": ("raw-websocket", "raw-websocket-hub"),
+    "http": ("raw-http", "raw-http-new"),
     "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
 }
 # The values of settable options: true and false, or a range in ms.
