@@ -81,6 +81,9 @@ class Transport(ABC):
         self.endpoints: tuple[Endpoint, ...] = (endpoint,)
         self.listening = listening
         self.max_frame = max_frame  # octets; the longest frame the link will send or accept
+        self.frame_limit = max_frame  # octets; of the longest frame that the path takes, as far as is known
+        self.frame_limit_reason = ""  # for a person: what limits it, and what to change; "" while nothing less is known
+        self.too_long = 0  # frames that `send` dropped because they exceeded the limit
         self.options = options
 
     def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:

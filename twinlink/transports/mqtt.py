@@ -35,8 +35,7 @@ from collections import deque
 from threading import get_ident
 from typing import Any
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
-from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.client import Client, MQTTMessage
 
 from ..errors import TransportError
 from ..protocol.frames import HELLO_TOPIC
@@ -50,10 +49,10 @@ from .mqtt_client import (
     cut,
     hang_up,
     is_marked,
-    listeners_mark,
     make_client,
     subscribe,
 )
+from .mqtt_publisher import Publisher
 
 ACK_INITIAL = ord("a")
 AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, with a margin
@@ -90,15 +89,16 @@ class MqttTransport(Transport):
         self._closing = threading.Event()
         self._up = False  # the broker has accepted us, and gets our subscriptions before our messages
         self._parted = False  # the broker has answered our UNSUBSCRIBE
-        self._unacknowledged: set[int] = set()  # with QoS 1 and 2
         self._warned = ""
         self._pause_s = max(options.reconnect_ms / 1000, LOOK_S)
+        self._publisher = Publisher(self, self._warn)
+        self._connect_timeout_s = options.connect_timeout_ms / 1000
+        self._replaces_client = False  # it would publish again what the broker refuses
         self._reader = 0  # the thread that was in `receive` last
         self._receive_maximum = 0
         self._connecting: threading.Thread | None = None
         self._descriptor: int | None = None  # of the socket; None while the client must not be served
         self._polled: tuple[int, int] | None = None
-        self._mark = listeners_mark() if self.listening else None
         if self.listening and options.private_broker:
             self.broker = self._start_broker()
         self._wakes, self._wake = socket.socketpair()
@@ -117,14 +117,14 @@ class MqttTransport(Transport):
         host = self.endpoint.host.strip("[]")
         if self.broker:
             host = ANY.get(host, host)
-        client = make_client(host, self.endpoint.port, self.options, self.max_frame + AROUND_A_FRAME)
+        client = make_client(
+            host, self.endpoint.port, self.options, self.max_frame + AROUND_A_FRAME, self._connect_timeout_s
+        )
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
         client.on_message = self._arrived
         client.on_unsubscribe = self._answered
-        if self.options.qos:
-            client.on_publish = self._acknowledged  # not for QoS 0, where the call only costs time
         return client
 
     # Connecting
@@ -149,6 +149,8 @@ class MqttTransport(Transport):
         try:
             if self.broker and not self.broker.running:
                 self._restart(self.broker)
+            if self._replaces_client:
+                self._client, self._replaces_client = self._make_client(), False
             if self._client.max_inflight_messages != self._receive_maximum:
                 self._client.disconnect()  # it is disconnected, but only then paho accepts the number
                 self._client.max_inflight_messages = self._receive_maximum
@@ -187,6 +189,7 @@ class MqttTransport(Transport):
         subscribe(client, self.options.qos)
         self._warned = ""
         self._up = True
+        self._publisher.on_connected(client, properties)
 
     def _subscribed(self, client: Client, userdata: Any, number: int, reasons: list[Any], properties: Any) -> None:
         for topic_filter, reason in zip(FILTERS, reasons, strict=False):
@@ -195,9 +198,12 @@ class MqttTransport(Transport):
 
     def _disconnected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         self._up = False
-        self._descriptor = None
+        told = flags.is_disconnect_packet_from_server
+        refused, replaces = self._publisher.on_disconnected(reason, lost=not told)
+        self._replaces_client |= replaces
+        self._descriptor = None  # from now on another thread may connect
         self._wake_reader()
-        if flags.is_disconnect_packet_from_server:
+        if told and not refused:
             self._warn(f"disconnects us: {reason}")
 
     def _warn(self, what: str) -> None:
@@ -236,31 +242,17 @@ class MqttTransport(Transport):
                 self._serve_client()  # perhaps no thread has been in `receive` yet
             if not self._up or self._closing.is_set():
                 return
-            qos = self.options.qos
             try:
-                sent = self._client.publish(topic.decode(), frame, qos, properties=self._mark)
+                self._publisher.publish(self._client, topic, frame)
                 self._client.loop_write()
+            except TransportError:
+                raise
             except BaseException:
                 cut(self._client)
                 raise
-            if qos:
-                self._note(topic, sent)
-
-    def _note(self, topic: bytes, sent: MQTTMessageInfo) -> None:
-        if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
-            raise TransportError(
-                f"mqtt could not send on {topic.decode()}: the broker at {self.endpoint} has not acknowledged "
-                f"{len(self._unacknowledged)} messages"
-            )
-        self._unacknowledged.add(sent.mid)
-
-    def _acknowledged(self, client: Client, userdata: Any, number: int, reason: Any, properties: Any) -> None:
-        self._unacknowledged.discard(number)
-        if reason.is_failure:
-            self._warn(f"did not take a message: {reason}")
 
     def _behind(self) -> bool:
-        return self._client.want_write() or len(self._unacknowledged) > MAX_IN_FLIGHT
+        return self._client.want_write() or self._publisher.unacknowledged > MAX_IN_FLIGHT
 
     def _hold(self) -> None:
         """Wait briefly for the broker, so that the client's queue stays short.
@@ -351,8 +343,9 @@ class MqttTransport(Transport):
     # Closing
 
     def renew(self, patience: int) -> None:
+        self._connect_timeout_s = patience * self.options.connect_timeout_ms / 1000
         with contextlib.suppress(RuntimeError):  # it is connected
-            self._client.connect_timeout = patience * self.options.connect_timeout_ms / 1000
+            self._client.connect_timeout = self._connect_timeout_s
 
     def close(self) -> None:
         self._closing.set()
@@ -373,7 +366,7 @@ class MqttTransport(Transport):
         """Return when the broker has forwarded our messages: it answers in order, so wait for its UNSUBACK."""
         asked = False
         while not self._parted and self._descriptor is not None and (left := deadline - time.monotonic()) > 0:
-            if not asked and not self._unacknowledged:
+            if not asked and not (self.options.qos and self._publisher.unacknowledged):
                 asked = True
                 with self._lock:
                     self._client.unsubscribe(list(FILTERS))

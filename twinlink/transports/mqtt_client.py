@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import socket
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -13,11 +13,17 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from .base import Options
+from .mqtt_limit import PACKET_TOO_LARGE
 
 FILTERS = ("ack/+", "traffic/+")
 MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: unacknowledged messages per direction
 SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a disconnected client
 READ_PACKETS = 64  # per call, with QoS 2
+# Of a PUBLISH besides the frame, at most: fixed header 5, topic 2 + 71 (``traffic/`` and 63), packet identifier 2,
+# properties 3.
+PUBLISH_OCTETS = 83
+TOPIC_OCTETS = 71
+UNSPECIFIED_ERROR = 0x80
 
 
 @dataclass(frozen=True)
@@ -34,18 +40,18 @@ class MqttOptions(Options):
     reconnect_ms: int = 50
 
 
-def make_client(host: str, port: int, options: MqttOptions, max_packet: int) -> Client:
+def make_client(host: str, port: int, options: MqttOptions, max_packet: int, connect_timeout_s: float) -> Client:
     """A client that is not connected yet: `Client.reconnect` does that.
 
     ``max_packet`` is what the broker may send at most, in octets.
     """
-    kind = _ReadingLess if options.qos == 2 else Client
+    kind = _ReadingLess if options.qos == 2 else _Client
     client = kind(
         CallbackAPIVersion.VERSION2,
         client_id=f"twinlink-{secrets.token_hex(8)}",
         protocol=MQTTProtocolVersion.MQTTv5,
     )
-    client.connect_timeout = options.connect_timeout_ms / 1000
+    client.connect_timeout = connect_timeout_s
     client.max_queued_messages = 0  # no limit: the link's window bounds messages in flight
     client.max_inflight_messages = 0  # no limit but the broker's: the transport waits at MAX_IN_FLIGHT
     client.on_socket_open = lambda client, userdata, opened: _set_up(opened, options.user_timeout_ms)
@@ -67,6 +73,11 @@ def subscribe(client: Client, qos: int) -> None:
 def listeners_mark() -> Properties:
     """The mark of a listener's messages: Payload Format Indicator 0, "unspecified octets"."""
     return _properties(PacketTypes.PUBLISH, PayloadFormatIndicator=0)
+
+
+def trial_topic() -> str:
+    """A topic of the greatest length below ``traffic/``, to which no link subscribes."""
+    return f"traffic/limit/{secrets.token_hex(8)}".ljust(TOPIC_OCTETS, "_")
 
 
 def is_marked(properties: Properties | None) -> bool:
@@ -91,7 +102,21 @@ def cut(client: Client) -> None:
             opened.shutdown(socket.SHUT_RDWR)
 
 
-class _ReadingLess(Client):
+class _Client(Client):
+    """paho's client that accepts mosquitto's refusal of a long message.
+
+    mosquitto acknowledges one beyond its message_size_limit with reason code 0x95 (Packet too large), which MQTT 5.0
+    (3.4.2.1) does not have for a PUBACK.  paho's own ends the connection then.
+    """
+
+    def _handle_pubackcomp(self, cmd: Literal["PUBACK", "PUBCOMP"]) -> MQTTErrorCode:
+        packet = self._in_packet["packet"]  # packet identifier (2 octets), reason code
+        if packet[2:3] == bytes((PACKET_TOO_LARGE,)):
+            packet[2] = UNSPECIFIED_ERROR
+        return super()._handle_pubackcomp(cmd)
+
+
+class _ReadingLess(_Client):
     """paho's client with a `loop_read` that keeps to its limit; for QoS 2.
 
     paho's own reads as many packets per call as messages are in flight, possibly tens of thousands (mosquitto 2.0.11
