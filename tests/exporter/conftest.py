@@ -14,7 +14,7 @@ from twinlink_e3 import Endpoints
 from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.exporter import Exporter
 from twinlink_exporter.observation import Carrier
-from twinlink_exporter.sockets import E3Sockets
+from twinlink_exporter.sockets import open_sockets
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -59,7 +59,7 @@ class RunningExporter:
         self.journal = Journal("test", log, stream=io.StringIO())
         limits = limits or Limits(carrier.n_prbs, max_age_ms=LONG_MS, max_validity_ms=LONG_MS)
         self.exporter = Exporter(
-            link, E3Sockets(endpoints), carrier, limits, self.journal,
+            link, open_sockets(endpoints), carrier, limits, self.journal,
             thresholds=thresholds, clear_at_start=clear_at_start,
         )  # fmt: skip
         self.counters = self.exporter.counters

@@ -2,8 +2,9 @@
 
 from .codec import Codec
 from .codecs import ASN1_CODECS, G0, JSON_CODECS, codec_of, decode, decode_structure, encode, encode_structure
-from .endpoints import ENDPOINTS, Endpoints, add_endpoint_arguments, endpoints_of
+from .endpoints import ENDPOINTS, LINKS, Endpoints, add_endpoint_arguments, endpoints_of, path_of, posix_address
 from .errors import E3Error, GrammarMissing, InvalidPdu, MalformedPdu
+from .frames import MAX_PDU_OCTETS, MAX_UNFRAMED_OCTETS, FrameReader, frame
 from .grammar import GENERATIONS
 from .indication import (
     MAX_IQ_OCTETS,
@@ -53,8 +54,11 @@ __all__ = [
     "G0",
     "GENERATIONS",
     "JSON_CODECS",
+    "LINKS",
     "MAX_IQ_OCTETS",
+    "MAX_PDU_OCTETS",
     "MAX_SHARED_ID",
+    "MAX_UNFRAMED_OCTETS",
     "N_PRBS_MAX",
     "PROTOCOL_VERSION",
     "RAN_FUNCTION",
@@ -64,6 +68,7 @@ __all__ = [
     "DAppReport",
     "E3Error",
     "Endpoints",
+    "FrameReader",
     "GrammarMissing",
     "IndicationMessage",
     "InvalidPdu",
@@ -99,7 +104,10 @@ __all__ = [
     "endpoints_of",
     "fft_from_natural",
     "first_bin",
+    "frame",
     "is_indication",
     "natural_from_fft",
+    "path_of",
+    "posix_address",
     "recognise",
 ]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlink_e3 import FFT_SIZES, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
+from twinlink_e3 import FFT_SIZES, GENERATIONS, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
 from twinlink.appkit import convert, linking, options, service
@@ -25,8 +25,9 @@ from twinlink.sync import Thresholds
 
 from .decision_guard import Limits
 from .exporter import RECEIVES, SENDS, Exporter
+from .generation_search import ANY, ENCODINGS, GenerationSearch
 from .observation import Carrier
-from .sockets import E3Sockets
+from .sockets import open_sockets
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -84,7 +85,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     carrier, limits, thresholds = _settings(given)
     return [
         *service.plan_of_link(given, SENDS, RECEIVES, "twin"),
-        f"E3: {endpoints_of(given)}",
+        f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
         f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
         f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
         f"decisions: at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
@@ -104,9 +105,10 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, thresholds
         given.summary.open("a").close()
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
     with linking.open_link(given) as link:
-        sockets = E3Sockets(endpoints_of(given))
+        sockets = open_sockets(endpoints_of(given))
         exporter = Exporter(
             link, sockets, carrier, limits, journal,
+            search=GenerationSearch.of(given.e3_generation, given.e3_encoding),
             thresholds=thresholds, clear_at_start=given.clear_at_start, ledger=ledger,
         )  # fmt: skip
         _on_signal(exporter.stop)
@@ -153,6 +155,13 @@ def make_parser() -> options.Parser:
     link = parser.add_argument_group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
     add_endpoint_arguments(parser)
+    agent = parser.add_argument_group("E3 agent")
+    agent.add_argument(
+        "--e3-generation", choices=(ANY, *GENERATIONS), default=ANY, help="of E3AP; auto asks the agent in G0 first"
+    )
+    agent.add_argument(
+        "--e3-encoding", choices=(ANY, *ENCODINGS), default=ANY, help="json for a JSON agent of libe3 up to 0.0.7"
+    )
     carrier = parser.add_argument_group("carrier (not described by E3)")
     carrier.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), default=106, help="PRBs of the carrier")
     carrier.add_argument("--scs-khz", type=int, choices=SPACINGS_KHZ, default=30, help="subcarrier spacing")

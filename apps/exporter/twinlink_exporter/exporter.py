@@ -10,20 +10,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import zmq
-from twinlink_e3 import (
-    CONTROL_PRB_BLOCK,
-    RAN_FUNCTION,
-    DAppControlAction,
-    IndicationMessage,
-    MalformedPdu,
-    MessageAck,
-    MessageIds,
-    PrbBlacklistControl,
-    decode_indication,
-    encode,
-    encode_structure,
-    is_indication,
-)
+from twinlink_e3 import RAN_FUNCTION, IndicationMessage, IqDataIndication, MalformedPdu, MessageAck, MessageIds
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -37,9 +24,10 @@ from . import report
 from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
 from .counters import Counters
 from .decision_guard import Limits, Rejection, Rule, check, identifier
+from .generation_search import GenerationSearch
 from .link_inbox import LinkInbox
 from .observation import Carrier, observe
-from .session import Refused, Session, SetUp, State, Subscribed
+from .session import Session, SessionEvent, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
 from .twins import Twins
 
@@ -58,6 +46,7 @@ class Exporter:
         carrier: how to read an indication.
         limits: of the twins' decisions.
         journal: for events.
+        search: the generations of E3AP that the agent may have.
         thresholds: when a twin is in sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
         ledger: records every message of `SENDS` and `RECEIVES`.
@@ -76,6 +65,7 @@ class Exporter:
         limits: Limits,
         journal: Journal,
         *,
+        search: GenerationSearch | None = None,
         thresholds: Thresholds | None = None,
         clear_at_start: bool = False,
         ledger: Ledger | None = None,
@@ -89,7 +79,7 @@ class Exporter:
         self._journal = journal
         self._clear_next = clear_at_start
         next_message_id = MessageIds()
-        self._session = Session("twinlink-exporter", twinlink.__version__, "twinlink", next_message_id)
+        self._session = Session("twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search)
         self._blocks = Blocks(next_message_id)
         self._twins = Twins(thresholds or Thresholds())
         self._stopping = False
@@ -116,7 +106,7 @@ class Exporter:
         try:
             while not self._stopping:
                 for socket, _ in sockets.poller.poll(self._timeout_ms()):
-                    if socket is sockets.from_ran:
+                    if socket == sockets.from_ran:
                         self._take_from_ran()
                     elif socket == self._inbox.descriptor:
                         self._inbox.rest()
@@ -174,17 +164,15 @@ class Exporter:
     # From the RAN to the twin
 
     def _take_from_ran(self) -> None:
-        receive = self._sockets.from_ran.recv
         for _ in range(BATCH):
             try:
-                octets = receive(zmq.DONTWAIT)
-            except zmq.Again:
-                return
-            observed_ns = time.time_ns()
-            try:
-                if is_indication(octets):
-                    self._export(decode_indication(octets), observed_ns)
-                elif event := self._session.received(octets, time.monotonic_ns()):
+                if (octets := self._sockets.receive()) is None:
+                    return
+                observed_ns = time.time_ns()
+                pdu = self._session.read(octets)
+                if isinstance(pdu, IndicationMessage):
+                    self._export(pdu, observed_ns)
+                elif pdu and (event := self._session.received(pdu, time.monotonic_ns())):
                     self._on_session_event(event)
                 else:
                     self.counters.for_others += 1
@@ -200,7 +188,8 @@ class Exporter:
         counters.indications += 1
         if event := self._session.indicated(time.monotonic_ns()):
             self._on_session_event(event)
-        payload = observe(message, self._carrier, observed_ns).encode()
+        data = self._session.codec.decode_structure(IqDataIndication, message.protocol_data)
+        payload = observe(message, data, self._carrier, observed_ns).encode()
         if not self._twins:
             counters.without_twin += 1
             return
@@ -218,19 +207,21 @@ class Exporter:
 
     def _take_from_agent(self) -> None:
         sockets, session = self._sockets, self._session
-        if sockets.watch() and session.state is not State.SETUP:
+        if sockets.tick(time.monotonic_ns()) and session.state is not State.SETUP:
             endpoint = sockets.endpoints.to_dapp
             self._lose_agent("e3-lost", f"the E3 agent at {endpoint} is gone; setting up again when it is back")
-        if (octets := sockets.receive_setup()) is not None and session.state is State.SETUP:
-            try:
+        try:
+            if (octets := sockets.receive_setup()) is not None and session.state is State.SETUP:
                 self._on_session_event(session.setup_answered(octets, time.monotonic_ns()))
-            except MalformedPdu as error:
-                self.counters.undecodable += 1
-                self._journal.complaint("e3-undecodable", f"the E3 agent's answer to setup cannot be read: {error}")
+        except MalformedPdu as error:
+            self.counters.undecodable += 1
+            self._journal.complaint("e3-undecodable", f"the E3 agent's answer to setup cannot be read: {error}")
         if sockets.connected:
             session.connected(time.monotonic_ns())
+            for release in session.releases():
+                sockets.send(release)
 
-    def _on_session_event(self, event: SetUp | Subscribed | Refused | MessageAck) -> None:
+    def _on_session_event(self, event: SessionEvent) -> None:
         if isinstance(event, MessageAck):
             positive = event.response_code == "positive"
             self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now()))
@@ -251,6 +242,8 @@ class Exporter:
         session, now = self._session, Instant.now()
         self._do(self._blocks.timer(now))
         self._watch_twins(now)
+        if now.monotonic_ns >= self._sockets.next_tick_ns(now.monotonic_ns):
+            self._take_from_agent()
         if session.silent(now.monotonic_ns):
             if release := session.release():
                 self._sockets.send(release)
@@ -260,10 +253,10 @@ class Exporter:
             return
         if session.state is State.SETUP:
             endpoint = self._sockets.endpoints.setup
-            hint = "if none answers, start the gNB or check --e3 and --setup"
+            hint = "if none answers, start the gNB or check --e3, --e3-link and --setup"
             if is_closed_to_us(endpoint):
                 hint = "this user may not write to it: run as the gNB's user, or have its sockets opened to the group"
-            text = f"asking for an E3 agent at {endpoint}; {hint}"
+            text = f"asking for an E3 agent at {endpoint} in {session.codec.name}; {hint}"
             self._journal.complaint("e3-setup-request", text, endpoint=endpoint)
             self._sockets.send_setup(request)
             if before is State.SUBSCRIBE:
@@ -290,7 +283,7 @@ class Exporter:
 
     def _timeout_ms(self) -> int:
         now_ns = time.monotonic_ns()
-        times = [self._session.next_request_ns()]
+        times = [self._session.next_request_ns(), self._sockets.next_tick_ns(now_ns)]
         if (timer_ns := self._blocks.next_timer_ns()) is not None:
             times.append(timer_ns)
         return max(0, min(IDLE_MS, -((now_ns - min(times)) // 1_000_000)))
@@ -348,6 +341,8 @@ class Exporter:
             return verdict
         if self._session.state is not State.SUBSCRIBED:
             return Rejection(verdict.id, "e3: there is no session with the E3 agent")
+        if not self._session.offers_block:
+            return Rejection(verdict.id, "e3: the E3 agent offers no control of PRB blocks")
         blocked = bool(self._blocks.prbs)
         reason = self._twins.accept(twin, message.sequence, not verdict.prbs, blocked, now.monotonic_ns)
         return Rejection(verdict.id, reason) if reason else verdict
@@ -366,14 +361,8 @@ class Exporter:
                 self._report(item)
 
     def _hand_over(self, control: Control) -> None:
-        if self._session.dapp_id is None:
-            return
-        action = encode_structure(PrbBlacklistControl(control.prbs, validity_period=control.validity_s))
-        self._sockets.send(
-            encode(
-                DAppControlAction(control.message_id, self._session.dapp_id, RAN_FUNCTION, CONTROL_PRB_BLOCK, action)
-            )
-        )
+        if octets := self._session.block(control.message_id, control.prbs, control.validity_s):
+            self._sockets.send(octets)
 
     def _answer(self, result: PrbBlockResult) -> None:
         try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from twinlink_e3 import FFT_SIZES, IndicationMessage, MalformedPdu, decode_iq_data, natural_from_fft
+from twinlink_e3 import FFT_SIZES, IndicationMessage, IqDataIndication, MalformedPdu, natural_from_fft
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
@@ -12,7 +12,7 @@ OCTETS_PER_BIN = 4  # ci16_le
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """The gNB's carrier, given by the operator, because generation G0 of E3 does not describe it.
+    """The gNB's carrier, given by the operator, because E3 does not describe it.
 
     Attributes:
         n_prbs: PRBs of the carrier.
@@ -27,18 +27,18 @@ class Carrier:
     fft_size: int | None = None
 
 
-def observe(message: IndicationMessage, carrier: Carrier, observed_ns: int) -> Spectrum:
+def observe(message: IndicationMessage, data: IqDataIndication, carrier: Carrier, observed_ns: int) -> Spectrum:
     """The symbol that an indication carries.
 
     Args:
         message: an indication of the spectrum service model.
+        data: its content.
         carrier: how to read it.
         observed_ns: when it was read from E3, Unix time in ns.
 
     Raises:
-        MalformedPdu: it carries no I/Q data, or not one symbol of the carrier.
+        MalformedPdu: the data is not one symbol of the carrier.
     """
-    data = decode_iq_data(message.protocol_data)
     fft_size, rest = divmod(len(data.iq_samples), OCTETS_PER_BIN)
     if rest or (fft_size != carrier.fft_size if carrier.fft_size else fft_size not in FFT_SIZES):
         expected = carrier.fft_size or f"one of {', '.join(map(str, FFT_SIZES))}"

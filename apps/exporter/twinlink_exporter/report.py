@@ -10,16 +10,21 @@ from twinlink.prbs import format_prbs
 
 from .block import Outcome
 from .decision_guard import Rejection
-from .session import Refused, SetUp, Subscribed
+from .session import OtherGeneration, Refused, SetUp, Subscribed
 from .twin_sync import SyncReport
 from .twins import Twin
 
 
-def session_event(journal: Journal, event: SetUp | Subscribed | Refused, dapp_id: int | None) -> None:
+def session_event(journal: Journal, event: SetUp | OtherGeneration | Subscribed | Refused, dapp_id: int | None) -> None:
     """The E3 agent answered a setup or a subscription."""
     if isinstance(event, SetUp):
-        text = f"E3 setup with {event.ran}: this is dApp {event.dapp_id}"
-        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran)
+        text = f"E3 setup with {event.ran}, which speaks {event.generation}: this is dApp {event.dapp_id}"
+        if not event.offers_block:
+            text += "; it offers no control of PRB blocks, so decisions are rejected"
+        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation)
+    elif isinstance(event, OtherGeneration):
+        text = f"{event.ran} cannot read {event.asked} and answers in {event.answered}: asking again in that"
+        journal.event("e3-generation", text, ran=event.ran, asked=event.asked, answered=event.answered)
     elif isinstance(event, Subscribed):
         text = f"subscribed to RAN function {RAN_FUNCTION}"
         journal.event("subscribed", text, dapp_id=dapp_id, subscription_id=event.subscription_id)

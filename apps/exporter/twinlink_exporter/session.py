@@ -7,27 +7,38 @@ No I/O: octets and monotonic time in, octets and events out.
       |                     |  or an indication      |
       +---------------------+------------------------+
         no answer to RETRIES requests; the agent's socket went away; silence
+
+Each setup finds the agent's generation anew (`generation_search`), as another agent may have come.
 """
 
+import random
 from dataclasses import dataclass
 from enum import Enum
 
 from twinlink_e3 import (
+    ASN1_CODECS,
     CONTROL_PRB_BLOCK,
+    MAX_SHARED_ID,
     PROTOCOL_VERSION,
     RAN_FUNCTION,
     TELEMETRY_IQ,
+    Codec,
+    DAppControlAction,
     MalformedPdu,
     MessageAck,
     MessageIds,
+    Pdu,
+    PrbBlacklistControl,
+    RanFunctionDefinition,
     ReleaseMessage,
     SetupRequest,
     SetupResponse,
     SubscriptionRequest,
     SubscriptionResponse,
-    decode,
-    encode,
+    recognise,
 )
+
+from .generation_search import GenerationSearch, reads
 
 S = 1_000_000_000
 RETRY_NS = S  # between two unanswered requests
@@ -48,10 +59,28 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """Event: setup succeeded."""
+    """Event: setup succeeded.
+
+    Attributes:
+        dapp_id: assigned by the agent.
+        ran: its name.
+        generation: of the agent: the name of its codec.
+        offers_block: whether it offers the control of PRB blocks.
+    """
 
     dapp_id: int
     ran: str
+    generation: str = "G0"
+    offers_block: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGeneration:
+    """Event: the agent cannot read the request, and answers in a generation in which it is asked at once."""
+
+    ran: str
+    asked: str
+    answered: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +97,39 @@ class Refused:
     reason: str
 
 
-SessionEvent = SetUp | Subscribed | Refused | MessageAck
+SessionEvent = SetUp | OtherGeneration | Subscribed | Refused | MessageAck
 
 
 class Session:
     """One dApp's session.
 
+    Args:
+        name, version, vendor: of the dApp.
+        next_message_id: returns the next message id.
+        search: the generations that the agent may have.
+
     Attributes:
         state: where it stands.
         dapp_id: assigned by the agent, or None.
+        codec: of the agent's generation; in state SETUP that of the last request.
+        offers_block: whether the agent offers the control of PRB blocks.
     """
 
-    def __init__(self, name: str, version: str, vendor: str, next_message_id: MessageIds) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        vendor: str,
+        next_message_id: MessageIds,
+        search: GenerationSearch | None = None,
+    ) -> None:
         self.state = State.SETUP
         self.dapp_id: int | None = None
+        self.offers_block = True
+        self._search = search or GenerationSearch()
+        self.codec = self._search.first
+        self._answered_in: Codec | None = None  # by an agent that cannot read the first request
+        self._releases: list[bytes] = []
         self._identity = (name, version, vendor)
         self._next_message_id = next_message_id
         self._request_id = 0
@@ -97,13 +145,18 @@ class Session:
             self.lost()
         tries, self._tries = self._tries, self._tries + 1
         self._due_ns = now_ns + RETRY_NS
-        self._request_id = self._next_message_id()
         if self.dapp_id is None:
             self._due_ns = now_ns + min((tries + 1) * RETRY_NS, MAX_RETRY_NS)
+            self.codec, self._answered_in = self._answered_in or self._search.first, None
+            # Random, as a reply counts by it; agents of G0 and of G2a read a request with such an id alike.
+            self._request_id = random.randint(1, MAX_SHARED_ID)
             name, version, vendor = self._identity
-            return encode(SetupRequest(self._request_id, PROTOCOL_VERSION, name, version, vendor))
-        lists = (TELEMETRY_IQ,), (CONTROL_PRB_BLOCK,)
-        return encode(SubscriptionRequest(self._request_id, self.dapp_id, RAN_FUNCTION, *lists))
+            return self.codec.encode(SetupRequest(self._request_id, PROTOCOL_VERSION, name, version, vendor))
+        controls = (CONTROL_PRB_BLOCK,) if self.offers_block else ()
+        self._request_id = self._next_message_id()
+        return self.codec.encode(
+            SubscriptionRequest(self._request_id, self.dapp_id, RAN_FUNCTION, (TELEMETRY_IQ,), controls)
+        )
 
     def next_request_ns(self) -> int:
         """Monotonic time at which to call `request` and `silent`."""
@@ -115,28 +168,47 @@ class Session:
             self._due_ns = now_ns
 
     def setup_answered(self, octets: bytes, now_ns: int) -> SessionEvent:
-        """Handle the reply on the setup channel.  Raises MalformedPdu if it is none."""
-        pdu = decode(octets)
-        if not isinstance(pdu, SetupResponse):
-            raise MalformedPdu(f"the E3 agent answered setup with {type(pdu).__name__}")
-        if pdu.request_id != self._request_id:
-            raise MalformedPdu(f"a setupResponse to request {pdu.request_id}, not {self._request_id}")
-        self._due_ns = now_ns + REFUSED_NS  # unless it succeeds below
-        if pdu.response_code != "positive":
-            return Refused(f"{pdu.ran_identifier} refused the setup of this dApp")
-        if pdu.dapp_identifier is None:
-            return Refused(f"{pdu.ran_identifier} accepted this dApp, but gave it no identifier")
-        offered = pdu.ran_function_list
-        if offered is not None and RAN_FUNCTION not in {entry.ran_function_identifier for entry in offered}:
-            numbers = ", ".join(str(entry.ran_function_identifier) for entry in offered) or "none"
-            return Refused(f"{pdu.ran_identifier} offers RAN functions {numbers}, not {RAN_FUNCTION} (spectrum)")
-        self.state, self.dapp_id, self._tries = State.SUBSCRIBE, pdu.dapp_identifier, 0
+        """Handle the reply on the setup channel.  Raises MalformedPdu if it is none, in any generation."""
+        found = recognise(octets, self._request_id)
+        codec, response = found.codec, found.response
+        asked, self._due_ns = self.codec, now_ns + REFUSED_NS  # unless it succeeds below
+        ran, positive = response.ran_identifier, response.response_code == "positive"
+        refusal: str | None = None
+        if codec.name not in self._search.accepted:
+            refusal = f"{ran} speaks {codec.name}, which {self._search.options} excludes: change or omit it"
+        elif reads(asked, codec) and positive:
+            refusal = _objection(response)
+        elif codec is not asked and asked is self._search.first:
+            self._answered_in, self._due_ns = codec, now_ns
+        else:
+            refusal = f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}"
+        if positive and (refusal or self._answered_in):
+            self._give_back(codec, response.dapp_identifier)
+        if refusal:
+            return Refused(refusal)
+        if self._answered_in:
+            return OtherGeneration(ran, asked.name, codec.name)
+        assert response.dapp_identifier is not None  # no objection
+        function = _spectrum_function(response)
+        self.offers_block = function is None or CONTROL_PRB_BLOCK in function.control_identifier_list
+        self.state, self.dapp_id, self.codec, self._tries = State.SUBSCRIBE, response.dapp_identifier, codec, 0
         self._due_ns = now_ns + RETRY_NS
-        return SetUp(pdu.dapp_identifier, pdu.ran_identifier)
+        return SetUp(response.dapp_identifier, ran, codec.name, self.offers_block)
 
-    def received(self, octets: bytes, now_ns: int) -> SessionEvent | None:
-        """Handle a PDU other than an indication; None if it is not for us, or of no use.  Raises MalformedPdu."""
-        pdu = decode(octets)
+    def read(self, octets: bytes) -> Pdu | None:
+        """A PDU from the RAN; None before setup, when it is for other dApps.  Raises MalformedPdu."""
+        if self.dapp_id is None:
+            return None
+        try:
+            return self.codec.decode(octets)
+        except MalformedPdu as error:
+            others = [codec.name for codec in ASN1_CODECS.values() if codec.is_canonical(octets)]
+            if not others:
+                raise
+            raise MalformedPdu(f"{error}; it is a PDU of {' or '.join(others)}") from error
+
+    def received(self, pdu: Pdu, now_ns: int) -> SessionEvent | None:
+        """Handle a PDU other than an indication; None if it is not for us, or of no use."""
         if isinstance(pdu, MessageAck):
             return pdu
         if not isinstance(pdu, SubscriptionResponse) or pdu.dapp_identifier != self.dapp_id:
@@ -166,14 +238,57 @@ class Session:
     def lost(self) -> None:
         """Restart: the agent is gone, or no longer knows this dApp."""
         self.state, self.dapp_id, self._due_ns, self._tries = State.SETUP, None, 0, 0
+        self._answered_in = None
+        self._releases.clear()
+
+    def block(self, message_id: int, prbs: tuple[int, ...], validity_s: int | None) -> bytes | None:
+        """The control with a list of blocked PRBs; None without a setup, or if the agent offers no such control."""
+        if self.dapp_id is None or not self.offers_block:
+            return None
+        action = self.codec.encode_structure(PrbBlacklistControl(prbs, validity_period=validity_s))
+        return self.codec.encode(DAppControlAction(message_id, self.dapp_id, RAN_FUNCTION, CONTROL_PRB_BLOCK, action))
+
+    def releases(self) -> list[bytes]:
+        """Takes the releaseMessages of identifiers that are of no use; to be sent when the RAN is connected."""
+        releases, self._releases = self._releases, []
+        return releases
 
     def release(self) -> bytes | None:
         """The releaseMessage, or None without a setup."""
         if self.dapp_id is None:
             return None
-        return encode(ReleaseMessage(self._next_message_id(), self.dapp_id))
+        return self.codec.encode(ReleaseMessage(self._next_message_id(), self.dapp_id))
+
+    def _give_back(self, codec: Codec, dapp_id: int | None) -> None:
+        """An agent has 65535 identifiers, or 100, and keeps each until it is released."""
+        if dapp_id is not None:
+            self._releases.append(codec.encode(ReleaseMessage(self._next_message_id(), dapp_id)))
 
     def _subscribed(self, subscription_id: int | None, now_ns: int) -> Subscribed:
         self.state = State.SUBSCRIBED
         self._due_ns = now_ns + self._patience_ns
         return Subscribed(subscription_id)
+
+
+def _spectrum_function(response: SetupResponse) -> RanFunctionDefinition | None:
+    for function in response.ran_function_list or ():
+        if function.ran_function_identifier == RAN_FUNCTION:
+            return function
+    return None
+
+
+def _objection(response: SetupResponse) -> str | None:
+    """Why an agent that accepted this dApp is of no use, or None."""
+    ran, functions = response.ran_identifier, response.ran_function_list
+    if response.dapp_identifier is None:
+        return f"{ran} accepted this dApp, but gave it no identifier"
+    if functions is None:
+        return None
+    function = _spectrum_function(response)
+    if function is None:
+        numbers = ", ".join(str(entry.ran_function_identifier) for entry in functions) or "none"
+        return f"{ran} offers RAN functions {numbers}, not {RAN_FUNCTION} (spectrum)"
+    if TELEMETRY_IQ not in function.telemetry_identifier_list:
+        numbers = ", ".join(map(str, function.telemetry_identifier_list)) or "none"
+        return f"{ran} offers telemetry {numbers} of RAN function {RAN_FUNCTION}, not {TELEMETRY_IQ} (I/Q in the PDU)"
+    return None
