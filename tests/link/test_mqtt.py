@@ -2,13 +2,13 @@
 
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 import twinlink
+from tests.link.mqtt_brokers import configured_mosquitto
 from twinlink.protocol.frames import Kind, frame, parse
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import Conformance, Open, Stopwatch, drain, in_thread, malformed, receive_all
@@ -49,22 +50,8 @@ def broker() -> Iterator[Mosquitto]:
 @pytest.fixture
 def broker_with(tmp_path: Path) -> Iterator[BrokerWith]:
     """A broker with a configuration that `Mosquitto` would never give it."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(lines: str) -> Endpoint:
-        endpoint = Endpoint.parse(free_endpoint(1))
-        configuration = tmp_path / "mosquitto.conf"
-        configuration.write_text(f"listener {endpoint.port} {endpoint.host}\n{lines}\n")
-        binary = shutil.which("mosquitto", path=mosquitto.SBIN)
-        assert binary
-        command = [binary, "-c", str(configuration)]
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        return endpoint
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    with ExitStack() as running:
+        yield lambda lines: running.enter_context(configured_mosquitto(tmp_path, lines))
 
 
 class _Part(Conformance):
