@@ -21,7 +21,7 @@ from .emulator import Emulator, Options, choose_fft_size
 from .playout_log import PlayoutLog
 from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
-from .sockets import Sockets
+from .sockets import bind_sockets
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -53,7 +53,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     return [
         f"recording: {recording.path}, {grid.n_records} records of {grid.n_prbs} PRBs, FFT of {fft_size} bins",
         f"plays: {times}, at pace {given.pace}, from when {given.wait_subscribers} dApp(s) have subscribed",
-        f"E3: {e3.endpoints_of(given)}",
+        f"E3: {e3.endpoints_of(given)}; {_codec(given).name}",
         *service.plan_of_http(given),
         *service.plan_of_files(("heard/", given.heard), ("log", given.log)),
     ]
@@ -63,8 +63,13 @@ def _recording(given: argparse.Namespace) -> tuple[Recording, int]:
     """The recording, and the bins of an indication.  Raises TwinlinkError, also without the E3 grammar."""
     recording = read(given.recording or example())
     fft_size = choose_fft_size(recording.grid.n_prbs, given.fft_size)
-    e3.decode(e3.encode(e3.MessageAck(1, 1, "positive")))  # reports a missing grammar before the first dApp
+    codec = _codec(given)
+    codec.decode(codec.encode(e3.MessageAck(1, 1, "positive")))  # reports a missing grammar before the first dApp
     return recording, fft_size
+
+
+def _codec(given: argparse.Namespace) -> e3.Codec:
+    return e3.codec_of(given.e3_generation, given.e3_encoding)
 
 
 def _run(given: argparse.Namespace, stop: threading.Event) -> None:
@@ -74,6 +79,9 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         fft_size=given.fft_size,
         wait_subscribers=given.wait_subscribers,
         hold_s=given.hold,
+        codec=_codec(given),
+        controls=not given.no_control,
+        answers_unreadable=not given.stuck,
     )
     recording, fft_size = _recording(given)
     endpoints = e3.endpoints_of(given)
@@ -82,7 +90,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(PROGRAM, given.log))
         playout_log = stack.enter_context(PlayoutLog(given.heard, recording)) if given.heard else None
-        sockets = stack.enter_context(Sockets(endpoints, lossless=options.pace.factor is None))
+        sockets = stack.enter_context(bind_sockets(endpoints, lossless=options.pace.factor is None))
         emulator = Emulator(recording, sockets, options, journal, playout_log)
         if not recording.interferer.any():
             journal.event(
@@ -98,7 +106,8 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         journal.event(
             "listening",
             f"waiting for {given.wait_subscribers} dApp(s) at {endpoints.setup}, {endpoints.to_dapp}, "
-            f"{endpoints.from_dapp}; {recording.grid.n_prbs} PRBs, FFT of {fft_size} bins",
+            f"{endpoints.from_dapp} ({endpoints.link}, {_codec(given).name}); "
+            f"{recording.grid.n_prbs} PRBs, FFT of {fft_size} bins",
             setup=endpoints.setup,
             to_dapp=endpoints.to_dapp,
             from_dapp=endpoints.from_dapp,
@@ -106,6 +115,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
             records=recording.grid.n_records,
             n_prbs=recording.grid.n_prbs,
             fft_size=fft_size,
+            generation=_codec(given).name,
         )
 
         def collectors() -> "list[Collector]":
@@ -153,6 +163,13 @@ def make_parser() -> command_line.Parser:
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="write events as JSON Lines")
     e3.add_endpoint_arguments(parser)
+    agent = parser.add_argument_group("E3 agent")
+    agent.add_argument("--e3-generation", choices=e3.GENERATIONS, default="G0", help="of E3AP")
+    agent.add_argument("--e3-encoding", choices=("asn1", "json"), default="asn1", help="of E3AP")
+    agent.add_argument("--no-control", action="store_true", help="offer no control of PRB blocks")
+    agent.add_argument(
+        "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"
+    )
     service.add_options(parser)
     return parser
 

@@ -1,6 +1,7 @@
 """The E3 agent of the emulated gNB: PDUs and time in, PDUs and events out; no sockets, no threads, no clock.
 
     setup channel     setupRequest         -> setupResponse (positive with an identifier, or negative)
+                      no PDU at all        -> setupResponse, negative, to a random request id
     dApp -> RAN       subscriptionRequest  -> subscriptionResponse
                       subscriptionDelete   -> messageAck
                       dAppControlAction    -> messageAck; a positive one replaces the standing PRB block
@@ -23,7 +24,6 @@ RAN_IDENTIFIER = "twinlink-ran-emulator"
 # Between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, so an early
 # indication overwrites the response, and the dApp waits for ever.
 FIRST_INDICATION_GAP_NS = 300_000_000
-MAX_DAPPS = 100  # E3-DAppID ::= INTEGER (1..100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +99,34 @@ class Agent:
 
     Attributes:
         n_prbs: PRBs of the carrier; a block of others is refused.
+        codec: of the only generation that it speaks.
+        controls: whether it offers the control of PRB blocks; if not, it does not even acknowledge one, as libe3.
+        answers_unreadable: whether it answers what it cannot decode on the setup channel; libe3 does since 0.0.8.
         block: the blocked PRBs.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
     """
 
     n_prbs: int
+    codec: e3.Codec = e3.G0
+    controls: bool = True
+    answers_unreadable: bool = True
     block: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
     _dapps: dict[int, _Subscription | None] = field(default_factory=dict)  # by identifier
     _events: list[Event] = field(default_factory=list)
 
-    def setup(self, octets: bytes) -> bytes:
-        """Answer a message on the setup channel; there is always an answer, as REQ needs one."""
+    @property
+    def max_dapps(self) -> int:
+        """Number of dApp identifiers."""
+        return 100 if self.codec.generation in ("G0", "G1") else 65535
+
+    def setup(self, octets: bytes) -> bytes | None:
+        """The answer to a message on the setup channel; None only without `answers_unreadable`."""
         try:
-            request = e3.decode(octets)
+            request = self.codec.decode(octets)
         except e3.MalformedPdu as error:
             self._count_malformed("setup channel", error)
-            return self._setup_refused(_likely_message_id(octets))
+            return self._setup_refused(_message_id()) if self.answers_unreadable else None
         if not isinstance(request, e3.SetupRequest):
             self._refuse(f"{type(request).__name__} on the setup channel")
             return self._setup_refused(request.message_id)
@@ -123,39 +134,42 @@ class Agent:
         if request.e3ap_protocol_version != e3.PROTOCOL_VERSION:
             self._refuse(f"setup of {request.dapp_name!r} asks for E3AP {request.e3ap_protocol_version}, not 1.0.0")
             return self._setup_refused(request.message_id)
-        free = [identifier for identifier in range(1, MAX_DAPPS + 1) if identifier not in self._dapps]
-        if not free:
-            self._refuse(f"setup of {request.dapp_name!r}: all {MAX_DAPPS} dApp identifiers are taken")
+        free = next((number for number in range(1, self.max_dapps + 1) if number not in self._dapps), None)
+        if free is None:
+            self._refuse(f"setup of {request.dapp_name!r}: all {self.max_dapps} dApp identifiers are taken")
             return self._setup_refused(request.message_id)
-        self._dapps[free[0]] = None
-        self._events.append(SetUp(free[0], request.dapp_name, request.vendor))
-        return e3.encode(
+        self._dapps[free] = None
+        self._events.append(SetUp(free, request.dapp_name, request.vendor))
+        return self.codec.encode(
             e3.SetupResponse(
                 message_id=_message_id(),
                 request_id=request.message_id,
                 response_code="positive",
                 ran_identifier=RAN_IDENTIFIER,
                 e3ap_protocol_version=e3.PROTOCOL_VERSION,
-                dapp_identifier=free[0],
-                ran_function_list=(_spectrum_function(),),
+                dapp_identifier=free,
+                ran_function_list=(_spectrum_function(self.codec, self._controls),),
             )
         )
 
     def receive(self, octets: bytes, now_ns: int) -> list[bytes]:
         """Handle a message of a dApp; returns the PDUs to send."""
         try:
-            pdu = e3.decode(octets)
+            pdu = self.codec.decode(octets)
         except e3.MalformedPdu as error:
             self._count_malformed("from a dApp", error)
             return []
         self.counters[type(pdu).__name__] += 1
         match pdu:
             case e3.SubscriptionRequest():
-                return [e3.encode(self._subscribe(pdu, now_ns))]
+                return [self.codec.encode(self._subscribe(pdu, now_ns))]
             case e3.MessageAck():
                 return []
             case e3.SubscriptionDelete():
                 problem = self._unsubscribe(pdu.dapp_identifier, pdu.subscription_id)
+            case e3.DAppControlAction() if not self.controls:
+                self._refuse(f"control from dApp {pdu.dapp_identifier}: none is offered, so it is not answered")
+                return []
             case e3.DAppControlAction():
                 problem = self._control(pdu)
             case e3.DAppReport():
@@ -167,7 +181,7 @@ class Agent:
         if problem:
             self._refuse(problem)
         ack = e3.MessageAck(_message_id(), pdu.message_id, "negative" if problem else "positive")
-        return [e3.encode(ack)]
+        return [self.codec.encode(ack)]
 
     def indications(self, iq_data: bytes, now_ns: int) -> list[bytes]:
         """One indication for each dApp with an active I/Q subscription; ``iq_data`` is the protocolData."""
@@ -178,7 +192,7 @@ class Agent:
             if subscription.ends_ns is not None and now_ns >= subscription.ends_ns:
                 self._end_subscription(identifier, "expired")
                 continue
-            pdus.append(e3.encode_indication(e3.IndicationMessage(_message_id(), identifier, e3.RAN_FUNCTION, iq_data)))
+            pdus.append(self.codec.encode(e3.IndicationMessage(_message_id(), identifier, e3.RAN_FUNCTION, iq_data)))
         self.counters["indications"] += len(pdus)
         return pdus
 
@@ -194,6 +208,10 @@ class Agent:
         events, self._events = self._events, []
         return events
 
+    @property
+    def _controls(self) -> tuple[int, ...]:
+        return (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+
     def _subscribe(self, request: e3.SubscriptionRequest, now_ns: int) -> e3.SubscriptionResponse:
         identifier = request.dapp_identifier
         problem = None
@@ -203,7 +221,7 @@ class Agent:
             problem = f"RAN function {request.ran_function_identifier} does not exist here"
         elif set(request.telemetry_identifier_list) - {e3.TELEMETRY_IQ}:
             problem = f"telemetry {request.telemetry_identifier_list} of RAN function 1 does not exist"
-        elif set(request.control_identifier_list) - {e3.CONTROL_PRB_BLOCK}:
+        elif not set(request.control_identifier_list) <= set(self._controls):
             problem = f"control {request.control_identifier_list} of RAN function 1 does not exist"
         if problem:
             self._refuse(f"subscription of dApp {identifier}: {problem}")
@@ -213,6 +231,9 @@ class Agent:
         telemetry = bool(request.telemetry_identifier_list)
         self._dapps[identifier] = _Subscription(telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns)
         self._events.append(Subscribed(identifier, identifier, telemetry))
+        granted: dict[str, int] = {}
+        if self.codec is e3.ASN1_CODECS["G2b"]:  # the only one that has these fields
+            granted = {"ran_function_identifier": e3.RAN_FUNCTION, "periodicity": 0}
         return e3.SubscriptionResponse(
             message_id=_message_id(),
             request_id=request.message_id,
@@ -221,6 +242,7 @@ class Agent:
             subscription_id=identifier,
             telemetry_identifier_list=request.telemetry_identifier_list,
             control_identifier_list=request.control_identifier_list,
+            **granted,
         )
 
     def _unsubscribe(self, identifier: int, subscription: int) -> str | None:
@@ -236,7 +258,7 @@ class Agent:
         if (action.ran_function_identifier, action.control_identifier) != (e3.RAN_FUNCTION, e3.CONTROL_PRB_BLOCK):
             return f"{sender}: RAN function {action.ran_function_identifier} has no control {action.control_identifier}"
         try:
-            control = e3.decode_structure(e3.PrbBlacklistControl, action.action_data)
+            control = self.codec.decode_structure(e3.PrbBlacklistControl, action.action_data)
         except e3.MalformedPdu as error:
             return f"{sender}: {error}"
         prbs = tuple(sorted(set(control.blacklisted_prbs)))
@@ -251,7 +273,7 @@ class Agent:
         if report.dapp_identifier not in self._dapps:
             return f"{sender}, which is not set up"
         try:
-            content = e3.decode_structure(e3.PrbBlacklistReport, report.report_data)
+            content = self.codec.decode_structure(e3.PrbBlacklistReport, report.report_data)
         except e3.MalformedPdu as error:
             return f"{sender}: {error}"
         self._events.append(Reported(report.dapp_identifier, content.blacklisted_prbs))
@@ -271,7 +293,7 @@ class Agent:
             self._events.append(Unsubscribed(identifier, identifier, reason))
 
     def _setup_refused(self, request_id: int) -> bytes:
-        return e3.encode(e3.SetupResponse(_message_id(), request_id, "negative", RAN_IDENTIFIER))
+        return self.codec.encode(e3.SetupResponse(_message_id(), request_id, "negative", RAN_IDENTIFIER))
 
     def _count_malformed(self, where: str, error: Exception) -> None:
         self.counters["malformed"] += 1
@@ -286,14 +308,6 @@ def _message_id() -> int:
     return random.randint(1, 1000)  # random, as in libe3: no order
 
 
-def _spectrum_function() -> e3.RanFunctionDefinition:
+def _spectrum_function(codec: e3.Codec, controls: tuple[int, ...]) -> e3.RanFunctionDefinition:
     data = e3.RanFunctionData(b"Spectrum", 1, b"Uplink I/Q after the FFT and PRB blocks, played from a recording")
-    return e3.RanFunctionDefinition(
-        e3.RAN_FUNCTION, (e3.TELEMETRY_IQ,), (e3.CONTROL_PRB_BLOCK,), e3.encode_structure(data)
-    )
-
-
-def _likely_message_id(octets: bytes) -> int:
-    """The message id of an undecodable PDU: its first two octets plus one, if in range."""
-    number = int.from_bytes(octets[:2], "big") + 1
-    return number if len(octets) >= 2 and number <= 1000 else 1
+    return e3.RanFunctionDefinition(e3.RAN_FUNCTION, (e3.TELEMETRY_IQ,), controls, codec.encode_structure(data))

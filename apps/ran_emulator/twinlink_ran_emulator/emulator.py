@@ -44,6 +44,9 @@ class Options:
         fft_size: bins of an indication; None: the smallest of `USUAL_FFT_SIZES` that holds the carrier.
         wait_subscribers: dApps that must have subscribed before it begins.
         hold_s: how long to answer dApps after the end; None: until stopped.
+        codec: of the E3 agent.
+        controls: whether the E3 agent offers the control of PRB blocks.
+        answers_unreadable: whether the E3 agent answers what it cannot decode (`Agent`).
     """
 
     pace: Pace = RECORDED
@@ -51,6 +54,9 @@ class Options:
     fft_size: int | None = None
     wait_subscribers: int = 1
     hold_s: float | None = None
+    codec: e3.Codec = e3.G0
+    controls: bool = True
+    answers_unreadable: bool = True
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
@@ -98,7 +104,7 @@ class Emulator:
         self._journal = journal
         self._playout_log = playout_log
         self._fft_size = choose_fft_size(recording.grid.n_prbs, options.fft_size)
-        self._agent = Agent(recording.grid.n_prbs)
+        self._agent = Agent(recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable)
         self._blocker = PrbBlocker(recording)
         self._blocked = np.zeros(recording.grid.n_prbs, np.bool_)
         self._outgoing: deque[bytes] = deque()
@@ -191,7 +197,7 @@ class Emulator:
             samples = self._blocker.apply(record, self._blocked)
         iq_samples = e3.fft_from_natural(samples, self._fft_size).tobytes()
         timestamp = self.played % MAX_TIMESTAMP + 1
-        iq_data = e3.encode_iq_data(e3.IqDataIndication(iq_samples, self._fft_size, timestamp))
+        iq_data = self._agent.codec.encode_structure(e3.IqDataIndication(iq_samples, self._fft_size, timestamp))
         now_ns = time.monotonic_ns()
         self._latest_ns = max(self._latest_ns, now_ns - due_ns)
         played_ns = time.time_ns()
@@ -213,8 +219,8 @@ class Emulator:
             self._sockets.wait(timeout_ms)
         for _ in range(BATCH):
             request = self._sockets.setup_request()
-            if request is not None:
-                self._sockets.answer_setup(self._agent.setup(request))
+            if request is not None and (response := self._agent.setup(request)) is not None:
+                self._sockets.answer_setup(response)
             pdu = self._sockets.from_dapp()
             if pdu is not None:
                 self._outgoing.extend(self._agent.receive(pdu, time.monotonic_ns()))
