@@ -17,12 +17,13 @@ from twinlink.transports import Endpoint
 
 ONE_WAY_NS = 10_000_000
 COUNT = 5
-POLLED = ["raw-http"]
-SPLIT = 3000  # octets; several requests where the protocol splits
+POLLED = ["raw-http", "raw-modbus"]
+SPLIT = 1500  # octets; several requests where the protocol splits
 
 
 @pytest.mark.parametrize(
-    "subject", ["raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub", "raw-http", "raw-http-new"]
+    "subject",
+    ["raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub", "raw-http", "raw-http-new", "raw-modbus"],
 )
 def test_an_exchange_takes_the_stated_round_trips(subject: str, tmp_path: Path) -> None:
     plan = Plan((subject,), (100, SPLIT), count=COUNT, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
@@ -65,6 +66,19 @@ def test_the_table_says_what_is_polled(subject: str) -> None:
     known = SUBJECTS[subject]
     assert {"poll_ms", "sweep_ms"} <= {*known.settable}
     assert "dt-rw" in known.polled
+
+
+@pytest.mark.parametrize("subject", ["raw-modbus"])
+def test_the_greatest_payload_is_carried_and_more_is_skipped(subject: str, tmp_path: Path) -> None:
+    greatest = SUBJECTS[subject].greatest
+    assert greatest is not None
+    payloads = (greatest[0], greatest[0] + 1)
+    plan = Plan((subject,), payloads, ("rw-dt",), count=1, rounds=1, warm_up=0, timeout_s=PATIENCE_S)
+    whole, skipped = measure(tmp_path, plan)["cells"]
+    assert whole["status"] == "done"
+    assert (table(tmp_path, whole, "received")["octets"] == greatest[0]).all()
+    assert (skipped["status"], skipped["rounds"]) == ("skipped", [])
+    assert skipped["reason"].startswith(f"its greatest payload is {greatest[0]:,} octets: ")
 
 
 def test_every_subject_belongs_to_one_system() -> None:

@@ -1,14 +1,17 @@
 """The listening side of a subject speaks its protocol: clients without twinlink are answered."""
 
+import struct
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pymodbus.client import ModbusTcpClient
 from websockets.sync.client import connect
 
 from twinlink.measure.channels import Channel, channel
 from twinlink.measure.channels.base import TRAFFIC
+from twinlink.measure.channels.mailbox import HEAD
 from twinlink.measure.row_buffer import ReceivedRows
 from twinlink.measure.setting import free_ports
 from twinlink.protocol.frames import Kind, frame, parse_ack
@@ -71,3 +74,24 @@ def test_http() -> None:
         with urllib.request.urlopen(address, timeout=10) as response:
             assert response.read()[-len(PAYLOAD) :] == PAYLOAD
             assert response.headers["Waiting"] == "1"
+
+
+def test_modbus() -> None:
+    image = HEAD.pack(1, 0, len(message())) + message()
+    image += bytes(len(image) % 2)
+    with reflecting("raw-modbus") as (endpoint, own), ModbusTcpClient(endpoint.host, port=endpoint.port) as client:
+        words = list(struct.unpack(f"!{len(image) // 2}H", image))
+        assert not client.write_registers(0, words, device_id=1).isError()
+        assert not client.write_registers(0, words, device_id=1).isError()  # the same sequence: no other message
+        assert own.received.used == 1
+        answer = client.read_holding_registers(0, count=40, device_id=2).registers
+        octets = struct.pack("!40H", *answer)
+        sequence, waiting, length = HEAD.unpack_from(octets)
+        assert (sequence, waiting) == (1, 0)
+        assert is_answer(octets[HEAD.size : HEAD.size + length])
+        assert client.write_registers(0, words, device_id=2).isError()  # that mailbox is for reading
+        for _ in range(2):
+            own.put(TRAFFIC, message())  # type: ignore[attr-defined]
+        for expected in ((2, 1), (3, 0), (3, 0)):  # each is replaced when it was read; the last stays
+            head = client.read_holding_registers(0, count=len(words), device_id=2).registers[:2]
+            assert tuple(head) == expected

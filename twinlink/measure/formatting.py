@@ -57,6 +57,7 @@ SUBJECTS = {
     "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", raw=True),
     "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", raw=True),
     "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", raw=True),
+    "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

@@ -6,7 +6,6 @@ polls; each poll takes one, and is told how many wait behind it, which are then 
 
 import math
 import queue
-import random
 import time
 from abc import abstractmethod
 from collections import deque
@@ -19,6 +18,7 @@ ANSWER_S = 5.0  # a server that leaves a request unanswered for this long is los
 MOST_WAITING = 1000  # messages in the server's queue; then its sender waits
 HOLD_S = 5.0  # how long
 LOOK_S = 0.001
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class PolledChannel(RawChannel):
@@ -44,6 +44,7 @@ class PolledChannel(RawChannel):
         self.behind = 0
         self._poll_s = options["poll_ms"] / 1000
         self._sweep_s = options["sweep_ms"] / 1000
+        self._part = 0.0  # of the poll interval, before the last message
         self._due = 0.0  # the next poll, on the monotonic clock
         self.inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.reflects = False
@@ -115,11 +116,13 @@ class PolledChannel(RawChannel):
     def exchange(self, timeout_s: float) -> bool:
         """Send the next message and return when it is answered.
 
-        With polls, the message leaves after a random part of their interval.  Otherwise each would be sent just after a
-        poll, when the last was answered, and wait for all of the next interval (RFC 2330 section 11.1.1).
+        With polls, the message leaves after a part of their interval.  Otherwise each would be sent just after a poll,
+        when the last was answered, and wait for all of the next interval (RFC 2330 section 11.1.1).  The parts follow
+        the golden ratio, so that even a few are spread evenly.
         """
         if self._poll_s and (self.listening or self.answers_wait):
-            time.sleep(random.random() * self._poll_s)
+            self._part = (self._part + GOLDEN) % 1
+            time.sleep(self._part * self._poll_s)
         return super().exchange(timeout_s)
 
     def reflect(self, octets: int, bulk: bool) -> None:

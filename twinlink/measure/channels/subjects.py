@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .mailbox import MODBUS, Memory
+
 SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
 RoundTrips = Callable[[int, str], int]
 
@@ -66,6 +68,21 @@ def _http(new_connection: bool) -> Subject:
     )
 
 
+def _mailbox(module: str, attribute: str, memory: Memory, limit: str, **others: Any) -> Subject:
+    """Mailboxes in a server's memory; the client writes messages and polls for answers, or the reverse."""
+    options = {"poll_ms": 0, "sweep_ms": 0, **others}
+    return Subject(
+        module,
+        attribute,
+        options,
+        settable=tuple(options),
+        extra="industrial",
+        greatest=(memory.greatest_payload, limit),
+        round_trips=memory.round_trips,
+        polled=("dt-rw",),
+    )
+
+
 SUBJECTS = {
     "zeromq": twinlink("zeromq"),
     "zenoh": twinlink("zenoh"),
@@ -87,6 +104,7 @@ SUBJECTS = {
     ),
     "raw-http": _http(new_connection=False),
     "raw-http-new": _http(new_connection=True),
+    "raw-modbus": _mailbox("modbus", "ModbusChannel", MODBUS, "a unit has 65,536 registers of 16 bits", no_delay=True),
 }
 # The short names of `twinlink sweep --systems`.
 SYSTEMS = {
@@ -94,6 +112,7 @@ SYSTEMS = {
     "zenoh": ("zenoh", "raw-zenoh", "raw-zenoh-default"),
     "tcp": ("raw-tcp",),
     "websocket": ("raw-websocket", "raw-websocket-hub"),
+    "modbus": ("raw-modbus",),
     "http": ("raw-http", "raw-http-new"),
     "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
 }
