@@ -1,6 +1,8 @@
 """Subjects of other systems: every message is carried and answered, in as many round trips as is stated."""
 
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +19,50 @@ from twinlink.transports import Endpoint
 
 ONE_WAY_NS = 10_000_000
 COUNT = 5
-POLLED = ["raw-http", "raw-modbus"]
 SPLIT = 1500  # octets; several requests where the protocol splits
+SWEEP_MS, POLL_MS = 20, 30
+POLLED = ("raw-http", "raw-modbus", "raw-s7")
+OTHERS = ("raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub", "raw-http-new")
 
 
-@pytest.mark.parametrize(
-    "subject",
-    ["raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub", "raw-http", "raw-http-new", "raw-modbus"],
-)
-def test_an_exchange_takes_the_stated_round_trips(subject: str, tmp_path: Path) -> None:
+def delayed(folder: Path, subject: str) -> dict[str, Any]:
     plan = Plan((subject,), (100, SPLIT), count=COUNT, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
-    run = measure(tmp_path, plan, Loopback(Truth(forward_delay_ns=ONE_WAY_NS, back_delay_ns=ONE_WAY_NS)))
-    assert len(run["cells"]) == 4
-    for cell in run["cells"]:
+    return measure(folder, plan, Loopback(Truth(forward_delay_ns=ONE_WAY_NS, back_delay_ns=ONE_WAY_NS)))
+
+
+def swept(folder: Path, subject: str) -> dict[str, Any]:
+    options = {subject: {"sweep_ms": SWEEP_MS}}
+    return measure(folder, Plan((subject,), (100,), count=COUNT, rounds=1, warm_up=1, options=options))
+
+
+def polled(folder: Path, subject: str) -> dict[str, Any]:
+    options = {subject: {"poll_ms": POLL_MS}}
+    return measure(folder, Plan((subject,), (100,), count=40, rounds=1, warm_up=1, options=options))
+
+
+Begun = dict[tuple[Any, str], tuple[Path, Future[dict[str, Any]]]]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
+    """All of them, several at the same time: they mostly wait."""
+    wanted = [(delayed, name) for name in (*OTHERS, *POLLED)]
+    wanted += [(how, name) for how in (swept, polled) for name in POLLED]
+    with ThreadPoolExecutor(4) as pool:
+        found: Begun = {}
+        for how, subject in wanted:
+            folder = tmp_path_factory.mktemp(subject)
+            found[how, subject] = folder, pool.submit(how, folder, subject)
+        yield found
+
+
+@pytest.mark.parametrize("subject", [*OTHERS, *POLLED])
+def test_an_exchange_takes_the_stated_round_trips(subject: str, begun: Begun) -> None:
+    folder, run = begun[delayed, subject]
+    assert len(run.result()["cells"]) == 4
+    for cell in run.result()["cells"]:
         assert (cell["status"], cell["reason"]) == ("done", None)
-        sent, received = table(tmp_path, cell, "sent"), table(tmp_path, cell, "received")
+        sent, received = table(folder, cell, "sent"), table(folder, cell, "received")
         assert sent["acknowledged"].all(), cell["id"]
         assert received["sequence"].tolist() == list(range(COUNT)), cell["id"]
         assert (received["octets"] == cell["octets"]).all(), cell["id"]
@@ -42,33 +73,25 @@ def test_an_exchange_takes_the_stated_round_trips(subject: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("subject", POLLED)
-def test_requests_wait_for_the_end_of_the_servers_sweep(subject: str, tmp_path: Path) -> None:
-    sweep_ms = 20
-    plan = Plan((subject,), (100,), count=COUNT, rounds=1, warm_up=1, options={subject: {"sweep_ms": sweep_ms}})
-    for cell in measure(tmp_path, plan)["cells"]:
-        rtt_ms = np.median(table(tmp_path, cell, "sent")["rtt_ns"]) / 1e6
-        assert round(rtt_ms / sweep_ms) == cell["round_trips"], cell["id"]
-
-
-def test_a_message_waits_for_the_next_poll_whenever_it_is_sent(tmp_path: Path) -> None:
-    poll_ms = 30
-    options = {"raw-http": {"poll_ms": poll_ms}}
-    plan = Plan(("raw-http",), (100,), count=80, rounds=1, warm_up=1, options=options)
-    ages = []
-    for cell in measure(tmp_path, plan)["cells"]:
-        received = table(tmp_path, cell, "received")
-        ages.append(np.median(received["received_ns"] - received["sent_ns"]) / 1e6 / poll_ms)
-    assert ages[0] < 0.25 < ages[1] < 0.9  # only the client's side is polled for
+def test_requests_wait_for_the_end_of_the_servers_sweep(subject: str, begun: Begun) -> None:
+    folder, run = begun[swept, subject]
+    for cell in run.result()["cells"]:
+        rtt_ms = np.median(table(folder, cell, "sent")["rtt_ns"]) / 1e6
+        assert round(rtt_ms / SWEEP_MS) == cell["round_trips"], cell["id"]
 
 
 @pytest.mark.parametrize("subject", POLLED)
-def test_the_table_says_what_is_polled(subject: str) -> None:
-    known = SUBJECTS[subject]
-    assert {"poll_ms", "sweep_ms"} <= {*known.settable}
-    assert "dt-rw" in known.polled
+def test_a_message_waits_for_the_next_poll_whenever_it_is_sent(subject: str, begun: Begun) -> None:
+    folder, run = begun[polled, subject]
+    written, read = run.result()["cells"]
+    for cell, waits in ((written, False), (read, True)):
+        received = table(folder, cell, "received")
+        age_ms = np.median(received["received_ns"] - received["sent_ns"]) / 1e6
+        assert (age_ms > POLL_MS / 4) == waits, cell["id"]
+        assert age_ms < 0.9 * POLL_MS, cell["id"]
 
 
-@pytest.mark.parametrize("subject", ["raw-modbus"])
+@pytest.mark.parametrize("subject", ["raw-modbus", "raw-s7"])
 def test_the_greatest_payload_is_carried_and_more_is_skipped(subject: str, tmp_path: Path) -> None:
     greatest = SUBJECTS[subject].greatest
     assert greatest is not None

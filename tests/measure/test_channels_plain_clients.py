@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pymodbus.client import ModbusTcpClient
+from snap7.client import Client
 from websockets.sync.client import connect
 
 from twinlink.measure.channels import Channel, channel
@@ -95,3 +96,22 @@ def test_modbus() -> None:
         for expected in ((2, 1), (3, 0), (3, 0)):  # each is replaced when it was read; the last stays
             head = client.read_holding_registers(0, count=len(words), device_id=2).registers[:2]
             assert tuple(head) == expected
+
+
+def test_s7() -> None:
+    image = bytearray(HEAD.pack(1, 0, len(message())) + message())
+    with reflecting("raw-s7") as (endpoint, own):
+        client = Client()
+        client.connect(endpoint.host, 0, 1, endpoint.port)
+        client.db_write(1, 0, image)
+        client.db_write(1, 0, image)  # the same sequence: no other message
+        assert own.received.used == 1
+        octets = bytes(client.db_read(2, 0, 80))
+        sequence, waiting, length = HEAD.unpack_from(octets)
+        assert (sequence, waiting) == (1, 0)
+        assert is_answer(octets[HEAD.size : HEAD.size + length])
+        for _ in range(2):
+            own.put(TRAFFIC, message())  # type: ignore[attr-defined]
+        for expected in ((2, 1), (3, 0), (3, 0)):  # each is replaced when it was read; the last stays
+            assert HEAD.unpack_from(client.db_read(2, 0, len(image)))[:2] == expected
+        client.disconnect()

@@ -58,6 +58,7 @@ SUBJECTS = {
     "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", raw=True),
     "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", raw=True),
     "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", raw=True),
+    "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

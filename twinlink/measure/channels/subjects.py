@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .mailbox import MODBUS, Memory
+from .mailbox import MODBUS, S7, Memory
 
 SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
 RoundTrips = Callable[[int, str], int]
@@ -105,6 +105,7 @@ SUBJECTS = {
     "raw-http": _http(new_connection=False),
     "raw-http-new": _http(new_connection=True),
     "raw-modbus": _mailbox("modbus", "ModbusChannel", MODBUS, "a unit has 65,536 registers of 16 bits", no_delay=True),
+    "raw-s7": _mailbox("s7", "S7Channel", S7, "a data block has 64 KiB"),
 }
 # The short names of `twinlink sweep --systems`.
 SYSTEMS = {
@@ -113,6 +114,7 @@ SYSTEMS = {
     "tcp": ("raw-tcp",),
     "websocket": ("raw-websocket", "raw-websocket-hub"),
     "modbus": ("raw-modbus",),
+    "s7": ("raw-s7",),
     "http": ("raw-http", "raw-http-new"),
     "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
 }
