@@ -82,6 +82,13 @@ def test_without_a_block_the_last_holder_decides_as_long_as_it_is_in_sync() -> N
     assert (run.decide(1) or "").startswith("holder: twin-2 holds the block")
 
 
+def test_a_session_that_comes_up_while_its_predecessor_still_counts_as_up_waits() -> None:
+    run = Run()
+    assert run.decide(1) is None
+    run.twins.up("twin-1", 11, run.ms * MS)
+    assert (run.decide(11, sequence=0) or "").startswith("holder: another session of twin-1 holds the block")
+
+
 def test_a_stale_holder_keeps_its_block_but_cannot_renew_it() -> None:
     run = Run()
     assert run.decide(1) is None

@@ -106,10 +106,11 @@ class Twins:
         holder = self.holder
         if holder is None or holder is twin:
             return None
+        name = holder.node if holder.node != twin.node else f"another session of {holder.node}"
         if blocked:
-            return f"{holder.node} holds the block"
+            return f"{name} holds the block"
         if holder.sync.report(now_ns).state is State.IN_SYNC:
-            return f"{holder.node} decided last and is in sync"
+            return f"{name} decided last and is in sync"
         return None
 
     def reports(self, now_ns: int) -> list[SyncReport]:
