@@ -96,6 +96,8 @@ class Publisher:
         self._go_on(client)
 
     def _acknowledged(self, client: Client, userdata: Any, number: int, reason: Any, properties: Any) -> None:
+        if number not in self._limit.published:  # it had QoS 0
+            return
         refused = self._limit.on_ack(number, reason.value, time.monotonic())
         if not self._qos and not self.unacknowledged:
             client.on_publish = None
