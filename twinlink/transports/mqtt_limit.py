@@ -17,6 +17,7 @@ import math
 PASSES_OCTETS = 1024  # assumed to pass: hellos and acks must, or there is no link
 REFUSALS_IN_A_ROW = 3
 PRECISION_OCTETS = 64
+TRIAL_S = 2.0  # a trial that is not acknowledged for so long must not hold up the link's frames any more
 PACKET_TOO_LARGE = 0x95
 # Unspecified error, Implementation specific error, Packet too large, Quota exceeded, Payload format invalid.
 # paho reports a connection that ended without DISCONNECT as the first.
@@ -82,9 +83,15 @@ class FrameLimit:
 
     # Publishing
 
-    def admits(self, octets: int) -> bool:
+    def admits(self, octets: int, mono_s: float) -> bool:
         """Whether a frame may leave now."""
-        return octets <= self.octets and (self._trial is None or octets <= self.known)
+        if self._trial is not None and octets > self.known:
+            if mono_s - self.published[self._trial][1] < TRIAL_S:
+                return False
+            del self.published[self._trial]  # the broker acknowledges nothing
+            self._trial, self._tries = None, False
+            self._update()
+        return octets <= self.octets
 
     def asks(self, octets: int, mono_s: float) -> bool:
         """Whether a frame beyond `known` is published with QoS 1: one at a time, as a broker may take no more."""

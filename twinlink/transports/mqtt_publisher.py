@@ -51,10 +51,13 @@ class Publisher:
         """Queue a message with the client.  Raises TransportError."""
         qos, octets = self._qos, len(frame)
         if octets > self._limit.known:
-            if not self._limit.admits(octets):
+            now = time.monotonic()
+            admitted = self._limit.admits(octets, now)
+            self._tell()
+            if not admitted:
                 self._drop(topic, octets)
                 return
-            qos = qos or int(self._limit.asks(octets, time.monotonic()))
+            qos = qos or int(self._limit.asks(octets, now))
         if qos:
             client.on_publish = self._acknowledged  # otherwise None: paho calls it with QoS 0, too, which takes time
         sent = client.publish(topic.decode(), frame, qos, properties=self._mark)
