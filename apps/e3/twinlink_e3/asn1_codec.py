@@ -65,6 +65,8 @@ class Asn1Codec:
             return decode_indication(octets)
         message = decode_type(self._grammar, "E3-PDU", octets, f" of generation {self.generation}")
         name, body = message["msg"]
+        if name is None:
+            raise MalformedPdu(f"the PDU is an extension that generation {self.generation} of E3AP does not have")
         for text in self._texts:
             if text in body:
                 body[text] = body[text].decode(errors="backslashreplace")
