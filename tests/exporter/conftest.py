@@ -13,12 +13,14 @@ import pytest
 from twinlink_e3 import Endpoints
 from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.exporter import Exporter
+from twinlink_exporter.generation_search import GenerationSearch
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.sockets import open_sockets
+from twinlink_exporter.twin_sync import SyncLimits
 
 import twinlink
 from twinlink.appkit.journal import Journal
-from twinlink.sync import State, Thresholds
+from twinlink.sync import State
 from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent, encode_indication
@@ -38,7 +40,7 @@ def tcp_endpoints() -> Endpoints:
 
 
 LONG_MS = 200_000  # a decision may come as late, and stand as long, as this machine makes it
-ALWAYS_IN_SYNC = Thresholds(LONG_MS / 1000, LONG_MS / 1000, 0.0)  # from the first acknowledged observation on
+ALWAYS_IN_SYNC = SyncLimits(LONG_MS / 1000, 0.0)  # from the first acknowledged observation on
 
 
 class RunningExporter:
@@ -51,16 +53,18 @@ class RunningExporter:
         log: Path,
         carrier: Carrier | None = None,
         limits: Limits | None = None,
-        thresholds: Thresholds = ALWAYS_IN_SYNC,
+        sync_limits: SyncLimits = ALWAYS_IN_SYNC,
         clear_at_start: bool = False,
+        search: GenerationSearch | None = None,
     ) -> None:
         carrier = carrier or Carrier()
         self.log = log
-        self.journal = Journal("test", log, stream=io.StringIO())
+        self._stream = io.StringIO()
+        self.journal = Journal("test", log, stream=self._stream)
         limits = limits or Limits(carrier.n_prbs, max_age_ms=LONG_MS, max_validity_ms=LONG_MS)
         self.exporter = Exporter(
             link, open_sockets(endpoints), carrier, limits, self.journal,
-            thresholds=thresholds, clear_at_start=clear_at_start,
+            search=search, sync_limits=sync_limits, clear_at_start=clear_at_start,
         )  # fmt: skip
         self.counters = self.exporter.counters
         self.stopped = False
@@ -70,6 +74,10 @@ class RunningExporter:
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [line for line in lines if name in (None, line["event"])]
+
+    def said(self) -> str:
+        """What it has told people."""
+        return self._stream.getvalue()
 
     def wait_for(self, event: str, count: int = 1) -> None:
         """Wait until it has reported this so often; fails the test when it never does."""

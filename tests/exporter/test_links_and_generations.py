@@ -1,0 +1,158 @@
+"""The whole way with the emulator's E3 agent: every generation, over ZeroMQ and POSIX sockets, and its failures."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import twinlink_e3 as e3
+from twinlink_exporter.generation_search import GenerationSearch
+from twinlink_exporter.posix_sockets import PosixSockets
+
+from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.spectrum import Spectrum
+from twinlink.testing import patience, wait_until
+
+from .conftest import LONG_MS, StartExporter, Twin
+from .emulated_agent import EmulatedAgent
+
+G0, G1, G2A, G2B = e3.ASN1_CODECS.values()
+JSON_G0, JSON_G2 = e3.JSON_CODECS.values()
+
+
+@pytest.fixture
+def posix(endpoints: e3.Endpoints) -> e3.Endpoints:
+    return replace(endpoints, link="posix")
+
+
+def propose(twin: Twin, identifier: str, prbs: tuple[int, ...] = (40, 41)) -> PrbBlockResult:
+    """Send a decision; returns its answer."""
+    twin[0].sender("control").send(PrbBlock(identifier, prbs, time.time_ns(), LONG_MS).encode())
+    message = twin[0].receiver("control-result").receive(timeout=patience())
+    assert message is not None
+    return PrbBlockResult.decode(message.payload)
+
+
+def take_observations(twin: Twin, count: int) -> None:
+    """Receive so many, after which the twin is in sync."""
+    for _ in range(count):
+        message = twin[0].receiver("spectrum").receive(timeout=patience())
+        assert message is not None
+        assert Spectrum.decode(message.payload).e3["sample_count"] == 1536
+
+
+@pytest.mark.parametrize(
+    ("link", "codec"),
+    [("posix", G0), ("zmq", G1), ("posix", G2A), ("zmq", G2B), ("posix", G2B), ("zmq", JSON_G0), ("posix", JSON_G2)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_block_is_installed_and_released(
+    start_exporter: StartExporter, endpoints: e3.Endpoints, twin: Twin, link: str, codec: e3.Codec
+) -> None:
+    endpoints = replace(endpoints, link=link)
+    with EmulatedAgent(endpoints, codec) as agent:
+        exporter = start_exporter(endpoints)
+        take_observations(twin, 5)
+        answer = propose(twin, "b-1")
+        assert (answer.status, answer.reason) == ("installed", "acknowledged by the RAN")
+        exporter.stop()
+        agent.wait_for(lambda a: a.blocks[-1] == () and not a.agent._dapps)
+        assert (40, 41) in agent.blocks
+    (event,) = exporter.events("e3-setup")
+    assert event["generation"] == codec.name
+    assert exporter.counters.undecodable == 0
+
+
+def test_posix_sockets_over_tcp(start_exporter: StartExporter, tcp_endpoints: e3.Endpoints, twin: Twin) -> None:
+    endpoints = replace(tcp_endpoints, link="posix")
+    exporter = start_exporter(endpoints)
+    with EmulatedAgent(endpoints, G2B):  # it comes late
+        take_observations(twin, 5)
+        assert propose(twin, "b-1").status == "installed"
+    exporter.wait_for("e3-lost")
+
+
+@pytest.mark.parametrize("link", ["zmq", "posix"])
+def test_a_gnb_that_restarts_is_survived_whatever_it_leaves_behind(
+    start_exporter: StartExporter, endpoints: e3.Endpoints, twin: Twin, link: str
+) -> None:
+    endpoints = replace(endpoints, link=link)
+    exporter = start_exporter(endpoints)
+    lives: list[tuple[e3.Codec, bool]] = [(G0, True), (G2B, True), (G1, False), (JSON_G0, True), (G0, False)]
+    for number, (codec, killed) in enumerate(lives, 1):
+        with EmulatedAgent(endpoints, codec, first_dapp=number * 10) as agent:
+            exporter.wait_for("subscribed", number)
+            agent.stop(killed=killed)
+        exporter.wait_for("e3-lost", number)
+    setups = [(event["dapp_id"], event["generation"]) for event in exporter.events("e3-setup")]
+    assert setups == [(10, "G0"), (20, "G2b"), (30, "G1"), (40, "JSON-G0"), (50, "G0")]
+
+
+@pytest.mark.parametrize("link", ["zmq", "posix"])
+def test_another_agent_at_the_same_path_is_noticed_while_the_old_one_hangs(
+    start_exporter: StartExporter, endpoints: e3.Endpoints, twin: Twin, link: str
+) -> None:
+    endpoints = replace(endpoints, link=link)
+    exporter = start_exporter(endpoints)
+    with EmulatedAgent(endpoints, G0):
+        exporter.wait_for("subscribed")
+        for endpoint in (endpoints.setup, endpoints.to_dapp, endpoints.from_dapp):
+            Path(endpoint.removeprefix("ipc://")).unlink()
+        with EmulatedAgent(endpoints, G2B, first_dapp=9):
+            exporter.wait_for("e3-lost")
+            exporter.wait_for("subscribed", 2)
+            assert exporter.events("e3-setup")[-1]["dapp_id"] == 9
+
+
+def test_without_the_control_every_decision_is_rejected(
+    start_exporter: StartExporter, posix: e3.Endpoints, twin: Twin
+) -> None:
+    with EmulatedAgent(posix, G2B, controls=False) as agent:
+        exporter = start_exporter(posix, clear_at_start=True)
+        take_observations(twin, 5)
+        answer = propose(twin, "b-1")
+        assert (answer.status, answer.reason) == ("rejected", "e3: the E3 agent offers no control of PRB blocks")
+        exporter.stop()
+        agent.wait_for(lambda a: not a.agent._dapps)
+        assert agent.agent.counters["DAppControlAction"] == 0
+    assert "offers no control" in exporter.said()
+
+
+def test_another_generation_than_the_given_one_is_named_and_the_agent_serves_on(
+    start_exporter: StartExporter, posix: e3.Endpoints
+) -> None:
+    with EmulatedAgent(posix, G2B) as agent:
+        exporter = start_exporter(posix, search=GenerationSearch.of("G0"))
+        exporter.wait_for("e3-refused")
+        assert "speaks G2b, which --e3-generation G0 excludes" in exporter.events("e3-refused")[0]["reason"]
+        start_exporter(posix).wait_for("subscribed")
+        agent.wait_for(lambda a: a.subscribed == [1])
+
+
+def test_zeromq_at_the_posix_endpoint_is_named(start_exporter: StartExporter, posix: e3.Endpoints) -> None:
+    with EmulatedAgent(replace(posix, link="zmq"), G0):
+        exporter = start_exporter(posix)
+        exporter.wait_for("e3-undecodable")
+        assert "set --e3-link zmq" in exporter.said()
+
+
+def test_an_agent_that_sends_no_frames_is_left_and_counted(start_exporter: StartExporter, posix: e3.Endpoints) -> None:
+    with EmulatedAgent(posix, G0) as agent:
+        exporter = start_exporter(posix)
+        exporter.wait_for("subscribed")
+        agent.garble()
+        exporter.wait_for("e3-lost")
+        exporter.wait_for("subscribed", 2)
+    assert exporter.counters.undecodable == 1
+
+
+def test_many_pdus_at_once_reach_a_posix_agent_one_by_one(posix: e3.Endpoints) -> None:
+    """The RAN takes one read for one PDU: what is sent too early is lost with what precedes it."""
+    with EmulatedAgent(posix, G0) as agent:
+        sockets = PosixSockets(posix)
+        wait_until(lambda: sockets.tick(time.monotonic_ns()) or sockets.connected)
+        for dapp in range(1, 51):
+            sockets.send(e3.encode(e3.ReleaseMessage(dapp, dapp)))
+        wait_until(lambda: sockets.tick(time.monotonic_ns()) or agent.agent.counters["ReleaseMessage"] == 50)
+        sockets.close()
+    assert agent.agent.counters["malformed"] == 0
