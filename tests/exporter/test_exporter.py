@@ -12,10 +12,10 @@ from twinlink_exporter import block, link_inbox, session
 from twinlink_exporter import exporter as exporter_module
 from twinlink_exporter.decision_guard import Limits, check
 from twinlink_exporter.observation import Carrier
+from twinlink_exporter.twin_sync import SyncLimits
 
 import twinlink
 from twinlink.spectrum import Spectrum
-from twinlink.sync import Thresholds
 from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent, encode_indication, encode_pdu
@@ -332,7 +332,7 @@ def test_a_block_ends_when_the_twin_takes_nothing_in_and_none_is_made_until_it_d
 ) -> None:
     receiver = twin[0].receiver("spectrum")
     with Agent(endpoints) as agent:
-        exporter = start_exporter(endpoints, window=1024 * 1024, thresholds=Thresholds(2.0, 2.0, 0.0))
+        exporter = start_exporter(endpoints, window=1024 * 1024, sync_limits=SyncLimits(2.0, 0.0))
         exporter.wait_in_sync(agent)
         propose(twin[0], "before")
         assert say(results(twin[0], 1)[0]) == ("before", "installed", (40, 41))

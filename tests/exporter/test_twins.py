@@ -1,8 +1,9 @@
 """Which twin's decisions count, on a manual clock."""
 
+from twinlink_exporter.twin_sync import SyncLimits
 from twinlink_exporter.twins import CHECK_INTERVAL_NS, Twin, Twins
 
-from twinlink.sync import State, Thresholds
+from twinlink.sync import State
 
 MS = 1_000_000
 
@@ -10,13 +11,12 @@ MS = 1_000_000
 class Run:
     """Two twins that are up; each acknowledges the observations until it is told not to."""
 
-    def __init__(self) -> None:
+    def __init__(self, completeness: float = 0.99) -> None:
         self.ms = 1000
-        self.twins = Twins(Thresholds(0.5, 2.0, 0.99))
+        self.twins = Twins(SyncLimits(2.0, completeness))
         self.twins.up("twin-1", 1, self.ms * MS)
         self.twins.up("twin-2", 2, self.ms * MS)
         self.acknowledging = [1, 2]
-        self.blocked = False
         self.sequence = 0
         self.send(1)
 
@@ -36,13 +36,10 @@ class Run:
         return twin
 
     def decide(self, epoch: int, clears: bool = False, sequence: int | None = None) -> str | None:
-        """Why a decision of this twin is rejected, or None; what it accepts stands at once."""
+        """Why a decision of this twin is rejected, or None."""
         self.sequence += 1
         number = self.sequence if sequence is None else sequence
-        why = self.twins.accept(self.twin(epoch), number, clears, self.blocked, self.ms * MS)
-        if why is None:
-            self.blocked = not clears
-        return why
+        return self.twins.accept(self.twin(epoch), number, clears, self.ms * MS)
 
     def changes(self) -> list[tuple[str, State]]:
         self.ms += CHECK_INTERVAL_NS // MS
@@ -64,22 +61,18 @@ def test_the_first_to_decide_holds_the_block_and_the_other_is_rejected_with_its_
     run = Run()
     assert run.decide(1) is None
     assert run.twins.holder is run.twin(1)
-    text = "holder: twin-1 holds the block; other twins may decide when it is down or out of sync"
+    text = "holder: twin-1 holds the block until it is down or out of sync"
     assert run.decide(2) == text
     assert run.decide(2, clears=True) == text
     assert run.decide(1) is None
 
 
-def test_without_a_block_the_last_holder_decides_as_long_as_it_is_in_sync() -> None:
+def test_the_holder_remains_it_while_it_blocks_nothing() -> None:
     run = Run()
     assert run.decide(1) is None
     assert run.decide(1, clears=True) is None
-    assert (run.decide(2) or "").startswith("holder: twin-1 decided last and is in sync")
-    run.acknowledging = [2]
-    run.send(60)
-    assert run.decide(2) is None
-    assert run.twins.holder is run.twin(2)
-    assert (run.decide(1) or "").startswith("holder: twin-2 holds the block")
+    assert (run.decide(2) or "").startswith("holder: twin-1 holds the block")
+    assert run.decide(1) is None
 
 
 def test_a_session_that_comes_up_while_its_predecessor_still_counts_as_up_waits() -> None:
@@ -87,17 +80,6 @@ def test_a_session_that_comes_up_while_its_predecessor_still_counts_as_up_waits(
     assert run.decide(1) is None
     run.twins.up("twin-1", 11, run.ms * MS)
     assert (run.decide(11, sequence=0) or "").startswith("holder: another session of twin-1 holds the block")
-
-
-def test_a_stale_holder_keeps_its_block_but_cannot_renew_it() -> None:
-    run = Run()
-    assert run.decide(1) is None
-    run.acknowledging = [2]
-    run.send(60)
-    assert (run.decide(1) or "").startswith("sync: twin-1 is stale: the newest observation")
-    assert (run.decide(2) or "").startswith("holder: twin-1 holds the block")
-    run.blocked = False  # its validity ended
-    assert run.decide(2) is None
 
 
 def test_an_out_of_sync_holder_is_reported_and_gives_way() -> None:
@@ -109,13 +91,27 @@ def test_an_out_of_sync_holder_is_reported_and_gives_way() -> None:
     assert run.changes() == [("twin-1", State.OUT_OF_SYNC)]
     assert run.twins.release(run.twin(1)) is True
     assert run.twins.release(run.twin(1)) is False
-    run.blocked = False
     assert (run.decide(1) or "").startswith("sync: twin-1 is out-of-sync")
     assert run.decide(2) is None
     run.acknowledging = [1, 2]
     run.send(1100)
     assert run.changes() == [("twin-1", State.IN_SYNC)]
     assert run.twins.changes((run.ms + 1) * MS) == []
+
+
+def test_a_holder_that_was_in_sync_for_a_moment_only_gives_way_too() -> None:
+    run = Run(completeness=0.0)
+    run.acknowledging = []
+    run.send(300)
+    assert run.changes() == [("twin-1", State.OUT_OF_SYNC), ("twin-2", State.OUT_OF_SYNC)]
+    run.acknowledging = [1]
+    run.send(1)
+    assert run.decide(1) is None
+    run.acknowledging = []
+    run.send(300)
+    assert run.changes() == [("twin-1", State.OUT_OF_SYNC)]
+    assert run.twins.release(run.twin(1)) is True
+    assert run.changes() == []
 
 
 def test_a_holder_that_is_down_gives_way() -> None:
@@ -125,7 +121,6 @@ def test_a_holder_that_is_down_gives_way() -> None:
     assert run.twins.down(1) is True
     assert run.twins.holder is None
     run.twins.up("twin-1", 11, run.ms * MS)  # restarted
-    run.blocked = False
     assert run.decide(11, sequence=0) == "sync: twin-1 is bound: it has acknowledged no observation since it came up"
     assert run.twins.holder is None
     run.acknowledging = [11]

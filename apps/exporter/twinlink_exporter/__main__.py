@@ -21,13 +21,13 @@ from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
-from twinlink.sync import Thresholds
 
 from .decision_guard import Limits
 from .exporter import RECEIVES, SENDS, Exporter
 from .generation_search import ANY, ENCODINGS, GenerationSearch
 from .observation import Carrier
 from .sockets import open_sockets
+from .twin_sync import SyncLimits
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -47,10 +47,10 @@ def _main(argv: Sequence[str]) -> int:
     given = options.parse(make_parser(), "exporter", argv, all_keys)
     if given.check:
         return service.check(lambda: _plan(given))
-    carrier, limits, thresholds = _settings(given)
+    carrier, limits, sync_limits = _settings(given)
     with Journal(PROGRAM, given.log) as journal:
         try:
-            return _run(given, carrier, limits, thresholds, journal)
+            return _run(given, carrier, limits, sync_limits, journal)
         except (twinlink.TwinlinkError, OSError):
             raise  # `guarded` reports it
         except Exception as error:
@@ -59,7 +59,7 @@ def _main(argv: Sequence[str]) -> int:
             return FAILED
 
 
-def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, Thresholds]:
+def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
     """Raises ConfigurationError, or GrammarMissing without the E3 grammar."""
     try:
         carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size)
@@ -70,34 +70,32 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, Thresholds]:
     protected = given.protect_prbs or frozenset()
     if protected and max(protected) >= carrier.n_prbs:
         raise ConfigurationError(f"--protect-prbs: the carrier has PRBs 0-{carrier.n_prbs - 1}")
-    if not 0 < given.stale_after <= given.out_after:
-        raise ConfigurationError(
-            f"--stale-after must be above 0 and at most --out-after, not {given.stale_after:g} and {given.out_after:g}"
-        )
+    if given.out_after == 0:
+        raise ConfigurationError("--out-after must be above 0: no twin would ever be in sync")
     grammar.e3ap()
     grammar.spectrum()
-    thresholds = Thresholds(given.stale_after, given.out_after, given.completeness)
-    return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms), thresholds
+    sync_limits = SyncLimits(given.out_after, given.completeness)
+    return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms), sync_limits
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
     """For ``--check``."""
-    carrier, limits, thresholds = _settings(given)
+    carrier, limits, sync_limits = _settings(given)
     return [
         *service.plan_of_link(given, SENDS, RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
         f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
         f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
         f"decisions: at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
-        f"a twin is stale after {thresholds.stale_after:g} s, out of sync after {thresholds.out_after:g} s "
-        f"or with less than {thresholds.completeness:.1%} of the observations",
+        f"a twin is out of sync after {sync_limits.out_after:g} s without an acknowledgement of a new observation, "
+        f"or with less than {sync_limits.completeness:.1%} of the observations",
         f"at the start: {'a block of before is cleared' if given.clear_at_start else 'nothing is cleared'}",
         *service.plan_of_http(given),
         *service.plan_of_files(("log", given.log), ("summary", given.summary), ("records/", given.records)),
     ]
 
 
-def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, thresholds: Thresholds, journal: Journal) -> int:
+def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limits: SyncLimits, journal: Journal) -> int:
     # Files written at the end are checked now, while another path can be chosen.
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)
@@ -109,7 +107,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, thresholds
         exporter = Exporter(
             link, sockets, carrier, limits, journal,
             search=GenerationSearch.of(given.e3_generation, given.e3_encoding),
-            thresholds=thresholds, clear_at_start=given.clear_at_start, ledger=ledger,
+            sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
         )  # fmt: skip
         _on_signal(exporter.stop)
         what = "listening on" if link.listening else "connecting to"
@@ -178,15 +176,12 @@ def make_parser() -> options.Parser:
     guard.add_argument("--max-age-ms", type=convert.whole(1, 3_600_000), default=500, help="of a decision")
     guard.add_argument("--max-validity-ms", type=convert.whole(1, 3_600_000), default=10_000, help="of a block")
     guard.add_argument(
-        "--stale-after", type=convert.seconds, default=0.5, metavar="SECONDS",
-        help="obey no twin whose newest acknowledged observation is older",
+        "--out-after", type=convert.seconds, default=2.0, metavar="SECONDS",
+        help="age of the newest acknowledged observation from which a twin is out of sync",
     )  # fmt: skip
     guard.add_argument(
-        "--out-after", type=convert.seconds, default=2.0, metavar="SECONDS", help="clear the block when it is older"
-    )
-    guard.add_argument(
         "--completeness", type=_fraction, default=0.99, metavar="PART",
-        help="or when the twin acknowledged less of the last ten seconds' observations",
+        help="acknowledged part of the last ten seconds' observations below which it is, too",
     )  # fmt: skip
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")

@@ -18,7 +18,6 @@ from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlock, PrbBlockResult, Status
 from twinlink.measure.ledger import Ledger
 from twinlink.sync import State as SyncState
-from twinlink.sync import Thresholds
 
 from . import report
 from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
@@ -29,6 +28,7 @@ from .link_inbox import LinkInbox
 from .observation import Carrier, observe
 from .session import Session, SessionEvent, SetUp, State, Subscribed
 from .sockets import E3Sockets, is_closed_to_us
+from .twin_sync import SyncLimits
 from .twins import Twins
 
 IDLE_MS = 500
@@ -47,7 +47,7 @@ class Exporter:
         limits: of the twins' decisions.
         journal: for events.
         search: the generations of E3AP that the agent may have.
-        thresholds: when a twin is in sync, by its acknowledgements.
+        sync_limits: when a twin is out of sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
         ledger: records every message of `SENDS` and `RECEIVES`.
 
@@ -66,7 +66,7 @@ class Exporter:
         journal: Journal,
         *,
         search: GenerationSearch | None = None,
-        thresholds: Thresholds | None = None,
+        sync_limits: SyncLimits | None = None,
         clear_at_start: bool = False,
         ledger: Ledger | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Exporter:
         next_message_id = MessageIds()
         self._session = Session("twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search)
         self._blocks = Blocks(next_message_id)
-        self._twins = Twins(thresholds or Thresholds())
+        self._twins = Twins(sync_limits or SyncLimits())
         self._stopping = False
         self._inbox = LinkInbox(self.counters)
         self._dropped_told = 0
@@ -343,8 +343,7 @@ class Exporter:
             return Rejection(verdict.id, "e3: there is no session with the E3 agent")
         if not self._session.offers_block:
             return Rejection(verdict.id, "e3: the E3 agent offers no control of PRB blocks")
-        blocked = bool(self._blocks.prbs)
-        reason = self._twins.accept(twin, message.sequence, not verdict.prbs, blocked, now.monotonic_ns)
+        reason = self._twins.accept(twin, message.sequence, not verdict.prbs, now.monotonic_ns)
         return Rejection(verdict.id, reason) if reason else verdict
 
     def _do(self, todo: list[Todo]) -> None:

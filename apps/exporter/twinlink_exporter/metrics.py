@@ -53,7 +53,7 @@ class ExporterCollector(Collector):
             yield family
         twins = GaugeMetricFamily("twinlink_exporter_twins", "Twins that are up, by state of sync.", labels=["state"])
         by_state = exporter.twins_by_state()
-        for state in State:
+        for state in (State.BOUND, State.IN_SYNC, State.OUT_OF_SYNC):
             twins.add_metric([state.value], by_state[state])
         yield twins
         yield GaugeMetricFamily("twinlink_e3_session_up", "Whether indications are subscribed to.", exporter.subscribed)

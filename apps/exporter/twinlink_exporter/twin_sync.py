@@ -1,15 +1,15 @@
 """Whether a twin is in sync, by its acknowledgements of the observations.  No I/O.
 
-The states and thresholds are those of ``link.sync`` (`twinlink.sync`), which the twin itself goes by.  Here all times
-are of this host's monotonic clock, in ns, so the offset of the twin's clock does not count:
+The states and limits are those of ``link.sync`` (`twinlink.sync`), which the twin itself goes by, without STALE: a twin
+decides on observations that are at most 0.5 s old, and their acknowledgements and its decision are under way for some
+time.  All times are of this host's monotonic clock, in ns, so the offset of the twin's clock does not count.
 
-| state       | when                                                                                             |
-|-------------|--------------------------------------------------------------------------------------------------|
-| BOUND       | the twin has acknowledged nothing since it came up, for at most ``out_after``                    |
-| IN_SYNC     | the newest observation that it acknowledged was sent at most ``stale_after`` ago, and its        |
-|             | completeness is not too low                                                                      |
-| STALE       | that was longer ago                                                                              |
-| OUT_OF_SYNC | that was longer ago than ``out_after``, or the completeness is below the threshold               |
+| state       | when                                                                                              |
+|-------------|---------------------------------------------------------------------------------------------------|
+| BOUND       | the twin has acknowledged nothing since it came up, nor should it have for more than ``out_after`` |
+| IN_SYNC     | the newest observation that it acknowledged was sent at most ``out_after`` ago, and its           |
+|             | completeness is as it should be                                                                   |
+| OUT_OF_SYNC | otherwise                                                                                         |
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,15 @@ from typing import NamedTuple
 from twinlink.sync import LOOK_BACK_S, State, Thresholds
 
 SECOND_NS = 1_000_000_000
+_DEFAULTS = Thresholds()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncLimits:
+    """When a twin is out of sync: age in s; completeness from 0 to 1."""
+
+    out_after: float = _DEFAULTS.out_after
+    completeness: float = _DEFAULTS.completeness
 
 
 class _Slot(NamedTuple):
@@ -36,10 +45,10 @@ class SentObservations:
         slots: oldest first; replaced, never changed, as another thread reads it.
     """
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    def __init__(self, limits: SyncLimits) -> None:
         self.next_sequence = 0
         self.slots: tuple[_Slot, ...] = ()
-        self._keep_ns = int((LOOK_BACK_S + thresholds.out_after) * SECOND_NS)
+        self._keep_ns = int((LOOK_BACK_S + limits.out_after) * SECOND_NS)
 
     def sending(self, now_ns: int) -> None:
         """An observation is about to be sent: its acknowledgement may be handled before `sent` is called."""
@@ -75,13 +84,13 @@ class TwinSync:
     `acknowledged` may be called by another thread than the rest.
 
     Args:
-        thresholds: when it is stale or out of sync.
+        limits: when it is out of sync.
         sent: the observations; those sent before now do not count.
         now_ns: the current time.
     """
 
-    def __init__(self, thresholds: Thresholds, sent: SentObservations, now_ns: int) -> None:
-        self._thresholds = thresholds
+    def __init__(self, limits: SyncLimits, sent: SentObservations, now_ns: int) -> None:
+        self._limits = limits
         self._sent = sent
         self._up_ns = now_ns
         self._first = sent.next_sequence
@@ -113,7 +122,7 @@ class TwinSync:
         Those of the last ``out_after`` seconds do not count yet: they may be in flight, or be retransmitted.
         """
         acknowledged, sent = 0, 0
-        until_ns = now_ns - int(self._thresholds.out_after * SECOND_NS)
+        until_ns = now_ns - int(self._limits.out_after * SECOND_NS)
         slots, counts = self._sent.slots, self._acknowledged
         for slot, following in pairwise(slots):
             if slot.began_ns >= now_ns - LOOK_BACK_S * SECOND_NS and following.began_ns <= until_ns:
@@ -123,20 +132,18 @@ class TwinSync:
 
     def report(self, now_ns: int) -> SyncReport:
         """Its state."""
-        limits = self._thresholds
+        limits = self._limits
         age_ns, completeness = self.age_ns(now_ns), self.completeness(now_ns)
         age_s = (self._unanswered_ns(now_ns) if age_ns is None else age_ns) / SECOND_NS
         if age_ns is None:
             state = State.OUT_OF_SYNC if age_s > limits.out_after else State.BOUND
             return SyncReport(state, "it has acknowledged no observation since it came up", age_ns)
-        newest = f"the newest observation that it acknowledged was sent {age_s:.1f} s ago"
         if age_s > limits.out_after:
-            return SyncReport(State.OUT_OF_SYNC, f"{newest}, more than {limits.out_after:g} s", age_ns)
+            text = f"the newest observation that it acknowledged was sent {age_s:.1f} s ago, "
+            return SyncReport(State.OUT_OF_SYNC, f"{text}more than {limits.out_after:g} s", age_ns)
         if completeness is not None and completeness < limits.completeness:
             text = f"it acknowledged {completeness:.1%} of the last {LOOK_BACK_S} seconds' observations, "
             return SyncReport(State.OUT_OF_SYNC, f"{text}less than {limits.completeness:.1%}", age_ns)
-        if age_s > limits.stale_after:
-            return SyncReport(State.STALE, f"{newest}, more than {limits.stale_after:g} s", age_ns)
         return SyncReport(State.IN_SYNC, "", age_ns)
 
     def _unanswered_ns(self, now_ns: int) -> int:

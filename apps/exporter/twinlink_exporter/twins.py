@@ -1,8 +1,8 @@
 """The twins: which are up, which are in sync, and which one holds the block.  No I/O; time is passed in.
 
 1. A decision counts only from a peer that is up, that is after the exchange of hellos.
-2. A twin holds the block from its first accepted list of PRBs on, until it is down or out of sync; while no PRB is
-   blocked, until it is stale.  Meanwhile the decisions of other twins are rejected.
+2. A twin holds the block from its first accepted list of PRBs on, until it is down or out of sync.  Meanwhile the
+   decisions of other twins are rejected, also while no PRB is blocked.
 3. Of the decisions of one session, the one with the highest sequence number is the newest.  ``issued_ns`` does not
    order them, because the twin's clock may be set back.
 4. Only a twin that is in sync may block PRBs or renew its block.  It may end its block at any time.
@@ -10,9 +10,9 @@
 
 from dataclasses import dataclass
 
-from twinlink.sync import State, Thresholds
+from twinlink.sync import State
 
-from .twin_sync import SentObservations, SyncReport, TwinSync
+from .twin_sync import SentObservations, SyncLimits, SyncReport, TwinSync
 
 CHECK_INTERVAL_NS = 100_000_000
 
@@ -41,13 +41,13 @@ class Twins:
 
     Attributes:
         sent: the observations.
-        holder: the twin that holds the block, as of the last decision; None if it went down or out of sync.
+        holder: the twin that holds the block, or None.
     """
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        self.sent = SentObservations(thresholds)
+    def __init__(self, limits: SyncLimits) -> None:
+        self.sent = SentObservations(limits)
         self.holder: Twin | None = None
-        self._thresholds = thresholds
+        self._limits = limits
         self._twins: dict[int, Twin] = {}  # by epoch
         self._checked_ns = 0
 
@@ -57,7 +57,7 @@ class Twins:
 
     def up(self, node: str, epoch: int, now_ns: int) -> None:
         """A twin came up."""
-        self._twins[epoch] = Twin(node, epoch, TwinSync(self._thresholds, self.sent, now_ns))
+        self._twins[epoch] = Twin(node, epoch, TwinSync(self._limits, self.sent, now_ns))
 
     def down(self, epoch: int) -> bool:
         """A twin went down; returns whether it held the block."""
@@ -79,38 +79,28 @@ class Twins:
         if (twin := self._twins.get(epoch)) is not None:
             twin.sync.acknowledged(sequence, sent_ns)
 
-    def accept(self, twin: Twin, sequence: int, clears: bool, blocked: bool, now_ns: int) -> str | None:
+    def accept(self, twin: Twin, sequence: int, clears: bool, now_ns: int) -> str | None:
         """Accept a decision that passed the guard; returns None, or why it is rejected: a `Rule`, a colon and a text.
 
         Args:
             twin: the sender.
             sequence: of the message.
             clears: whether its list is empty.
-            blocked: whether a block stands.
             now_ns: the current time.
         """
         if sequence <= twin.newest_decision:
             return f"order: decision {sequence} of {twin.node} is not newer than its decision {twin.newest_decision}"
         twin.newest_decision = sequence
-        if why := self._held_by_another(twin, blocked, now_ns):
-            return f"holder: {why}; other twins may decide when it is down or out of sync"
+        holder = self.holder
+        if holder is not None and holder is not twin:
+            name = holder.node if holder.node != twin.node else f"another session of {holder.node}"
+            return f"holder: {name} holds the block until it is down or out of sync"
         if clears:
             return None
         report = twin.sync.report(now_ns)
         if report.state is not State.IN_SYNC:
             return f"sync: {twin.node} is {report.state.value}: {report.reason}"
         self.holder = twin
-        return None
-
-    def _held_by_another(self, twin: Twin, blocked: bool, now_ns: int) -> str | None:
-        holder = self.holder
-        if holder is None or holder is twin:
-            return None
-        name = holder.node if holder.node != twin.node else f"another session of {holder.node}"
-        if blocked:
-            return f"{name} holds the block"
-        if holder.sync.report(now_ns).state is State.IN_SYNC:
-            return f"{name} decided last and is in sync"
         return None
 
     def reports(self, now_ns: int) -> list[SyncReport]:
@@ -128,8 +118,10 @@ class Twins:
         changes = []
         for twin in self._twins.values():
             report = twin.sync.report(now_ns)
-            if report.state is (State.IN_SYNC if twin.out_of_sync else State.OUT_OF_SYNC):
-                twin.out_of_sync = not twin.out_of_sync
+            # Between two calls the holder may have been in sync again, and have taken the block.
+            lost = report.state is State.OUT_OF_SYNC and (not twin.out_of_sync or twin is self.holder)
+            if lost or (report.state is State.IN_SYNC and twin.out_of_sync):
+                twin.out_of_sync = lost
                 changes.append((twin, report))
         return changes
 
@@ -138,7 +130,7 @@ class Twins:
         states = {report.state for report in self.reports(now_ns)}
         if not states:
             return "no twin is up"
-        if states & {State.IN_SYNC, State.STALE}:
+        if State.IN_SYNC in states:
             return None
         if State.BOUND in states:
             return "the twin has not acknowledged an observation yet"
