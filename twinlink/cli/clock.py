@@ -30,6 +30,8 @@ _COLD = 5  # first exchanges after a pause; they take longer in one direction
 _BUSY = 0.5  # share of the interval that the exchanges may take
 _KEPT = 64  # rows of history of an estimate
 _NTP_EVERY_S = 16.0  # the shortest poll interval of RFC 5905 section 7.2; servers may rate-limit more frequent polls
+_NTP_SLOWEST_S = 2.0**17  # the longest
+_NTP_REFUSALS = {"DENY", "RSTR"}  # after these kiss codes a client must not ask again (section 7.4)
 _FASTEST = 16  # exchanges of a row that are sent to the peer
 _MAX_PEERS = 2  # in a note
 _PAYLOAD_OCTETS = 64
@@ -251,13 +253,14 @@ class _Ntp:
         self.latest: dict[str, Any] | None = None
         self._server = server
         self._next = 0.0
+        self._every_s = _NTP_EVERY_S
         self._thread: threading.Thread | None = None
 
     def poll(self) -> None:
         """Query the server when due; waits for the first answer only."""
         if self._server is None or time.monotonic() < self._next or (self._thread and self._thread.is_alive()):
             return
-        self._next = time.monotonic() + _NTP_EVERY_S
+        self._next = time.monotonic() + self._every_s
         first = self._thread is None
         self._thread = threading.Thread(target=self._ask, args=(self._server,), name="ntp", daemon=True)
         self._thread.start()
@@ -268,6 +271,12 @@ class _Ntp:
         from twinlink.measure import ntp
 
         self.latest = ntp.view(server)
+        kiss = self.latest.get("kiss")
+        if kiss in _NTP_REFUSALS:
+            self._server = None
+        elif kiss == "RATE":
+            self._every_s = min(self._every_s * 2, _NTP_SLOWEST_S)
+            self._next = time.monotonic() + self._every_s
 
 
 def _by_ntp(ours: Any, theirs: Any) -> dict[str, int] | None:
