@@ -13,7 +13,7 @@ from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import measure, table
 from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.measure.cells import Plan
-from twinlink.measure.channels import SUBJECTS, SYSTEMS, channel, check
+from twinlink.measure.channels import SUBJECTS, channel, check
 from twinlink.measure.setting import Loopback, Truth
 from twinlink.transports import Endpoint
 
@@ -48,7 +48,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
     """All of them, several at the same time: they mostly wait."""
     wanted = [(delayed, name) for name in (*OTHERS, *POLLED)]
     wanted += [(how, name) for how in (swept, polled) for name in POLLED]
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(3) as pool:
         found: Begun = {}
         for how, subject in wanted:
             folder = tmp_path_factory.mktemp(subject)
@@ -69,7 +69,8 @@ def test_an_exchange_takes_the_stated_round_trips(subject: str, begun: Begun) ->
         stated = cell["round_trips"]
         if subject == "raw-http-new":
             stated //= 2  # the relay accepts a connection by itself, without delay
-        assert np.median(sent["rtt_ns"]) // (2 * ONE_WAY_NS) == stated, cell["id"]
+        # The least is that of a first message, which may meet a poll in the middle of its round trip.
+        assert np.sort(sent["rtt_ns"])[1] // (2 * ONE_WAY_NS) == stated, cell["id"]
 
 
 @pytest.mark.parametrize("subject", POLLED)
@@ -102,10 +103,6 @@ def test_the_greatest_payload_is_carried_and_more_is_skipped(subject: str, tmp_p
     assert (table(tmp_path, whole, "received")["octets"] == greatest[0]).all()
     assert (skipped["status"], skipped["rounds"]) == ("skipped", [])
     assert skipped["reason"].startswith(f"its greatest payload is {greatest[0]:,} octets: ")
-
-
-def test_every_subject_belongs_to_one_system() -> None:
-    assert sorted(name for names in SYSTEMS.values() for name in names) == sorted(SUBJECTS)
 
 
 @pytest.mark.parametrize(

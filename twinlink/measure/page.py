@@ -111,7 +111,7 @@ def _round_trips(results: dict[str, Any]) -> str:
     return (
         f"<h3>Median round-trip time in ms, {formatting.WAYS[direction]}</h3>\n"
         f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
-        f"{_note(block.broken_off(block.subjects))}"
+        f"{_notes(block.notes(block.subjects))}"
     )
 
 
@@ -155,12 +155,12 @@ def _subject_table(block: table.Block, name: str) -> str:
     return (
         f'<div><h3><span style="color:{shown.colour}">■</span> {escape(shown.name)}</h3><div class="scroll"><table><tr>'
         + "".join(f"<th>{escape(title)}</th>" for title in head)
-        + f"</tr>\n{chr(10).join(rows)}</table></div>{_note(block.broken_off([name]))}</div>"
+        + f"</tr>\n{chr(10).join(rows)}</table></div>{_notes(block.notes([name]))}</div>"
     )
 
 
-def _note(text: str) -> str:
-    return f"<p class='soft'>{escape(text)}</p>" if text else ""
+def _notes(texts: list[str]) -> str:
+    return "".join(f"<p class='soft'>{escape(text)}</p>" for text in texts)
 
 
 def _cell(block: table.Block, name: str, place: tuple[str, int, str]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import formatting, reference_results
+from .channels import beyond
 from .metrics import ONE_CLOCK
 
 Cell = dict[str, Any]
@@ -36,8 +37,12 @@ def text(results: dict[str, Any]) -> str:
 
 
 def unfinished(results: dict[str, Any]) -> list[Cell]:
-    """The unfinished cells."""
-    return [cell for cell in results["cells"] if cell["status"] != "done"]
+    """The unfinished cells; a payload beyond a subject's limit is not one."""
+    return [cell for cell in results["cells"] if cell["status"] != "done" and not _beyond(cell)]
+
+
+def _beyond(cell: Cell) -> bool:
+    return beyond(cell["subject"], cell["octets"]) is not None
 
 
 def _measured(results: dict[str, Any], cells: list[Cell]) -> str:
@@ -68,15 +73,16 @@ def _state(results: dict[str, Any]) -> str:
     missing = unfinished(results)
     if not results["complete"]:
         part = sum(bool(cell["rounds"]) for cell in missing)
+        number = sum(not _beyond(cell) for cell in results["cells"])
         told.append(
-            f"The run was broken off: of {len(results['cells'])} cells {len(results['cells']) - len(missing)} have all "
-            f"their rounds, {part} some, {len(missing) - part} none."
+            f"The run was broken off: of {number} cells {number - len(missing)} have all their rounds, {part} some, "
+            f"{len(missing) - part} none."
         )
     failed = [cell for cell in missing if cell["status"] not in ("interrupted", "skipped")]
     if failed:
         reasons = [f"{_some(names)}: {why}" for names, why in _reasons(failed, _name)]
         told.append(f"{len(failed)} {'cells' if len(failed) > 1 else 'cell'} failed: {_some(reasons, '; ')}.")
-    skipped = [cell for cell in missing if cell["status"] == "skipped"]
+    skipped = [cell for cell in results["cells"] if cell["status"] == "skipped"]
     if results["complete"]:
         for what, begun in (("Not measured", False), ("Not in every round", True)):
             found = _reasons(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import formatting, reference_results
+from .channels.subjects import RANGES_MS, SUBJECTS
 from .mgen_delay import PARTS as MGEN_PARTS
 
 RTT_ONLY = "RTT only"
@@ -33,6 +34,7 @@ class Block:
         rows: (direction, payload octets, flow), in order; the flow is empty unless an application sent.
         cells: by subject, direction, octets and flow; some may not be there.
         count: planned messages of each cell; None if not known beforehand.
+        options: of each subject, as used.
     """
 
     mode: str
@@ -41,12 +43,31 @@ class Block:
     rows: list[tuple[str, int, str]]
     cells: dict[tuple[str, str, int, str], dict[str, Any]]
     count: int | None
+    options: dict[str, dict[str, Any]]
 
     @property
     def title(self) -> str:
         """The title, such as "closed loop"."""
         text = formatting.MODES.get(self.mode, self.mode)
         return f"{text}, {self.rate_hz:g} messages/s" if self.rate_hz and self.mode == "open" else text
+
+    def notes(self, subjects: Iterable[str]) -> list[str]:
+        """The notes below a table of these subjects: what is polled, and `broken_off`."""
+        names = list(subjects)
+        return [note for note in (self.polled(names), self.broken_off(names)) if note]
+
+    def polled(self, subjects: Iterable[str]) -> str:
+        """The intervals of polled subjects, and what their one-way delay is; empty without such subjects."""
+        found = []
+        for name in subjects:
+            known, options = SUBJECTS.get(name), self.options.get(name)
+            if known and known.polled and options:
+                times = ", ".join(f"{option} {options[option]:g}" for option in RANGES_MS if option in options)
+                found.append(f"{formatting.subject(name).short} ({times})")
+        if not found:
+            return ""
+        age = "From DT to RW, the one-way delay is an age: it includes the wait for the poll."
+        return f"Polled: {', '.join(found)}. {age}"
 
     def broken_off(self, subjects: Iterable[str]) -> str:
         """The note that explains `MARK` in a table of these subjects; empty if no cell is marked."""
@@ -76,14 +97,15 @@ def blocks(results: dict[str, Any]) -> list[Block]:
     for cell in results["cells"]:
         rate = cell.get("rate_hz") if cell["mode"] == "open" else None
         kinds.setdefault((cell["mode"], rate), []).append(cell)
-    order, count = list(formatting.MODES), results["configuration"]["used"].get("count")
+    order, used = list(formatting.MODES), results["configuration"]["used"]
+    count, options = used.get("count"), used.get("subject_options", {})
     found = []
     for (mode, rate), cells in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1] or 0)):
         places = list(formatting.DIRECTIONS)
         by_place = {(cell["subject"], cell["direction"], cell["octets"], cell.get("flow", "")): cell for cell in cells}
         rows = sorted({place[1:] for place in by_place}, key=lambda row: (places.index(row[0]), *row[1:]))
         names = formatting.ordered(cell["subject"] for cell in cells)
-        found.append(Block(mode, rate, names, rows, by_place, None if mode == "saturation" else count))
+        found.append(Block(mode, rate, names, rows, by_place, None if mode == "saturation" else count, options))
     return found
 
 
@@ -168,14 +190,14 @@ def markdown(results: dict[str, Any]) -> str:
         for title, names in (("twinlink", ours), ("baselines without twinlink, same run and frames", raw)):
             if names and block.mode != "saturation":
                 lines += [f"## {block.title[0].upper()}{block.title[1:]}: {title}", "", *_grid(block, names), ""]
-                lines += _noted(block.broken_off(names))
+                lines += _noted(block.notes(names))
         if block.mode != "closed":
             lines += [
                 f"## {block.title[0].upper()}{block.title[1:]}: rate, goodput and loss",
                 "",
                 *_grid_of(*_rates(block)),
                 "",
-                *_noted(block.broken_off(block.subjects)),
+                *_noted(block.notes(block.subjects)),
             ]
     if rows := mgen(results):
         head, lines_of_cells = rows
@@ -196,8 +218,8 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _noted(note: str) -> list[str]:
-    return [note, ""] if note else []
+def _noted(notes: list[str]) -> list[str]:
+    return [line for note in notes for line in (note, "")]
 
 
 def text(results: dict[str, Any]) -> str:
@@ -215,8 +237,8 @@ def text(results: dict[str, Any]) -> str:
         "\n".join((f"{title[0].upper()}{title[1:]}", *_aligned(head, rows, words)))
         for title, head, rows, words in parts
     ]
-    notes = dict.fromkeys(block.broken_off(block.subjects) for block in blocks(results))
-    shown += [textwrap.fill(note, WIDTH) for note in notes if note]
+    notes = dict.fromkeys(note for block in blocks(results) for note in block.notes(block.subjects))
+    shown += [textwrap.fill(note, WIDTH) for note in notes]
     return "\n\n".join(shown)
 
 

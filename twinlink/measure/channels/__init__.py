@@ -34,8 +34,9 @@ def find(subject: str) -> Subject:
 
 def beyond(subject: str, octets: int) -> str | None:
     """Why a subject cannot carry a payload of this size; None if it can."""
-    greatest = find(subject).greatest
-    if greatest is None or octets <= greatest[0]:
+    known = SUBJECTS.get(subject)
+    greatest = known and known.greatest
+    if not greatest or octets <= greatest[0]:
         return None
     return f"its greatest payload is {greatest[0]:,} octets: {greatest[1]}"
 

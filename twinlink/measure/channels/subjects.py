@@ -112,11 +112,11 @@ SYSTEMS = {
     "zeromq": ("zeromq", "raw-zeromq"),
     "zenoh": ("zenoh", "raw-zenoh", "raw-zenoh-default"),
     "tcp": ("raw-tcp",),
+    "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
     "websocket": ("raw-websocket", "raw-websocket-hub"),
+    "http": ("raw-http", "raw-http-new"),
     "modbus": ("raw-modbus",),
     "s7": ("raw-s7",),
-    "http": ("raw-http", "raw-http-new"),
-    "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
 }
 # The values of settable options: true and false, or a range in ms.
 RANGES_MS = {"poll_ms": (0, 10_000), "sweep_ms": (0, 2_000)}
