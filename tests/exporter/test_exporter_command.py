@@ -92,7 +92,7 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     endpoint = free_endpoint()
     with Agent(endpoints) as agent:
         way = ("--listen" if exporter_listens else "--connect", endpoint)
-        process = start("--transport", transport, *way, "--max-age-ms", str(LONG_MS))
+        process = start("--transport", transport, *way, "--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
         ends = (None, endpoint) if exporter_listens else (endpoint, None)
         with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
             agent.wait_for(lambda a: a.subscribed == [1])
@@ -122,6 +122,8 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
         ["--protect-prbs", "106"],
         ["--centre-hz", "nan"],
         ["--scs-khz", "17"],
+        ["--out-after", "0"],
+        ["--completeness", "1.1"],
         ["--connect", "nonsense"],
         ["--transport", "pigeon"],
         ["--connect", "tcp/a:1", "--listen", "tcp/a:1"],
