@@ -9,12 +9,13 @@ within structures of the service model.  dapps 0.0.6 nests a PDU in another obje
 import json
 import time
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from typing import Any
 
 from .codec import AnyStructure
 from .errors import InvalidPdu, MalformedPdu
 from .indication import MAX_IQ_OCTETS, MAX_SAMPLE_COUNT, MAX_TIMESTAMP, IndicationMessage, Octets
-from .pdu import ALTERNATIVES, NAMES, Pdu, from_fields, to_fields
+from .pdu import ALTERNATIVES, NAMES, Pdu, RanFunctionDefinition, field_name, from_fields, to_fields
 from .service_model import N_PRBS_MAX, PrbBlacklistControl, Structure
 
 MAX_PAYLOAD = 32768  # of hexadecimal payloads, as in ASN.1
@@ -141,46 +142,59 @@ class JsonCodec:
         try:
             message_id = _message_id(message.pop("id", None))
             timestamp = _whole(0, 2**64 - 1)(message.pop("timestamp", 0)) or None
-            pdu: Pdu = from_fields(kind, _read_fields(message), message_id=message_id, timestamp=timestamp)
-        except (ValueError, TypeError) as error:
-            raise MalformedPdu(f"a {kind.__name__} in JSON cannot be read: {error}") from error
+            pdu: Pdu = _build(kind, _read_fields(message), message_id=message_id, timestamp=timestamp)
+        except ValueError as error:
+            raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error
         return pdu
 
     def encode_structure(self, structure: Structure) -> bytes:
         """See `Codec`."""
-        fields = _to_json(to_fields(structure))
+        values = _to_json(to_fields(structure))
         try:
-            _read_fields(fields)
+            _read_fields(values)
         except ValueError as error:
             raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {error}") from error
         if isinstance(structure, PrbBlacklistControl) and self._is_g2:
-            fields = {"controlPayload": {"prbBlacklistControl": fields}}
-        return _dump(fields)
+            values = {"controlPayload": {"prbBlacklistControl": values}}
+        return _dump(values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
         """See `Codec`."""
-        fields = _parse(octets, MalformedPdu)
+        values = _parse(octets, MalformedPdu)
         try:
             if kind is PrbBlacklistControl and self._is_g2:
-                fields = fields["controlPayload"]["prbBlacklistControl"]
-            structure: AnyStructure = from_fields(kind, _read_fields(fields))
+                values = values["controlPayload"]["prbBlacklistControl"]
+            structure: AnyStructure = _build(kind, _read_fields(values))
         except (ValueError, TypeError, KeyError) as error:
-            raise MalformedPdu(f"a {kind.__name__} in JSON cannot be read: {error}") from error
+            raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error
         return structure
+
+
+def _build(kind: type[Any], values: dict[str, Any], **known: Any) -> Any:
+    """As `from_fields`, but a missing field, also of a RAN function, raises ValueError."""
+    parts: list[tuple[type[Any], dict[str, Any]]] = [
+        (kind, values),
+        *((RanFunctionDefinition, entry) for entry in values.get("ranFunctionList", ())),
+    ]
+    for part, given in parts:
+        for field in fields(part):
+            if field.default is MISSING and field_name(field.name) not in given and field.name not in known:
+                raise ValueError(f"{field_name(field.name)} is missing")
+    return from_fields(kind, values, **known)
 
 
 def _read_fields(values: Any) -> dict[str, Any]:
     """The known fields of an object, each by its reader.  Raises ValueError."""
     if not isinstance(values, dict):
         raise ValueError(f"an object is expected, not {values!r:.40}")
-    fields = {}
+    known = {}
     for name, value in values.items():
         if (read := _READERS.get(name)) is not None:
             try:
-                fields[name] = read(value)
+                known[name] = read(value)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-    return fields
+    return known
 
 
 def _to_json(value: Any) -> Any:

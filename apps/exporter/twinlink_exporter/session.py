@@ -142,7 +142,9 @@ class Session:
         if now_ns < self._due_ns or self.state is State.SUBSCRIBED:
             return None
         if self.state is State.SUBSCRIBE and self._tries >= RETRIES:
+            dapp_id = self.dapp_id
             self.lost()
+            self._give_back(self.codec, dapp_id)
         tries, self._tries = self._tries, self._tries + 1
         self._due_ns = now_ns + RETRY_NS
         if self.dapp_id is None:
