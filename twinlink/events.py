@@ -43,6 +43,28 @@ class Restarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PeerSlow(Event):
+    """A peer has not consumed what was sent on a flow a second ago; it is ``behind`` by so many messages.
+
+    With ``pace="fastest"`` the flow does not wait for it.
+    """
+
+    node: str
+    epoch: int
+    flow: str
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCaughtUp(Event):
+    """A peer that was reported as slow has consumed what was sent on the flow."""
+
+    node: str
+    epoch: int
+    flow: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gap(Event):
     """Messages ``first`` to ``end - 1`` of a flow did not arrive, and will not.
 
@@ -105,12 +127,16 @@ class Unclaimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """This side's messages ``first`` to ``end - 1`` will not be acknowledged, or not by all: ``reason`` says why."""
+    """This side's messages ``first`` to ``end - 1`` will not be acknowledged, or not by all: ``reason`` says why.
+
+    ``peers``: names of those that owed an ack, as far as is known.
+    """
 
     flow: str
     first: int
     end: int
     reason: str
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

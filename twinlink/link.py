@@ -21,6 +21,7 @@ from .protocol.receive.receiver import MAX_FLOWS
 from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow
+from .protocol.send.pace import Pace
 from .runtime.driver import SessionDriver
 from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
@@ -133,6 +134,7 @@ class Link:
         reliability: Reliability | None = None,
         overflow: Overflow | None = None,
         priority: Priority | None = None,
+        pace: Pace | None = None,
     ) -> Sender:
         """The sending end of a flow; asking again gives the same one (and sets ``on_ack`` where given).
 
@@ -149,6 +151,9 @@ class Link:
             priority: ``"high"`` for small messages that bulk data on other flows must not delay: beside such a flow
                 the others have no more in flight than the path needs and 192 KiB.  The default is ``"normal"``, except
                 for the flow called ``control``.
+            pace: ``"fastest"`` (default): the flow waits for the peers that keep up.  A peer for which alone it has
+                waited for 0.2 s requests what it missed at its own pace, as long as that is kept; then it loses the
+                oldest (`Lost` here, `Gap` there).  ``"slowest"``: the flow waits for every peer.
 
         Raises:
             ConfigurationError: an argument cannot be used, or the flow has been opened with another choice.
@@ -160,10 +165,12 @@ class Link:
         check_choice("reliability", reliability, get_args(Reliability))
         check_choice("overflow", overflow, get_args(Overflow))
         check_choice("priority", priority, get_args(Priority))
+        check_choice("pace", pace, get_args(Pace))
         with self._flows_lock:
-            sender = self._senders.get(flow) or self._open_flow(flow, reliability, overflow, priority)
+            sender = self._senders.get(flow) or self._open_flow(flow, reliability, overflow, priority, pace)
         for given, is_now in (
-            (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority)
+            (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority),
+            (pace, sender.pace),
         ):  # fmt: skip
             if given not in {None, is_now}:
                 raise ConfigurationError(
@@ -175,7 +182,12 @@ class Link:
 
     @defer_signals
     def _open_flow(
-        self, flow: str, reliability: Reliability | None, overflow: Overflow | None, priority: Priority | None
+        self,
+        flow: str,
+        reliability: Reliability | None,
+        overflow: Overflow | None,
+        priority: Priority | None,
+        pace: Pace | None,
     ) -> Sender:
         """A sender for a flow that has none; None stands for the default.  The caller holds `_flows_lock`."""
         if len(self._senders) >= MAX_FLOWS:
@@ -188,6 +200,7 @@ class Link:
             self._peer_manager.budgets[priority],
             repair=reliability != "detect",
             overflow=overflow or "block",
+            pace=pace or "fastest",
             framing_octets=HEADER_OCTETS + self._transport.added_octets,
         )
         endpoint = FlowEndpoint(self._state, self._transport, core, priority)

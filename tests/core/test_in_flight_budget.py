@@ -157,7 +157,7 @@ def test_what_a_peer_that_cannot_ask_did_not_get_leaves_room(others: int) -> Non
     looks = 0
     while budget.in_flight and looks < 100:
         assert flow.queue.next_to_send == sent
-        flow.on_tick()
+        flow.on_tick(0)
         looks += 1
     assert looks * HELLO_INTERVAL_NS > PEER_TIMEOUT_NS
     assert not budget.in_flight
@@ -171,7 +171,7 @@ def test_who_can_ask_is_waited_for() -> None:
     send(flow, 1000)
     under_way = budget.in_flight
     for _ in range(100):
-        flow.on_tick()
+        flow.on_tick(0)
     assert budget.in_flight == under_way
 
 

@@ -138,7 +138,7 @@ def test_who_returns_is_asked_until_it_has_answered(core: SendFlow) -> None:
     send(core, 10)
 
     def looked() -> list[int | tuple[AbandonReason, list[tuple[int, int]]]]:
-        core.on_tick()
+        core.on_tick(0)
         return taken(core)
 
     ask: tuple[AbandonReason, list[tuple[int, int]]] = (AbandonReason.EVICTED, [])
@@ -184,7 +184,7 @@ def test_who_has_not_gone_past_what_is_gone_is_asked_though_the_flow_goes_on(cor
     def asked_while_it_goes_on() -> bool:
         acknowledge(core, 1, list(core.unacked.entries))
         send(core, 10)
-        core.on_tick()
+        core.on_tick(0)
         return (AbandonReason.EVICTED, []) in taken(core)
 
     assert [asked_while_it_goes_on() for _ in range(3)] == [False, True, True]
@@ -209,7 +209,7 @@ def test_what_was_handed_over_is_lost_only_when_the_peer_has_given_it_up(core: S
     acknowledge(core, 1, [2])
     assert (AbandonReason.EVICTED, [(2, min(core.unacked.entries))]) in taken(core)  # it hears that they will not come,
     for _ in range(3):
-        core.on_tick()
+        core.on_tick(0)
     assert (AbandonReason.EVICTED, []) in taken(core)  # is asked again, and
     core.on_nak(1, 4, [], 3, 4, 5)  # lacks nothing any more
     assert {0, 1, 2, 3} & numbers(core.losses.unflushed) == {3}
@@ -386,7 +386,7 @@ def test_what_was_lost_before_a_message_in_parts_is_asked_for_though_it_has_all_
     core.in_flight.budget.divide(TRANSIT // 4, TRANSIT // 4, TRANSIT // 4, 1, 0)  # the path has become a slow one
     asked = False
     for _ in range(20):  # all that went is lost
-        core.on_tick()
+        core.on_tick(0)
         asked |= (AbandonReason.EVICTED, []) in taken(core)
     assert asked
     core.on_nak(1, 0, [(0, 2)], 3, 4, 10)

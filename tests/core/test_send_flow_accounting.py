@@ -122,7 +122,7 @@ class Sending(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        self.core.on_tick()
+        self.core.on_tick(0)
 
     @precondition(lambda self: self.sizes)
     @rule(epoch=st.integers(1, 5), data=st.data())

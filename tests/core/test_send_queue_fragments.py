@@ -64,14 +64,14 @@ def test_when_nothing_gets_through_what_is_not_there_leaves_again(core: SendFlow
     send(core, LONG, now=77)
     first = handed_over(core)
     for _ in range(STALL_TICKS):
-        core.on_tick()
+        core.on_tick(0)
         assert core.queue.next_frame() is None
     core.queue.on_fragment_progress(1, 77, len(first[0][1]))  # something does
-    core.on_tick()
+    core.on_tick(0)
     later = handed_over(core)
     assert later[0][0] == sum(len(octets) for _, octets in first)
     for _ in range(STALL_TICKS):
-        core.on_tick()
+        core.on_tick(0)
     assert handed_over(core) == first[1:] + later
 
 
@@ -83,7 +83,7 @@ def test_a_strangers_word_is_nothing(core: SendFlow) -> None:
     assert core.queue.next_frame() is None
     for _ in range(STALL_TICKS + 1):
         core.queue.on_fragment_progress(2, 77, len(first[0][1]))
-        core.on_tick()
+        core.on_tick(0)
     assert handed_over(core) == first
 
 

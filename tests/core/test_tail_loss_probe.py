@@ -10,7 +10,7 @@ from twinlink.protocol.send.tail_loss_probe import LOSS_TICKS
 
 def look_for_two_seconds(core: SendFlow) -> None:
     for _ in range(LOSS_TICKS + 1):
-        core.on_tick()
+        core.on_tick(0)
 
 
 def test_what_is_not_acknowledged_where_nothing_is_repaired_makes_way_after_two_seconds_and_is_lost_after_four() -> (
@@ -57,7 +57,7 @@ def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
 
     def looked() -> list[int | tuple[AbandonReason, list[tuple[int, int]]]]:
         for _ in range(LOSS_TICKS + 2):
-            core.on_tick()
+            core.on_tick(0)
         return taken(core)
 
     for _ in range(3):
@@ -79,12 +79,12 @@ def test_who_consumes_nothing_is_asked_what_it_waits_for_though_the_flow_goes_on
     for sequence in range(1, 2 * LOSS_TICKS + 6):
         send(core, 10)
         acknowledge(core, 1, [sequence - 1, sequence])
-        core.on_tick()
+        core.on_tick(0)
         asked += [what for what in taken(core) if not isinstance(what, int)]
     assert asked == [(AbandonReason.EVICTED, []), (AbandonReason.EVICTED, [])]
     core.on_consumed(1, 2 * LOSS_TICKS + 6)
     for _ in range(2 * LOSS_TICKS):
-        core.on_tick()
+        core.on_tick(0)
     assert taken(core) == []
 
 
@@ -95,7 +95,7 @@ def test_a_flow_that_repairs_nothing_goes_on_though_what_was_lost_fills_the_wind
     while send(core, WINDOW // 8):
         pass
     for _ in range(LOSS_TICKS + 2):
-        core.on_tick()
+        core.on_tick(0)
         send(core, 1)  # the flow is in use all the time
     assert (AbandonReason.EVICTED, []) in taken(core)  # asked, to which the peer answers how far it is
     core.on_consumed(1, core.queue.next_to_send)
@@ -116,6 +116,6 @@ def test_who_acknowledges_in_time_loses_nothing_beside_a_peer_that_owes_an_ack_f
         if sequence:  # it never acknowledges the first
             acknowledge(core, 1, [sequence])
         acknowledge(core, 2, [number for number, at in sent.items() if look - at == 3])
-        core.on_tick()
+        core.on_tick(0)
         taken(core)
         assert core.losses.take_unreported(1) == []

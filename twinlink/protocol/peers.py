@@ -155,6 +155,10 @@ class PeerManager:
         suspended = (peer.max_payload for peer in self.peers.suspended() if peer.repairs)
         return min([self._max_payload, *suspended, *(peer.max_payload for peer in self.peers.all() if peer.up)])
 
+    def _node_of(self, epoch: int) -> str:
+        peer = self.peers.sessions.get(epoch)
+        return peer.node if peer is not None else f"{epoch:016x}"
+
     def _up_count(self, node: str) -> int:
         return sum(peer.up and peer.node == node for peer in self.peers.all())
 
@@ -245,6 +249,7 @@ class PeerManager:
             self._path.parted()
         self._duplicate_names.on_tick(now_mono_ns, self._up_count)
         self.report_losses()
+        self._report_pace()
         return self._reconnect.on_tick(not self.up, now_mono_ns)
 
     def _apply(self, transitions: list[PeerTransition]) -> None:
@@ -335,10 +340,22 @@ class PeerManager:
         with context.uninterrupted():
             for sender in list(self.senders.values()):
                 if sender.losses.unreported:
-                    for first, end, reason in sender.take_losses(LOSSES_AT_ONCE):
-                        context.report(ev.Lost(context.now_ns, sender.flow, first, end, reason))
+                    for first, end, reason, epochs in sender.take_losses(LOSSES_AT_ONCE):
+                        names = tuple(sorted(self._node_of(epoch) for epoch in epochs))
+                        context.report(ev.Lost(context.now_ns, sender.flow, first, end, reason, names))
                     left |= bool(sender.losses.unreported)
         return left
+
+    def _report_pace(self) -> None:
+        """Report which peers are slow, and which have caught up."""
+        context = self._context
+        for sender in list(self.senders.values()):
+            for epoch, behind in sender.take_pace_changes().items():
+                node = self._node_of(epoch)
+                if behind:
+                    context.report(ev.PeerSlow(context.now_ns, node, epoch, sender.flow, behind))
+                else:
+                    context.report(ev.PeerCaughtUp(context.now_ns, node, epoch, sender.flow))
 
 
 def _fields(transition: PeerTransition) -> tuple[Peer, str | None, int | None, bool]:

@@ -80,6 +80,10 @@ class SessionDriver:
             if self.callbacks.pending:
                 self.callbacks.run()
 
+    def receive_ahead(self, topic: bytes, frame: Frame, mono_ns: int) -> None:
+        """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
+        self._receive_frame(topic, frame, mono_ns, _time_ns(), True)
+
     def flush_acks(self) -> None:
         """Acknowledge what came in bulk."""
         self.session.messages.acks.flush()

@@ -1,5 +1,6 @@
 """The inner side of a flow's sending end: its locks, and what the link's threads do with it."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,9 @@ from ..protocol.frames import MAX_PAYLOAD, Records
 from ..protocol.rangeset import RangeSet
 from ..protocol.send.endpoint import Priority, Reliability
 from ..protocol.send.flow import SendFlow
+from ..protocol.send.loss import Loss
 from ..protocol.send.overflow import Overflow
+from ..protocol.send.pace import Pace
 from ..transports import Transport
 from .link_state import LinkState
 from .transmitter import Transmitter
@@ -69,9 +72,16 @@ class FlowEndpoint:
             except BaseException:
                 core.recover_after_interrupt()
                 raise
-        if self._queue.has_pending and self._queue.can_send:
+        if self._queue.has_pending and (self._queue.can_send or self._check_pace(t4_mono_ns)):
             self._link.wake_transmit()
         return acks
+
+    def _check_pace(self, now_mono_ns: int) -> bool:
+        """What waits cannot go: whether it can, as the flow waits no longer for a peer that has fallen behind."""
+        if len(self.core.receivers.pacing) < 2:
+            return False
+        with self.state_lock:
+            return self.core.pace_keeper.check(now_mono_ns)
 
     def nak_received(
         self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -131,13 +141,13 @@ class FlowEndpoint:
     def path_rtt_ns(self, idle: bool) -> int:
         """The round trip as this flow sees it, 0 without acks; ``idle``: nothing of any flow waits."""
         with self.state_lock:
-            return self.core.rtt.path_rtt_ns(self.core.receivers.up, idle)
+            return self.core.rtt.path_rtt_ns(self.core.receivers.pacing, idle)
 
     def on_tick(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core = self.core
         with self.state_lock:
-            core.on_tick()
+            core.on_tick(time.monotonic_ns())
             self._next_at_tick = self._queue.next_sequence
         if self._queue.has_pending:
             self._link.wake_transmit()
@@ -170,6 +180,11 @@ class FlowEndpoint:
         """What happens when the flow is full."""
         return self.core.overflow
 
+    @property
+    def pace(self) -> Pace:
+        """Whether the flow waits for a peer that falls behind."""
+        return self.core.pace_keeper.pace
+
     def on_peer_up(self, epoch: int, repairs: bool, max_payload: int = MAX_PAYLOAD) -> None:
         """A peer came, or came back; ``repairs``: it requests what it misses; ``max_payload``: what it takes."""
         with self.state_lock:
@@ -187,10 +202,20 @@ class FlowEndpoint:
         with self.state_lock:
             self.core.on_peer_ended(epoch, reason, successor)
 
-    def take_losses(self, most: int) -> list[tuple[int, int, str]]:
+    def take_losses(self, most: int) -> list[Loss]:
         """At most so many ranges of what was lost since the last call, and why."""
         with self.state_lock:
             return self.core.losses.take_unreported(most)
+
+    def take_pace_changes(self) -> dict[int, int]:
+        """By epoch, how many messages a peer is behind that has become slow since the last call; 0: it has caught
+        up."""
+        pace_keeper = self.core.pace_keeper
+        if not pace_keeper.changes:
+            return pace_keeper.changes
+        with self.state_lock:
+            changes, pace_keeper.changes = pace_keeper.changes, {}
+            return changes
 
     # For the end of the link
 

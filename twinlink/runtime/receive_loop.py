@@ -12,6 +12,7 @@ from .driver import SessionDriver
 from .port_probe import PortProbe
 
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
+SLOW_HANDLER_NS = 1_000_000  # after a handler that took longer, what has come meanwhile is read before the next call
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 SEARCH_S = SEARCH_INTERVAL_NS / 1e9
 FAST_HELLO_S, FAST_HELLO_NS = 0.005, 100_000_000  # hellos to a side that has come into reach: this often, for so long
@@ -34,6 +35,7 @@ class ReceiveLoop:
         self._peer_manager = driver.session.peer_manager
         self._callbacks = driver.callbacks
         self._last_frame_ns = 0
+        self._handled = False  # a frame came in the last turn, so handlers may have been called
         self._next_tick_ns = 0
         # Under a CPU limit, polling is paid for by being stopped later.
         self._busy_poll = BusyPoll(busy_poll and not cgroups.cpu_is_limited())
@@ -41,10 +43,14 @@ class ReceiveLoop:
 
     def run_once(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
+        began = _monotonic_ns()
+        if self._handled and began - self._last_frame_ns > SLOW_HANDLER_NS:
+            self._read_ahead(began)
+        self._handled = False
         if self._callbacks.pending and not self._callbacks.running:
             self._callbacks.run()
-            timeout_s = 0.0
-        began = _monotonic_ns()
+            timeout_s, began = 0.0, _monotonic_ns()
+            self._handled = True
         received = self._poll(began) if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S else None
         if received is None:
             received = self._transport.receive(timeout_s) if self._peer_manager.up else self._search(timeout_s)
@@ -58,7 +64,7 @@ class ReceiveLoop:
             else:
                 self._busy_poll.skip()
                 now = self._drain(received, now)
-            self._last_frame_ns = now
+            self._last_frame_ns, self._handled = now, True
         if now >= self._next_tick_ns:
             self._tick(now)
 
@@ -83,6 +89,20 @@ class ReceiveLoop:
         while (received := receive(0)) is None and _monotonic_ns() < until:
             sched_yield()
         return received
+
+    def _read_ahead(self, now: int) -> None:
+        """Read what has come while a handler took its time, before the next is called.
+
+        So it is acknowledged soon, and what the application cannot take yet is known.
+        """
+        driver, receive, until = self._driver, self._transport.receive, now + DRAIN_NS
+        while now < until and (received := receive(0)) is not None:
+            driver.receive_ahead(received[0], received[1], now)
+            now = _monotonic_ns()
+        else:
+            self._drained_ns = now if now < until else self._drained_ns
+        driver.flush_acks()
+        self._last_frame_ns = now
 
     def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
         """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""

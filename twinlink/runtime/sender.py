@@ -12,6 +12,7 @@ from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD
 from ..protocol.rangeset import RangeSet
 from ..protocol.send.endpoint import Priority, Reliability
 from ..protocol.send.overflow import Overflow
+from ..protocol.send.pace import Pace
 from ..transports import Transport
 from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
@@ -54,6 +55,11 @@ class Sender:
     def overflow(self) -> Overflow:
         """What happens when the flow is full."""
         return self._core.overflow
+
+    @property
+    def pace(self) -> Pace:
+        """``fastest`` or ``slowest``."""
+        return self._endpoint.pace
 
     @property
     def max_payload(self) -> int:
@@ -149,8 +155,9 @@ class Sender:
             )
 
     def _fits(self, size: int) -> bool:
+        core = self._core
         with self._endpoint.state_lock:
-            return self._core.fits(size)
+            return core.fits(size) or (core.pace_keeper.check(_monotonic_ns(), size) and core.fits(size))
 
     def flush(self, timeout: float = 1.0) -> None:
         """Return when every message sent so far, by any thread, has been acknowledged by every peer.

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from ...message import Ack
 from ..frames import MAX_PAYLOAD, Records
-from .loss import LossLedger
+from .loss import Loss, LossLedger
 
 Priority = Literal["high", "normal"]
 Reliability = Literal["repair", "detect"]
@@ -76,5 +76,9 @@ class SendEndpoint(Protocol):
     def probe(self) -> None:
         """Have the peers say what they miss, if any owes an ack."""
 
-    def take_losses(self, most: int) -> list[tuple[int, int, str]]:
+    def take_losses(self, most: int) -> list[Loss]:
         """At most so many ranges of what was lost since the last call, and why."""
+
+    def take_pace_changes(self) -> dict[int, int]:
+        """By epoch, how many messages a peer is behind that has become slow since the last call; 0: it has caught
+        up."""

@@ -12,6 +12,7 @@ from .flow_control import FlowControlWindow
 from .in_flight import InFlight
 from .loss import ANY_PEER, NO_PEER, NOT_ACKED, NOT_TAKEN, REASONS, LossLedger, UnconfirmedEvictions
 from .overflow import Overflow, OverflowPolicy
+from .pace import Pace, PaceKeeper
 from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer, UnackedMessage
@@ -40,6 +41,7 @@ class SendFlow:
         *,
         repair: bool = True,
         overflow: Overflow = "block",
+        pace: Pace = "fastest",
         framing_octets: int = HEADER_OCTETS,
     ) -> None:
         """``framing_octets``: of a frame, beside its payload."""
@@ -58,7 +60,14 @@ class SendFlow:
         self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, self._abandon)
         self.fits = self._overflow_policy.fits
         parts = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control, self.unconfirmed
-        self.on_tick = TailLossProbe(*parts, repair=repair, lose=self._lose_unacked).on_tick
+        self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self._lose_unacked)
+        self.pace_keeper = PaceKeeper(pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control)
+
+    def on_tick(self, now_mono_ns: int) -> None:
+        """To be called five times a second."""
+        self._tail_loss_probe.on_tick()
+        self.pace_keeper.check(now_mono_ns)
+        self.pace_keeper.on_tick()
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -200,7 +209,7 @@ class SendFlow:
         sent_mono_ns, unacked_by, frame = entry
         unacked_by -= {epoch}
         self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
-        if not unacked_by & self.receivers.up:
+        if not unacked_by & self.receivers.pacing:
             self.in_flight.remove((sequence,))
 
     def _fully_acked(self, fully_acked: Sequence[int]) -> None:
@@ -212,16 +221,18 @@ class SendFlow:
     def _rejected_by(self, epoch: int, sequence: int, entry: UnackedMessage) -> None:
         """Peer ``epoch`` rejected it, so it is lost; it is kept as long as others may request it."""
         if len(entry[1]) > 1:
-            self._lost_for_some(sequence, NOT_TAKEN)
+            self._lost_for_some(epoch, sequence, NOT_TAKEN)
             self._acked_by(epoch, sequence, entry)
         elif not self._release(sequence):
-            self.losses.add(sequence, sequence + 1, NOT_TAKEN)
+            self.losses.add(sequence, sequence + 1, NOT_TAKEN, lost_by=(epoch,))
 
-    def _lost_for_some(self, sequence: int, reason: str) -> None:
-        """A peer will not get it, and others owe an ack for it."""
-        if sequence not in self.unacked.lost:
+    def _lost_for_some(self, epoch: int, sequence: int, reason: str) -> None:
+        """Peer ``epoch`` will not get it, and others owe an ack for it."""
+        if sequence in self.unacked.lost:
+            self.losses.name(sequence, sequence + 1, reason, (epoch,))
+        else:
             self.unacked.lost.add(sequence)
-            self.losses.add(sequence, sequence + 1, reason)
+            self.losses.add(sequence, sequence + 1, reason, lost_by=(epoch,))
 
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -238,8 +249,8 @@ class SendFlow:
         records = [(one, sent_at(entries[one][2]), t3_ns) for one in present]
         acks = self.on_ack(epoch, records, t3_ns, t4_ns, t4_mono_ns, timed=False)
         lost, arrived = self.unconfirmed.on_nak(epoch, known, missing)
-        for first, end in lost:
-            self.losses.add(first, end, REASONS[AbandonReason.EVICTED])
+        for first, end, epochs in lost:
+            self.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=epochs)
         self.acknowledged += sum(end - first for first, end in arrived)
         for first, end in missing:
             self.queue.retransmit(first, end, epoch, self.receivers.first_owed.get(epoch, 0))
@@ -259,7 +270,7 @@ class SendFlow:
         known = all_consumed.get(epoch)
         if known is not None and known < consumed <= self.queue.next_to_send:
             all_consumed[epoch] = consumed
-            self.flow_control.release(min(all_consumed.values()))
+            self.flow_control.release(receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
         if self.unacked.entries and not (receivers.all_take_fragments and self.repair):
@@ -289,7 +300,7 @@ class SendFlow:
                 epoch, range(queue.next_to_send, queue.next_sequence), receivers.up, max_payload
             )
         receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and self.repair)
-        self.flow_control.release(receivers.consumed_by_all)
+        self.flow_control.release(receivers.consumed_by_pacing)
         if epoch in receivers.resuming:
             self.in_flight.uncertain = True
             queue.on_peer_resumed(epoch)
@@ -310,10 +321,7 @@ class SendFlow:
             return
         if len(receivers.suspended) > MAX_SUSPENDED:
             self.on_peer_ended(next(iter(receivers.suspended)), "too many silent peers to keep messages for")
-        entries = self.unacked.entries
-        self.in_flight.remove([one for one in self.in_flight.sequences() if not entries[one][1] & receivers.up])
-        if receivers.consumed:
-            self.flow_control.release(receivers.consumed_by_all)
+        self.pace_keeper.release()
 
     def on_peer_ended(self, epoch: int, reason: str, successor: int | None = None) -> None:
         """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
@@ -328,7 +336,7 @@ class SendFlow:
                 continue
             if len(entry[1]) > 1:
                 if sequence < taken_over:
-                    self._lost_for_some(sequence, reason)
+                    self._lost_for_some(epoch, sequence, reason)
                 self._acked_by(epoch, sequence, entry)
             elif self._release(sequence):
                 continue
@@ -336,10 +344,10 @@ class SendFlow:
                 self.losses.add(sequence, sequence + 1, reason, (epoch,))
             else:
                 self.acknowledged += 1
-        for first, end in self.unconfirmed.on_peer_ended(epoch):
-            self.losses.add(first, end, REASONS[AbandonReason.EVICTED])
+        for first, end, epochs in self.unconfirmed.on_peer_ended(epoch):
+            self.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=epochs)
         if self.receivers.consumed:
-            self.flow_control.release(self.receivers.consumed_by_all)
+            self.flow_control.release(self.receivers.consumed_by_pacing)
         elif not self.receivers.all:
             if not self.receivers.unread_by:  # else its application may still have it before it
                 self.flow_control.clear()

@@ -39,6 +39,11 @@ class FlowControlWindow:
         self._unconsumed.append((end, messages, octets))  # last, as in `release`: Ctrl-C comes where a call ends
         return True
 
+    def has_room(self, octets: int) -> bool:
+        """Whether `admit` would count one message of so many octets."""
+        fits = self.octets + octets <= self._limit or self.octets <= SLACK_OCTETS
+        return fits and self._messages < MAX_UNCONSUMED and not self.on_ack_is_slow
+
     @property
     def on_ack_is_slow(self) -> bool:
         """Whether nothing more leaves before `on_ack` has been called with some of the acks that are here."""

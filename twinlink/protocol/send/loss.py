@@ -22,34 +22,49 @@ NOT_ACKED = "it was not acknowledged within two seconds, and the flow does not r
 NOT_TAKEN = "the peer's application takes nothing on this flow"
 
 
+Loss = tuple[int, int, str, frozenset[int]]  # first, end, reason, epochs of the peers that owed an ack
+
+
 class LossLedger:
     """A message that turns out to have arrived after all, where it was missed, is taken out again.
 
     Attributes:
         count: how many are lost.
         unflushed: of them, what no flush has named yet; of many ranges the latest.
-        unreported: of them, what no event has told yet, by reason.
+        unreported: of them, what no event has told yet, by reason and the peers that owed an ack.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.unflushed = RangeSet()
-        self.unreported: dict[str, RangeSet] = {}
+        self.unreported: dict[tuple[str, frozenset[int]], RangeSet] = {}
         self._may_have: dict[
             frozenset[int] | None, RangeSet
         ] = {}  # by the peers whose acks would show it, or any peer's
 
-    def add(self, first: int, end: int, reason: str, unacked_by: Collection[int] | None = ()) -> None:
-        """Sequences from ``first`` to below ``end`` are lost.
+    def add(
+        self,
+        first: int,
+        end: int,
+        reason: str,
+        unacked_by: Collection[int] | None = (),
+        lost_by: Collection[int] = (),
+    ) -> None:
+        """Sequences from ``first`` to below ``end`` are lost: the peers ``lost_by`` will not get them.
 
-        If acks come yet of all that owed one, or of ``ANY_PEER`` where none did, they are not.
+        If acks come yet of all that are ``unacked_by``, or of ``ANY_PEER`` where none owed one, they are not.
         """
+        epochs = frozenset(unacked_by or ())
         if unacked_by is ANY_PEER or unacked_by:
-            self._remember(ANY_PEER if unacked_by is ANY_PEER else frozenset(unacked_by), first, end)
+            self._remember(ANY_PEER if unacked_by is ANY_PEER else epochs, first, end)
         _add(self.unflushed, first, end)
-        self.unreported.setdefault(reason, RangeSet()).add(first, end)
+        self.name(first, end, reason, lost_by or epochs)
         # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
         self.count += end - first
+
+    def name(self, first: int, end: int, reason: str, lost_by: Collection[int]) -> None:
+        """An event is to tell that these peers will not get these messages, which count as lost already."""
+        self.unreported.setdefault((reason, frozenset(lost_by)), RangeSet()).add(first, end)
 
     def on_late_ack(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
@@ -72,16 +87,29 @@ class LossLedger:
         if len(self._may_have) > MAX_GROUPS:
             del self._may_have[next(iter(self._may_have))]
 
-    def take_unreported(self, most: int) -> list[tuple[int, int, str]]:
+    def take_unreported(self, most: int) -> list[Loss]:
         """The first so many ranges that no event has told yet, and why; from now on they count as told."""
-        reported: list[tuple[int, int, str]] = []
-        for reason, lost in list(self.unreported.items()):
+        reported: list[Loss] = []
+        for (reason, epochs), lost in list(self.unreported.items()):
             if ranges := list(lost)[: most - len(reported)]:
-                reported += [(first, end, reason) for first, end in ranges]
+                reported += [(first, end, reason, epochs) for first, end in ranges]
                 lost.take(0, ranges[-1][1])
             if not lost:
-                del self.unreported[reason]
+                del self.unreported[reason, epochs]
         return reported
+
+
+def _split(
+    first: int, end: int, epochs: frozenset[int], may_lack: RangeSet, other: int
+) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """A range, with ``other`` among its peers where that ``may_lack`` it."""
+    for taken_first, taken_end in may_lack.take(first, end):
+        if first < taken_first:
+            yield first, taken_first, epochs
+        yield taken_first, taken_end, epochs | {other}
+        first = taken_end
+    if first < end:
+        yield first, end, epochs
 
 
 def _add(ranges: RangeSet, first: int, end: int) -> None:
@@ -125,21 +153,22 @@ class UnconfirmedEvictions:
 
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]]
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    ) -> tuple[list[tuple[int, int, frozenset[int]]], list[tuple[int, int]]]:
         """A peer lacks the ``missing`` ranges, and has, or has given up, all else below ``known``.
 
-        Returns what is lost by that, and what is there and unconfirmed no more; a message that any peer lacks is lost.
+        Returns what is lost by that, with the peers that may lack it, and what is there and unconfirmed no more; a
+        message that any peer lacks is lost.
         """
         of, lacked = self._unknown.get(epoch, RangeSet()), self._missing.get(epoch, RangeSet())
         still = RangeSet(one for first, end in missing for one in (*of.take(first, end), *lacked.take(first, end)))
         lost, there = lacked.take(0, known), RangeSet(of.take(0, known))
         for first, end in still:
             self._missing.setdefault(epoch, RangeSet()).add(first, end)
-        self._lose(lost)
+        named = self._lose(epoch, lost)
         for ranges in self._all():
             for first, end in ranges:
                 there.take(first, end)
-        return lost, list(there)
+        return named, list(there)
 
     def on_abandoned(self, first: int, end: int) -> None:
         """All peers are told that these will not come: one that has not acknowledged them gives up what it lacks."""
@@ -150,17 +179,22 @@ class UnconfirmedEvictions:
                     lacked.add(*one)
         self._tidy()
 
-    def on_peer_ended(self, epoch: int) -> list[tuple[int, int]]:
-        """A peer will never say: what is lost by that."""
-        lost = [*self._unknown.pop(epoch, ()), *self._missing.pop(epoch, ())]
-        self._lose(lost)
-        return lost
+    def on_peer_ended(self, epoch: int) -> list[tuple[int, int, frozenset[int]]]:
+        """A peer will never say: what is lost by that, with the peers that may lack it."""
+        return self._lose(epoch, [*self._unknown.pop(epoch, ()), *self._missing.pop(epoch, ())])
 
-    def _lose(self, lost: list[tuple[int, int]]) -> None:
-        for ranges in self._all():
-            for first, end in lost:
-                ranges.take(first, end)
+    def _lose(self, epoch: int, lost: list[tuple[int, int]]) -> list[tuple[int, int, frozenset[int]]]:
+        """Peer ``epoch`` will not get these: they are unconfirmed no more.  With the other peers that may lack them."""
+        named = [(first, end, frozenset((epoch,))) for first, end in lost]
+        for other in self._unknown.keys() | self._missing.keys():
+            may_lack = RangeSet()
+            for of in self._unknown, self._missing:
+                for first, end in lost:
+                    for taken in of[other].take(first, end) if other in of else ():
+                        may_lack.add(*taken)
+            named = [piece for one in named for piece in _split(*one, may_lack, other)] if may_lack else named
         self._tidy()
+        return named
 
     def _all(self) -> Iterator[RangeSet]:
         yield from self._unknown.values()

@@ -14,7 +14,7 @@ Overflow = Literal["block", "drop-oldest", "drop-newest", "latest"]
 class OverflowPolicy:
     """Of one flow.
 
-    Peers that are down hold up no sender: what only they owe an ack for makes room under any policy.
+    Peers that are down or lagging hold up no sender: what only they owe an ack for makes room under any policy.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class OverflowPolicy:
     def fits(self, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now."""
         excess = size - self._unacked.room
-        return excess <= 0 or self._overflow != "block" or self._unacked.can_evict(excess, self._receivers.up)
+        return excess <= 0 or self._overflow != "block" or self._unacked.can_evict(excess, self._receivers.pacing)
 
     def conflate(self) -> None:
         """Give up states that wait to be sent: a newer one comes."""
@@ -45,7 +45,7 @@ class OverflowPolicy:
     def make_room(self, size: int) -> bool:
         """Give up what must make room for the new message; False where that is the new message itself."""
         while (oldest := self._unacked.oldest()) is not None and size > self._unacked.room:
-            if self._unacked.entries[oldest][1] & self._receivers.up:
+            if self._unacked.entries[oldest][1] & self._receivers.pacing:
                 if self._overflow == "drop-newest":
                     return False
                 if self._overflow != "block":

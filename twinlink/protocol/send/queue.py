@@ -211,7 +211,7 @@ class SendQueue:
             if epoch not in self._receivers.up and not entry[1] & self._receivers.up:  # it will ask again
                 del self._to_retransmit[sequence]
                 continue
-            octets, awaited = self._octets(entry), entry[1] & self._receivers.up
+            octets, awaited = self._octets(entry), entry[1] & self._receivers.pacing
             most -= octets
             if taken and most < 0:
                 break
@@ -280,7 +280,7 @@ class SendQueue:
 
     @property
     def _fragmenting(self) -> Fragmenter | None:
-        """What leaves in fragments, while some of it has not left and a peer that is up owes an ack for it."""
+        """What leaves in fragments, while some of it has not left and a pacing peer owes an ack for it."""
         fragmenter = self._fragmenter
         return (
             fragmenter
@@ -300,8 +300,8 @@ class SendQueue:
         self._in_flight.set(fragmenter.sequence, fragmenter.in_flight(self._unacked_by(fragmenter)) + FRAMING_OCTETS)
 
     def _unacked_by(self, fragmenter: Fragmenter) -> frozenset[int]:
-        """Peers that are up and owe an ack for it."""
-        return self._unacked.entries[fragmenter.sequence][1] & self._receivers.up
+        """Peers that the flow waits for and that owe an ack for it."""
+        return self._unacked.entries[fragmenter.sequence][1] & self._receivers.pacing
 
     def on_fragment_progress(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""

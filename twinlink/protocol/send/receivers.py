@@ -1,5 +1,7 @@
 """The receivers of one flow, and how far each of them is.  No I/O, no clock."""
 
+from collections.abc import Collection
+
 
 class ReceiverSet:
     """Peers by epoch: *up*, or *suspended*, which fell silent and will request what they missed when they return.
@@ -7,6 +9,8 @@ class ReceiverSet:
     Attributes:
         all: those that get what is sent now, or have it kept for them: up and suspended.  Replaced, never changed.
         up: likewise.
+        lagging: of the peers that are up, those that have fallen behind: the flow does not wait for them.
+        pacing: of the peers that are up, the others; all of them where none keeps up.  Replaced, never changed.
         all_take_bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
         all_take_fragments: whether all that are up take frames in fragments, and say how much is there.
         repairing: of the peers that are up, those that request what they miss.
@@ -21,6 +25,8 @@ class ReceiverSet:
     def __init__(self) -> None:
         self.all: frozenset[int] = frozenset()
         self.up: frozenset[int] = frozenset()
+        self.lagging: frozenset[int] = frozenset()
+        self.pacing: frozenset[int] = frozenset()
         self.all_take_bundles = False
         self.all_take_fragments = False
         self.repairing: set[int] = set()
@@ -69,6 +75,16 @@ class ReceiverSet:
         self.first_owed.pop(epoch, None)
         self._update()
 
+    def set_lagging(self, epochs: Collection[int]) -> None:
+        """The flow does not wait for these peers."""
+        self.lagging = frozenset(epochs)
+        self._update()
+
+    @property
+    def consumed_by_pacing(self) -> int:
+        """Every peer that the flow waits for is done with what is below; `consumed` must not be empty."""
+        return min(self.consumed[epoch] for epoch in self.pacing)
+
     @property
     def consumed_by_all(self) -> int:
         """Every peer that is up is done with what is below; `consumed` must not be empty."""
@@ -76,6 +92,10 @@ class ReceiverSet:
 
     def _update(self) -> None:
         self.up = frozenset(self.consumed)
+        self.lagging &= self.up
+        self.pacing = self.up - self.lagging
+        if not self.pacing:
+            self.lagging, self.pacing = frozenset(), self.up
         self.all = self.up | frozenset(self.suspended) if self.suspended else self.up
         self.all_take_bundles = len(self.repairing) == len(self.up)
         self.all_take_fragments = not self._unfragmented_only

@@ -88,14 +88,14 @@ class RetransmitBuffer:
             self._first += 1
         return self._first
 
-    def can_evict(self, excess: int, up: frozenset[int]) -> bool:
-        """Whether the oldest can make room for so many octets, and no peer that is ``up`` owes an ack for them."""
+    def can_evict(self, excess: int, pacing: frozenset[int]) -> bool:
+        """Whether the oldest can make room for so many octets, and no ``pacing`` peer owes an ack for them."""
         oldest = self.oldest()
         for sequence in range(self._end if oldest is None else oldest, self._end):
             entry = self.entries.get(sequence)
             if entry is None:
                 continue
-            if entry[1] & up:
+            if entry[1] & pacing:
                 return False
             excess -= self.size(entry) + ENTRY_OVERHEAD_OCTETS
             if excess <= 0:

@@ -51,12 +51,15 @@ class TailLossProbe:
         """
         queue, receivers = self._queue, self._receivers
         fragmenting = queue.on_tick()
+        # Of a lagging peer nothing is in flight.
+        lagged = self._unacked.oldest() if receivers.lagging else None
         slowest = receivers.consumed_by_all if receivers.consumed else queue.abandoned_end
         awaited = (
             self._in_flight.oldest,
             self._flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
             0 if receivers.resuming or self._unconfirmed.awaits_answer(receivers.up) else None,
             slowest if slowest < queue.abandoned_end else None,
+            lagged,
         )
         still_waiting, presumes_loss = self._timer.on_tick(awaited)
         queue.forget_below(min([slowest, *receivers.suspended.values()]))

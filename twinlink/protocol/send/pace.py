@@ -1,0 +1,126 @@
+"""Pace: the peers that a flow waits for, and those that have fallen behind.  No I/O, no clock.
+
+Publish/subscribe sends one copy to all peers, so a flow cannot go slower for one of them.  With pace ``fastest`` it
+waits only for the peers that keep up: a peer for which it has waited for `LAG_NS`, while another one would have taken
+more, is *lagging* until it has caught up.  It requests what it missed as it finds room, as long as that is kept.
+"""
+
+from collections import deque
+from typing import Literal
+
+from .flow_control import FlowControlWindow
+from .in_flight import FRAMING_OCTETS, InFlight
+from .queue import SendQueue
+from .receivers import ReceiverSet
+from .retransmit_buffer import RetransmitBuffer
+
+Pace = Literal["fastest", "slowest"]
+
+LAG_NS = 200_000_000
+SLOW_TICKS = 5  # of 0.2 s: a peer that has not consumed what was sent so long ago is reported as slow
+CAUGHT_UP_TICKS = 2  # and a peer that has consumed what was sent so long ago has caught up
+
+
+class PaceKeeper:
+    """Of one flow.
+
+    Attributes:
+        changes: what is to be reported: by epoch, how many messages a peer is behind now; 0: it has caught up.
+    """
+
+    def __init__(
+        self,
+        pace: Pace,
+        queue: SendQueue,
+        receivers: ReceiverSet,
+        unacked: RetransmitBuffer,
+        in_flight: InFlight,
+        flow_control: FlowControlWindow,
+    ) -> None:
+        self.pace = pace
+        self.changes: dict[int, int] = {}
+        self._queue = queue
+        self._receivers = receivers
+        self._unacked = unacked
+        self._in_flight = in_flight
+        self._flow_control = flow_control
+        self._sent_at_ticks: deque[int] = deque([0] * SLOW_TICKS, SLOW_TICKS)  # the next number to leave, at each tick
+        self._slow: set[int] = set()
+        self._suspects: frozenset[int] = frozenset()  # the flow has waited for them since then
+        self._since_mono_ns = 0
+
+    def check(self, now_mono_ns: int, size: int = 0) -> bool:
+        """Wait no longer for the peers that alone hold up the flow; whether there are any.
+
+        To be called at each tick, after each ack while what waits cannot go, and while there is no room to keep a
+        message of ``size`` octets.
+        """
+        receivers = self._receivers
+        if self.pace == "slowest" or len(receivers.pacing) < 2:
+            return False
+        blockers = self._blockers(size)
+        suspects = self._suspects & blockers
+        if not suspects or suspects == receivers.pacing:
+            suspects, self._since_mono_ns = blockers, now_mono_ns
+        elif self._suspects == receivers.pacing:  # until now it waited for all of them
+            self._since_mono_ns = now_mono_ns
+        self._suspects = suspects
+        if not suspects or suspects == receivers.pacing or now_mono_ns - self._since_mono_ns < LAG_NS:
+            return False
+        self._suspects = frozenset()
+        receivers.set_lagging(receivers.lagging | suspects)
+        self.release()
+        return True
+
+    def release(self) -> None:
+        """What only peers owe that the flow does not wait for is not in flight, and takes no room in the window."""
+        entries, pacing = self._unacked.entries, self._receivers.pacing
+        self._in_flight.remove([one for one in self._in_flight.sequences() if not entries[one][1] & pacing])
+        if pacing:
+            self._flow_control.release(self._receivers.consumed_by_pacing)
+
+    def _blockers(self, size: int) -> frozenset[int]:
+        """The peers for which the flow waits now."""
+        entries, receivers, queue = self._unacked.entries, self._receivers, self._queue
+        blockers: set[int] = set()
+        if self._unacked.room < size and (oldest := self._unacked.oldest()) is not None:
+            blockers |= entries[oldest][1]
+        head = entries.get(queue.next_to_send) if queue.next_to_send < queue.next_sequence else None
+        if head is not None:
+            waiting = self._unacked.size(head)
+            oldest = self._in_flight.oldest
+            if oldest is not None and self._in_flight.room < waiting + FRAMING_OCTETS:
+                blockers |= entries[oldest][1]
+            if not self._flow_control.has_room(waiting) and (awaited := self._flow_control.awaited) is not None:
+                blockers |= {epoch for epoch, consumed in receivers.consumed.items() if consumed < awaited}
+        return receivers.pacing & blockers
+
+    def on_tick(self) -> None:
+        """To be called five times a second, after `check`: which peers are slow, and which have caught up."""
+        receivers, sent = self._receivers, self._sent_at_ticks
+        slow_below, caught_up_from = sent[0], sent[SLOW_TICKS - CAUGHT_UP_TICKS]
+        sent.append(self._queue.next_to_send)
+        caught_up = {epoch for epoch in receivers.lagging if receivers.consumed[epoch] >= caught_up_from}
+        if caught_up:
+            receivers.set_lagging(receivers.lagging - caught_up)
+        for epoch, consumed in receivers.consumed.items():
+            if epoch in self._slow:
+                if consumed >= caught_up_from:
+                    self._slow.discard(epoch)
+                    self.changes[epoch] = 0
+            elif consumed < slow_below and self._takes_or_owes(epoch, consumed, slow_below):
+                self._slow.add(epoch)
+                self.changes[epoch] = self._queue.next_to_send - consumed
+        self._slow &= receivers.consumed.keys()
+
+    def _takes_or_owes(self, epoch: int, consumed: int, sent: int) -> bool:
+        """Whether a peer consumes this flow at all, or owes an ack of long ago: else it has not subscribed."""
+        if consumed > self._receivers.first_owed.get(epoch, 0):
+            return True
+        oldest = self._unacked.oldest()
+        return oldest is not None and any(epoch in self._unacked.entries[n][1] for n in self._unacked.between(0, sent))
+
+    @property
+    def slow(self) -> frozenset[int]:
+        """The peers that are reported as slow."""
+        return frozenset(self._slow)
