@@ -28,6 +28,7 @@ from .events import (
     Event,
     Gap,
     HandlerError,
+    LimitExceeded,
     Lost,
     Malformed,
     PeerCaughtUp,
@@ -43,6 +44,7 @@ from .events import (
 from .link import Link
 from .message import Ack, Message
 from .protocol.frames import MAX_PAYLOAD
+from .protocol.limits import Limits
 from .runtime.receiver import EventStream, Receiver
 from .runtime.sender import Sender
 from .sync import Sync
@@ -58,6 +60,7 @@ __all__ = [
     "EventStream",
     "Gap",
     "HandlerError",
+    "LimitExceeded",
     "Link",
     "LinkClosed",
     "Lost",
@@ -101,6 +104,9 @@ def open(
     retention: int = link_options.RETENTION,
     send_timeout: float = 0.05,
     max_payload: int = MAX_PAYLOAD,
+    receive_buffer: int = link_options.RECEIVE_BUFFER,
+    max_flows: int = link_options.MAX_FLOWS,
+    max_peers: int = link_options.MAX_PEERS,
     busy_poll: bool = link_options.BUSY_POLL,
     **options: Any,
 ) -> Link:
@@ -118,6 +124,10 @@ def open(
             Bounds the memory of the sending side, also while a peer is stalled or gone.
         send_timeout: seconds that ``send`` waits for room when so much is kept.
         max_payload: octets, at most 16 MiB; a peer that takes less makes it less while it is up or may return.
+        receive_buffer: octets of messages, of all flows and peers, that may wait here for the application; of these a
+            peer gets half at most, and ``window`` on each flow.  What there is no room for is requested again later.
+        max_flows: that peers may name, and are held; a peer names 1024 at most.  Messages of others are rejected.
+        max_peers: whose hellos are heard.
         busy_poll: whether a thread that waits for a message may poll for up to 0.3 ms before it sleeps.  It does so
             only while trials find that answers come sooner by it, and never under a CPU limit of the control group.
         options: of the transport; see its ``Options`` class.
@@ -127,19 +137,15 @@ def open(
         TransportMissing: the transport's driver is not installed.
         TransportError: the transport refused, for example a port in use.
     """
-    own: dict[str, Any] = {
+    limited = {
         "window": window,
-        "retention": retention,
-        "send_timeout": send_timeout,
         "max_payload": max_payload,
-        "busy_poll": busy_poll,
+        "receive_buffer": receive_buffer,
+        "max_flows": max_flows,
+        "max_peers": max_peers,
     }
+    rest: dict[str, Any] = {"retention": retention, "send_timeout": send_timeout, "busy_poll": busy_poll}
     prepared = link_options.make_transport(
-        transport, listen=listen, connect=connect, node=node, options={**own, **options}
+        transport, listen=listen, connect=connect, node=node, options={**limited, **rest, **options}
     )
-    return Link(
-        prepared,
-        name=transport,
-        node=node,
-        **own,
-    )
+    return Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)

@@ -151,6 +151,20 @@ class Malformed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LimitExceeded(Event):
+    """Something of a peer was refused here for a ``limit``; at most one event a second for each.
+
+    ``window``: a message, for which the flow or the receive buffer has no room; it is requested again if its sender
+    repairs.  ``flows``: a message of a flow that cannot be held; it was rejected.  ``peers``: the hello of one more
+    peer.  ``hello``: the hello of a peer that names too much.  ``sequence``: a message whose number is far beyond all
+    before it.  ``count`` is the total since the link was opened.
+    """
+
+    limit: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerError(Event):
     """A handler raised; delivery went on."""
 

@@ -17,6 +17,7 @@ from .options import check_choice
 from .process import exit_hooks
 from .process.signals import DeferSignals, defer_signals
 from .protocol.frames import FLOW_NAME, HEADER_OCTETS
+from .protocol.limits import Limits
 from .protocol.receive.receiver import MAX_FLOWS
 from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import SendFlow
@@ -65,10 +66,9 @@ class Link:
         *,
         name: str,
         node: str | None,
-        window: int,
+        limits: Limits,
         retention: int,
         send_timeout: float,
-        max_payload: int,
         busy_poll: bool,
     ) -> None:
         self.transport_name = name
@@ -77,8 +77,8 @@ class Link:
         self.epoch = secrets.randbits(64)
         # In containers every program is process 1, and those that share the host's network share its name.
         self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
-        self.max_payload = max_payload
-        self._window = window
+        self.max_payload = limits.max_payload
+        self._window = limits.window
         self._retention = retention
         self._transport = transport
         self._event_stream = EventStream()
@@ -86,13 +86,12 @@ class Link:
             transport,
             node=self.node,
             epoch=self.epoch,
-            window=window,
-            max_payload=max_payload,
+            limits=limits,
             report=self._event_stream._put,
         )
         self._session = self._driver.session
         self._peer_manager = self._session.peer_manager
-        state = LinkState(self.endpoint, self.epoch, max_payload, send_timeout, self._peer_manager)
+        state = LinkState(self.endpoint, self.epoch, limits.max_payload, send_timeout, self._peer_manager)
         self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
         receive_loop = ReceiveLoop(transport, self._driver, self._port_probe, busy_poll)
         self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
@@ -320,6 +319,7 @@ class Link:
             "sent": {flow: sender.stats() for flow, sender in list(self._senders.items())},
             "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.messages.flows.items())},
             "malformed": {reason: state[0] for reason, state in list(session.malformed.items())},
+            "limits_exceeded": dict(session.limit_counters.counts),
             "acks_sent": session.messages.acks.sent,
             "handler_errors": callbacks.errors,
             "events_dropped": self._event_stream.dropped,

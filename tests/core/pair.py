@@ -10,11 +10,13 @@ import pytest
 from tests.core.sending import sender_on
 from twinlink.events import Event
 from twinlink.message import Message
+from twinlink.protocol.limits import Limits
 from twinlink.protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS
 from twinlink.protocol.receive.flow import ReceiveFlow
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.send.flow import SendFlow
+from twinlink.protocol.send.pace import Pace
 from twinlink.protocol.session import Session
 from twinlink.runtime import sender as sender_module
 from twinlink.runtime import transmitter
@@ -68,7 +70,7 @@ class Outlet(Transport):
 class End:
     """A session, its senders, and what its application got."""
 
-    def __init__(self, pair: "Pair", node: str, epoch: int) -> None:
+    def __init__(self, pair: "Pair", node: str, epoch: int, window: int = 2**24) -> None:
         self.pair = pair
         self.epoch = epoch
         self.events: list[Event] = []
@@ -80,9 +82,7 @@ class End:
         self.session = Session(
             node=node,
             epoch=epoch,
-            window=2**24,
-            max_payload=2**20,
-            max_frame=2**24,
+            limits=Limits(window, 2**20, 2**24),
             path=self.outlet,
             calls=self.calls,
             call_next=self.call_next,
@@ -91,9 +91,11 @@ class End:
         )
         self.next_hello = self.next_tick = pair.now
 
-    def sender(self, flow: str, reliability: Reliability = "repair") -> Sender:
+    def sender(
+        self, flow: str, reliability: Reliability = "repair", retention: int = RETENTION, pace: Pace = "fastest"
+    ) -> Sender:
         budget = InFlightBudget(IN_FLIGHT_OCTETS)
-        core = SendFlow(flow, 2**24, RETENTION, budget, repair=reliability == "repair")
+        core = SendFlow(flow, 2**24, retention, budget, repair=reliability == "repair", pace=pace)
         sender = self.senders[flow] = sender_on(self.outlet, core, self.epoch)
         self.session.add_sender(sender._endpoint)
         self.say_hello()
@@ -173,10 +175,19 @@ class Pair:
         return self.ends[1]
 
     def transmit(self, end: End, topic: bytes, frame: bytes) -> None:
-        other = self.ends[1 - self.ends.index(end)] if end in self.ends else None
-        for at in self.path.arrivals(self.now) if other else []:
-            self.transmitted += 1
-            heapq.heappush(other.arriving, (at, self.transmitted, topic, frame))  # type: ignore[union-attr]
+        """What the first end sends reaches all others; what they send reaches the first."""
+        others = [] if end not in self.ends else self.ends[1:] if end is self.near else [self.near]
+        for other in others:
+            for at in self.path.arrivals(self.now):
+                self.transmitted += 1
+                heapq.heappush(other.arriving, (at, self.transmitted, topic, frame))
+
+    def add(self, node: str, window: int = 2**24) -> End:
+        """One more end that hears the first."""
+        end = End(self, node, 100 + len(self.ends), window)
+        self.ends.append(end)
+        self.run_until(lambda: end.is_up and end.epoch in self.near.session.peer_manager.up)
+        return end
 
     def run(self, ns: int) -> None:
         """Let so much time pass."""

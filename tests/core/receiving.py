@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from twinlink.events import Event
 from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_range
+from twinlink.protocol.limits import Limits
 from twinlink.runtime.driver import SessionDriver
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
@@ -53,7 +54,8 @@ class Kept(Transport):
 def driver_on(
     transport: Transport, node: str, epoch: int, window: int, max_payload: int, report: Callable[[Event], None]
 ) -> SessionDriver:
-    return SessionDriver(transport, node=node, epoch=epoch, window=window, max_payload=max_payload, report=report)
+    limits = Limits(window, max_payload, transport.max_frame)
+    return SessionDriver(transport, node=node, epoch=epoch, limits=limits, report=report)
 
 
 def data(driver: SessionDriver, sequence: int, at_once: bool, size: int = 10) -> None:

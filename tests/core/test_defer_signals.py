@@ -284,7 +284,7 @@ def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
         driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
         hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
         driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, False)
-        driver.session.messages._unclaimed._octets = driver.session.messages.flow("crowd").queued_octets = 10**9
+        driver.session.messages._unclaimed._limit = -1
         data(driver, 0, at_once=True)
 
         def refuse_and_tell(driver: SessionDriver = driver) -> None:

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.protocol.fragmentation import MAX_PARTIAL_OCTETS, PARTIAL_FRAME_OCTETS, Fragmenter, FragmentReassembler
+from twinlink.protocol.fragmentation import PARTIAL_FRAME_OCTETS, Fragmenter, FragmentReassembler
 from twinlink.protocol.frames import Kind, MalformedFrame, check, frame
 
 TOPICS = [b"traffic/a", b"traffic/b"]
 PART_OCTETS = 1000
 BOTH = frozenset((8, 9))
+
+MAX_PARTIAL_OCTETS = 2**27  # the default
 
 
 def in_parts(whole: bytes) -> list[bytes]:

@@ -23,12 +23,13 @@ def _threads_alternate() -> Iterator[None]:
 @pytest.mark.usefixtures("_threads_alternate")
 def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
     receive_flow = ReceiveFlow("x")
+    stream = receive_flow.add_stream(1, None, 0, False)
     message = Message(b"12345", "x", 0, 1, None, 0, 0)
     size = len(message.payload)
 
     def arrive() -> None:
         for _ in range(MESSAGES):
-            receive_flow.queued_octets += size  # as `FrameDispatcher` does: a call would let `next_message` in between
+            stream.waiting_octets += size  # as `FrameDispatcher` does: a call would let `next_message` in between
             receive_flow.queue.append(message)
 
     thread = threading.Thread(target=arrive)

@@ -403,7 +403,7 @@ def test_what_a_peer_that_cannot_ask_went_past_is_lost_beside_one_that_can(core:
     acknowledge(core, 2, [0, 2])
     core.on_consumed(2, 3)
     assert core.is_resolved_below(3)
-    assert core.losses.take_unreported(10) == [(1, 2, "the peer went past it without acknowledging it")]
+    assert core.losses.take_unreported(10) == [(1, 2, "the peer went past it without acknowledging it", frozenset({2}))]
 
 
 def test_what_two_peers_ask_for_leaves_again_though_the_second_goes(core: SendFlow) -> None:

@@ -43,6 +43,7 @@ class Sending(RuleBasedStateMachine):
         self.owed: dict[int, set[int]] = {}
         self.acknowledged: set[int] = set()
         self.reported: set[int] = set()
+        self.named: set[tuple[int, frozenset[int]]] = set()
         self.owed_when_lost: dict[int, set[int]] = {}
         self.lost_to_some: set[int] = set()  # of what is owed by others
         self.handed_over: list[int] = []  # first transmissions
@@ -51,8 +52,12 @@ class Sending(RuleBasedStateMachine):
         self.lacked: dict[int, set[int]] = {}  # of them, what this peer has said it lacks
 
     def note_losses(self) -> set[int]:
-        lost = {number for first, end, _ in self.core.losses.take_unreported(10**6) for number in range(first, end)}
-        assert not lost & (self.reported - self.acknowledged)
+        """What is newly lost; a message that is lost to one peer after the other is named for each."""
+        losses = self.core.losses.take_unreported(10**6)
+        named = {(number, epochs) for first, end, _, epochs in losses for number in range(first, end)}
+        assert not {number for number, _ in named & self.named} - self.acknowledged
+        self.named |= named
+        lost = {number for number, _ in named} - (self.reported - self.acknowledged)
         self.reported |= lost
         for sequence in lost:
             owed = set() if sequence in self.lost_to_some else self.owed.pop(sequence, set())

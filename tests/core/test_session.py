@@ -10,20 +10,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
-from twinlink.events import Event, Gap, Restarted
+from twinlink.events import Event, Gap, LimitExceeded, Restarted
 from twinlink.message import Message
 from twinlink.protocol.frames import (
     HELLO_TOPIC,
     MAX_ACK_RANGE,
+    REJECTED,
     AbandonReason,
     Hello,
     Kind,
     abandoned_body,
     frame,
+    parse_ack,
     parse_nak,
 )
 from twinlink.protocol.liveness import PeerState
 from twinlink.protocol.receive.flow import MAX_STREAMS
+from twinlink.protocol.receive.receiver import MAX_FLOWS
 from twinlink.runtime.driver import SessionDriver
 from twinlink.runtime.receiver import Receiver
 
@@ -287,24 +290,38 @@ def test_an_unclaimed_flow_costs_less_than_a_window(driver: SessionDriver, trans
     assert transport.acks()[-1] == (200, [])  # refused: not acknowledged, and the sender's window is free
 
 
-def test_a_flood_of_topics_is_bounded(driver: SessionDriver) -> None:
+def test_a_flood_of_topics_is_bounded(driver: SessionDriver, reported: list[Event]) -> None:
+    """Of nodes that have not said hello as many flows are held, together, as of one peer."""
     for number in range(3000):
         driver.receive(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b""), 0, False)
-    assert len(driver.session.messages.flows) <= 1024
-    assert driver.session.malformed["flows"][0] == 3000 - len(driver.session.messages.flows)
+    assert len(driver.session.messages.flows) == MAX_FLOWS
+    assert driver.session.limit_counters.counts == {"flows": 3000 - MAX_FLOWS}
+    assert [event.limit for event in reported if isinstance(event, LimitExceeded)] == ["flows"]
+
+
+def test_messages_of_flows_that_cannot_be_held_are_rejected(driver: SessionDriver, transport: Kept) -> None:
+    hello = Hello("theirs", {}, {}, True)
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
+    for number in range(MAX_FLOWS + 10):
+        driver.receive(f"traffic/flow-{number}".encode(), frame(Kind.DATA, THEIRS, 0, 1, b"x"), 0, False)
+    rejections = [parse_ack(octets)[2] for _, octets in transport.sent if octets[3] == Kind.ACK]
+    assert rejections[-10:] == [[(0, 1, REJECTED)]] * 10
+    driver.receive(
+        b"traffic/one-more", frame(Kind.ABANDONED, THEIRS, 3, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, False
+    )
+    assert parse_nak(transport.sent[-1][1]) == (THEIRS, 0, [(0, 3)])  # so that they are sent again, and rejected
 
 
 def test_what_was_refused_before_the_first_hello_is_no_gap(driver: SessionDriver, transport: Kept) -> None:
     """The flow has no subscription, nothing more can be held, and the hello comes after the data."""
-    crowd = driver.session.messages.flow("crowd")
-    driver.session.messages._unclaimed._octets = crowd.queued_octets = 10**9
+    driver.session.messages._unclaimed._limit = -1
     now = time.monotonic_ns()
     driver.receive(b"traffic/flow", frame(Kind.DATA, THEIRS, 7, 1, b"data"), now, False)
     assert driver.session.messages.flow("flow").stats()["unclaimed"] == 1
     driver.receive(
         HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {"flow": 8}, True).encode()), now, False
     )
-    crowd.queued_octets = 0
+    driver.session.messages._unclaimed._limit = 10**9
     driver.session.messages.flow("flow").subscribed = True
     transport.sent.clear()
     driver.receive(b"traffic/flow", frame(Kind.DATA, THEIRS, 10, 1, b"data"), now, False)

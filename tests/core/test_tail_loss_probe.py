@@ -29,7 +29,9 @@ def test_what_is_not_acknowledged_where_nothing_is_repaired_makes_way_after_two_
         acknowledge(core, 1, [sequence])
     acknowledge(core, 2, [1])
     look_for_two_seconds(core)
-    assert core.losses.take_unreported(9) == [(0, 1, NOT_ACKED)]  # peer 2 takes nothing, so it does not go past it
+    assert core.losses.take_unreported(9) == [
+        (0, 1, NOT_ACKED, frozenset({2}))
+    ]  # peer 2 takes nothing, so it does not go past it
     assert list(core.unacked.entries) == [2, 3]
     acknowledge(core, 2, [0])  # it was only late
     assert (core.losses.count, core.acknowledged) == (0, 2)

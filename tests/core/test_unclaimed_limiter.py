@@ -27,7 +27,7 @@ def refusing(driver: SessionDriver, detect: bool = False, repairs: bool = True) 
     """A flow of a known peer that nobody has asked for, while there is no room for more of such flows."""
     hello = Hello("theirs", {}, {"flow": 0}, repairs, frozenset(["flow"] if detect else []))
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
-    driver.session.messages._unclaimed._octets = driver.session.messages.flow("crowd").queued_octets = 10**9
+    driver.session.messages._unclaimed._limit = -1
     return driver.session.messages.flow("flow")
 
 
@@ -69,7 +69,7 @@ def test_a_refusal_that_was_lost_is_said_again_until_the_sender_has_it(
 def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(driver: SessionDriver, transport: Kept) -> None:
     refusing(driver)
     data(driver, 0, at_once=True)
-    driver.session.messages.flow("crowd").queued_octets = 0
+    driver.session.messages._unclaimed._limit = 10**9
     data(driver, 3, at_once=True)
     asks = [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK]
     assert asks == [(1, [(0, 3)])]
@@ -118,11 +118,10 @@ def test_on_a_flow_that_nobody_has_asked_for_a_loss_does_not_stay_in_the_senders
 def test_what_is_missing_is_asked_for_however_much_was_refused(driver: SessionDriver, transport: Kept) -> None:
     """Of what was refused and cannot be named any more nothing is said: it is not below what is known."""
     refusing(driver)
-    crowd = driver.session.messages.flow("crowd")
     for sequence in range(0, 2 * MAX_RANGES, 2):
-        driver.session.messages._unclaimed._octets = crowd.queued_octets = 10**9
+        driver.session.messages._unclaimed._limit = -1
         data(driver, sequence, at_once=True)
-        crowd.queued_octets = 0
+        driver.session.messages._unclaimed._limit = 10**9
         data(driver, sequence + 1, at_once=True)
     missing = 2 * MAX_RANGES
     data(driver, missing + 1, at_once=True)
@@ -155,7 +154,7 @@ def test_what_is_refused_is_named_once_and_counts_as_missing(
     sync = receive_flow.watch(Thresholds())
     for sequence in (0, 1, 1, 2):
         data(driver, sequence, at_once=True)
-    driver.session.messages.flow("crowd").queued_octets = 0
+    driver.session.messages._unclaimed._limit = 10**9
     data(driver, 3, at_once=True)
     driver.on_tick(2 * REPORT_INTERVAL_NS, 0)
     receive_flow.subscribed = True
@@ -212,8 +211,8 @@ def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_
 def test_what_a_hello_overtook_after_others_of_a_stranger_were_refused_is_taken_in(
     driver: SessionDriver, reported: list[Event], detect: bool
 ) -> None:
-    receive_flow, crowd = driver.session.messages.flow("flow"), driver.session.messages.flow("crowd")
-    driver.session.messages._unclaimed._octets = crowd.queued_octets = 10**9
+    receive_flow = driver.session.messages.flow("flow")
+    driver.session.messages._unclaimed._limit = -1
     for sequence in (3, 4):
         data(driver, sequence, at_once=True)
     hello = Hello("theirs", {}, {"flow": 7}, True, frozenset(["flow"] if detect else []))

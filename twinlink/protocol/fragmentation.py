@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from .frames import FRAGMENT_WORD, HEADER, HEADER_OCTETS, RETRANSMIT_OCTETS, Kind, MalformedFrame, check
 
-MAX_PARTIAL_OCTETS = 128 * 1024 * 1024  # of frames that have begun; strangers may never end theirs
 PARTIAL_FRAME_OCTETS = 1024  # what Python needs for one, beside what has come of it
 
 
@@ -84,9 +83,13 @@ class Fragmenter:
 class FragmentReassembler:
     """Feed it fragments as they arrive: those of one frame in order, those of several topics and sessions mixed."""
 
-    def __init__(self, max_frame: int) -> None:
-        """``max_frame``: octets; a longer one is malformed."""
+    def __init__(self, max_frame: int, max_partial_octets: int = 2**27) -> None:
+        """``max_frame``: octets; a longer one is malformed.
+
+        ``max_partial_octets``: of frames that have begun; strangers may never end theirs.
+        """
         self._max_frame = max_frame
+        self._max_partial_octets = max(max_partial_octets, max_frame + PARTIAL_FRAME_OCTETS)
         self._partial: dict[tuple[bytes, int], PartialFrame] = {}  # by topic and epoch
         self._octets = 0  # of all, as long as they are going to be
 
@@ -129,7 +132,7 @@ class FragmentReassembler:
             raise MalformedFrame("part")
         self._partial[key] = PartialFrame(known, sent_ns, octets, bytearray(first))
         self._octets += octets + PARTIAL_FRAME_OCTETS
-        while self._octets > MAX_PARTIAL_OCTETS:  # strangers make room first; what is well advanced goes on
+        while self._octets > self._max_partial_octets:  # strangers make room first; what is well advanced goes on
             self._discard(next((one for one, of in self._partial.items() if not of.known), key))
         return self._partial.get(key)
 

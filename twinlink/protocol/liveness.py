@@ -37,8 +37,8 @@ BEHIND_NS = 300_000_000  # a side that has not read to the end for so long says 
 # A session that misses a hello beside a newer one of its node has been replaced; else two nodes have the same name.
 RESTART_NS = 400_000_000
 SUSPENDED_NS = 120_000_000_000  # a session that has been down for so long will not return
-MAX_PEERS = 1024  # that are heard
-MAX_REMEMBERED = 2048  # that are not
+MAX_REMEMBERED = 2048  # sessions that are not heard
+MAX_HELLO_OCTETS = 4 * 1024 * 1024  # of the hellos of all peers whose flows are remembered
 
 
 class PeerState(Enum):
@@ -74,6 +74,7 @@ class Peer:
         start_sent: the number of the first hello that said what this side owes it, from where on.
         start_known: it has said what it owes this side; or it hears this side and has not said it for long: in
             ``hellos_without_start`` hellos since ``without_start_mono_ns``.
+        hello_octets: of the hello with which it was first heard, whose flows are remembered.
         interrupted: until its last hello, hellos did not get through for a while.
     """
 
@@ -97,6 +98,7 @@ class Peer:
     start_known: bool = False
     hellos_without_start: int = 0
     without_start_mono_ns: int = 0
+    hello_octets: int = 0
     interrupted: bool = False
 
     @property
@@ -144,8 +146,9 @@ class PeerTable:
             `Peer.confirmed_mono_ns` with each ack.
     """
 
-    def __init__(self, epoch: int, now_mono_ns: int) -> None:
+    def __init__(self, epoch: int, now_mono_ns: int, max_peers: int = 1024) -> None:
         self._epoch = epoch
+        self._max_peers = max_peers
         self._started_mono_ns = now_mono_ns  # no hello of this side has a number from before
         self.sessions: dict[int, Peer] = {}
 
@@ -171,22 +174,29 @@ class PeerTable:
         )
 
     def on_hello(
-        self, epoch: int, number: int, sent_ns: int, hello: Hello, now_mono_ns: int, joining: bool = False
+        self,
+        epoch: int,
+        number: int,
+        sent_ns: int,
+        hello: Hello,
+        now_mono_ns: int,
+        joining: bool = False,
+        octets: int = 0,
     ) -> tuple[bool, list[PeerTransition]]:
         """Take in a hello of a session that is not REPLACED; returns whether to answer at once, and what changed.
 
         ``joining``: it does not get messages yet.  What it says of this side's hellos does not count, and it is
-        answered once.
+        answered once.  ``octets``: of the hello.  A session that there is no room for is not heard.
         """
         peer = self.sessions.get(epoch)
         new = peer is None or not peer.is_heard
         transitions = self._replace_predecessors(epoch, number, sent_ns, hello.node, now_mono_ns, new)
         if peer is None or peer.state is PeerState.LOST:
-            if len(self.all()) >= MAX_PEERS:
+            if not self._make_room(octets):
                 return False, transitions
             confirmed = self._started_mono_ns if peer is None else peer.confirmed
             self.sessions.pop(epoch, None)  # the youngest is the last
-            peer = self.sessions[epoch] = Peer(hello.node, epoch, confirmed, flows=hello.flows)
+            peer = self.sessions[epoch] = Peer(hello.node, epoch, confirmed, flows=hello.flows, hello_octets=octets)
         elif peer.state is PeerState.SILENT:
             peer.state, peer.confirmed_mono_ns, peer.start_sent = PeerState.DEAF, 0, 0
         peer.repairs, peer.max_payload = hello.repairs, hello.max_payload
@@ -212,6 +222,19 @@ class PeerTable:
         elif hello.behind:
             peer.confirmed_mono_ns = now_mono_ns
         return (not peer.up and (new or not joining)) or peer.interrupted, transitions
+
+    def _make_room(self, octets: int) -> bool:
+        """Whether one more session can be heard; the oldest of those that have never been up makes room."""
+        heard = len(self.all())
+        remembered = sum(peer.hello_octets for peer in self.sessions.values())
+        never_up = [peer for peer in self.sessions.values() if peer.state in {PeerState.LOST, PeerState.HEARD}]
+        for peer in never_up:
+            if heard < self._max_peers and remembered + octets <= MAX_HELLO_OCTETS:
+                break
+            heard -= peer.is_heard
+            remembered -= peer.hello_octets
+            del self.sessions[peer.epoch]
+        return heard < self._max_peers and remembered + octets <= MAX_HELLO_OCTETS
 
     def _replace_predecessors(
         self, epoch: int, number: int, sent_ns: int, node: str, now_mono_ns: int, new: bool

@@ -13,6 +13,7 @@ from .context import Context
 from .duplicate_names import DuplicateNames
 from .frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Frame, Hello, Kind, MalformedFrame
 from .frames import frame as make_frame
+from .limits import LimitCounters, Limits
 from .liveness import BEHIND_NS, Peer, PeerState, PeerTable, PeerTransition
 from .reconnect import ProbeResult, ReconnectPolicy
 from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
@@ -70,12 +71,14 @@ class PeerManager:
         context: Context,
         path: Path,
         node: str,
-        max_payload: int,
+        limits: Limits,
+        limit_counters: LimitCounters,
         mono_ns: int,
         on_session_end: Callable[[int, int | None], None],
     ) -> None:
         """``on_session_end(epoch, successor)`` is called when a session will not return."""
-        self.peers = PeerTable(context.epoch, mono_ns)
+        self.peers = PeerTable(context.epoch, mono_ns, limits.max_peers)
+        self._limit_counters = limit_counters
         self.up: frozenset[int] = frozenset()
         self.hello_due = False
         self.alone = True
@@ -89,7 +92,7 @@ class PeerManager:
         self._path = path
         self._node = node
         self._epoch = context.epoch
-        self._max_payload = max_payload
+        self._max_payload = limits.max_payload
         self._on_session_end = on_session_end
         self._lock = threading.Lock()  # the peers that are up, and the senders that must know
         self._ticked_mono_ns = 0
@@ -185,7 +188,10 @@ class PeerManager:
         new = self.peers.get(epoch) is None
         joining = not (before and before.up) and self._path.joins(epoch, self._epoch in hello.heard)
         sent_ns = HEADER.unpack_from(frame)[4]
-        reply, transitions = self.peers.on_hello(epoch, number, sent_ns, hello, mono_ns, joining)
+        reply, transitions = self.peers.on_hello(epoch, number, sent_ns, hello, mono_ns, joining, len(frame))
+        if self.peers.get(epoch) is None:
+            self._limit_counters.exceeded("peers")
+            return None
         self.alone = False
         self._apply(transitions)
         self.hello_due |= reply

@@ -22,6 +22,7 @@ from .frames import (
     MalformedFrame,
     check,
 )
+from .limits import LimitCounters, Limits
 from .peers import Path, PeerManager
 from .receive.flow import ReceiveFlow
 from .receive.receiver import MessageReceiver
@@ -44,6 +45,7 @@ class Session:
         messages: the receiving side of all flows.
         feedback: what peers say of what this side has sent.
         outbox: frames to send, without acks.
+        limit_counters: how often something was refused, by limit.
         malformed: by reason, the count and the monotonic time of the last event.
     """
 
@@ -52,9 +54,7 @@ class Session:
         *,
         node: str,
         epoch: int,
-        window: int,
-        max_payload: int,
-        max_frame: int,
+        limits: Limits,
         path: Path,
         calls: Calls,
         call_next: Callable[[ReceiveFlow], None],
@@ -64,15 +64,15 @@ class Session:
     ) -> None:
         """``call_next(flow)`` calls the flow's handler with the next message of its queue."""
         context = self._context = Context(epoch, report, uninterrupted)
-        self.peer_manager = PeerManager(context, path, node, max_payload, mono_ns, self._on_session_end)
+        self.limit_counters = LimitCounters(context)
+        self.peer_manager = PeerManager(context, path, node, limits, self.limit_counters, mono_ns, self._on_session_end)
         self.messages = MessageReceiver(
             context,
             self.peer_manager,
             calls,
             call_next,
-            window=window,
-            max_payload=max_payload,
-            max_frame=max_frame,
+            limits,
+            self.limit_counters,
         )
         self.feedback = FeedbackDispatcher(context, self.peer_manager, calls)
         self.outbox = context.outbox

@@ -9,6 +9,7 @@ from ..errors import TransportError
 from ..events import Event
 from ..process.signals import DeferSignals
 from ..protocol.frames import Frame
+from ..protocol.limits import Limits
 from ..protocol.receive.flow import PeerStream, ReceiveFlow
 from ..protocol.reconnect import ProbeResult
 from ..protocol.session import Session
@@ -35,8 +36,7 @@ class SessionDriver:
         *,
         node: str,
         epoch: int,
-        window: int,
-        max_payload: int,
+        limits: Limits,
         report: Callable[[Event], None],
     ) -> None:
         self.senders: dict[str, FlowEndpoint] = {}
@@ -44,9 +44,7 @@ class SessionDriver:
         self.session = Session(
             node=node,
             epoch=epoch,
-            window=window,
-            max_payload=max_payload,
-            max_frame=transport.max_frame,
+            limits=limits,
             path=transport,
             calls=self.callbacks,
             call_next=self.call_next,

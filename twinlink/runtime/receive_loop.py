@@ -96,11 +96,12 @@ class ReceiveLoop:
         So it is acknowledged soon, and what the application cannot take yet is known.
         """
         driver, receive, until = self._driver, self._transport.receive, now + DRAIN_NS
-        while now < until and (received := receive(0)) is not None:
+        while now < until:
+            received, now = receive(0), _monotonic_ns()
+            if received is None:
+                self._drained_ns = now
+                break
             driver.receive_ahead(received[0], received[1], now)
-            now = _monotonic_ns()
-        else:
-            self._drained_ns = now if now < until else self._drained_ns
         driver.flush_acks()
         self._last_frame_ns = now
 

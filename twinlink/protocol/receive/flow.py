@@ -29,6 +29,10 @@ class PeerStream:
         reorder_buffer: what is held until what is missing has come; None while nothing is.
         first_arrived: the number that came first, until the sender has said from where on it owes us something.
         rejected: what this side does not take, and the sender has not said since that it will not come.
+        waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
+            without another look at the limits.
+        window_end, refused_end: where the receive window is closed, what is refused: from the first number on, and
+            something up to the second one has come.  ``refused_size``: octets of the last of these.
         unreported_octets: octets consumed since the sender was last told, MESSAGE_WEIGHT_OCTETS for each message among
             them.
     """
@@ -39,7 +43,10 @@ class PeerStream:
         "consumed",
         "epoch",
         "first_arrived",
+        "granted_octets",
         "node",
+        "refused_end",
+        "refused_size",
         "rejected",
         "rejected_count",
         "reorder_buffer",
@@ -50,6 +57,8 @@ class PeerStream:
         "superseded",
         "tracker",
         "unreported_octets",
+        "waiting_octets",
+        "window_end",
     )  # fmt: skip
 
     def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
@@ -62,6 +71,9 @@ class PeerStream:
         self.consumed = first or 0
         self.acked = self.consumed
         self.first_arrived: int | None = None
+        self.waiting_octets = self.granted_octets = 0
+        self.window_end: int | None = None
+        self.refused_end = self.refused_size = 0
         self.unreported_octets = 0
         self.rejected_count = 0
         self.rejected = RangeSet()
@@ -97,6 +109,7 @@ class ReceiveFlow:
         subscribed: whether the application has subscribed to the flow.
         handler: gets each message; without one they wait in ``queue``.
         streams: by epoch.
+        named_by: the peer that named it first; 0: a node that had not said hello, or this side.
         watched: whether the age of what arrives matters: it has a limit, or ``sync``.
         stale: what was too old on arrival.
         rejected: messages of the flow while it was unclaimed, and there was no room to hold them.
@@ -107,14 +120,21 @@ class ReceiveFlow:
         self.subscribed = False
         self.handler: Callable[[Message], None] | None = None
         self.queue: deque[Message] = deque()
-        self.queued_octets = 0
         self.streams: dict[int, PeerStream] = {}
+        self.named_by = 0
         self.watched = False
         self.max_age_ns: int | None = None
         self.sync: Sync | None = None
         self.stale = UnreportedRanges()
         self.rejected = UnreportedRanges()
         self._forgotten: Counter[str] = Counter()  # what forgotten sessions counted
+
+    @property
+    def queued_octets(self) -> int:
+        """Octets of payload in ``queue``."""
+        streams = list(self.streams.values())
+        held = sum(stream.reorder_buffer.octets for stream in streams if stream.reorder_buffer is not None)
+        return sum(stream.waiting_octets for stream in streams) - held
 
     def evictable_stream(self, up: frozenset[int]) -> PeerStream | None:
         """The session to forget before another one begins, if any; not one that is ``up``."""
@@ -174,10 +194,10 @@ class ReceiveFlow:
         except IndexError:
             return None
         size = len(message.payload)
-        self.queued_octets -= size
         stream = self.streams.get(message.epoch)
         if stream is None:
             return message, None
+        stream.waiting_octets -= size
         if message.sequence >= stream.consumed:
             stream.consumed = message.sequence + 1
         stream.unreported_octets += size + MESSAGE_WEIGHT_OCTETS

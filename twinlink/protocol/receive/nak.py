@@ -50,6 +50,7 @@ class SelectiveRepeat:
             return not abandoned
         tracker.received += 1
         stream.repaired += retransmitted
+        stream.waiting_octets += len(message.payload)
         self._release(receive_flow, stream)
         return True
 
@@ -65,6 +66,7 @@ class SelectiveRepeat:
         if not reorder_buffer.hold_run(messages):
             return False
         stream.tracker.received += len(messages)
+        stream.waiting_octets += sum([len(message.payload) for message in messages])
         if retransmitted:
             stream.repaired += len(messages)
         self._release(receive_flow, stream)
@@ -117,6 +119,12 @@ class SelectiveRepeat:
             missing = list(RangeSet([*missing, *rejected[:room]]))
         self._context.send(ack_topic, Kind.NAK, nak_body(stream.epoch, known, missing))
 
+    def request(self, ack_topic: bytes, stream: PeerStream, end: int) -> None:
+        """There is room for what was refused below ``end``."""
+        found = self._expect(stream, end)
+        if found is not None and stream.reorder_buffer is not None:
+            self._send_nak(ack_topic, stream, [found], stream.reorder_buffer.next_due)
+
     def _release(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
         """Deliver what is due."""
         reorder_buffer = stream.reorder_buffer
@@ -149,7 +157,7 @@ class SelectiveRepeat:
         only when something is newly found missing that is not among them: the sender may hold it for lost, and would
         not probe for it.
         """
-        found = self._expect(stream, max([next_to_send, *(end for _, end in ranges)]))
+        found = self._expect_announced(stream, ranges, next_to_send)
         for first, end in ranges:
             stream.rejected.take(first, end)
         if stream.reorder_buffer is not None:
@@ -162,6 +170,20 @@ class SelectiveRepeat:
         if ranges and found and not any(first < next_to_send and end > found[0] for first, end in missing):
             return
         self._send_nak(ack_topic, stream, missing, stream.tracker.next)
+
+    def _expect_announced(
+        self, stream: PeerStream, ranges: list[tuple[int, int]], next_to_send: int
+    ) -> tuple[int, int] | None:
+        """As `_expect`, of what an ABANDONED frame tells; where the window is closed, only of what takes no room."""
+        end = max([next_to_send, *(end for _, end in ranges)])
+        if stream.window_end is None:
+            return self._expect(stream, end)
+        stream.refused_end = max(stream.refused_end, end)
+        for first, end in ranges:
+            if first <= stream.tracker.next < end:
+                self._expect(stream, end)
+                stream.window_end = max(stream.window_end, end)
+        return None
 
     def on_start_sequence(self, receive_flow: ReceiveFlow, stream: PeerStream, first: int) -> None:
         """What is below ``first`` was never owed to this side: it is no gap."""
@@ -181,6 +203,7 @@ class SelectiveRepeat:
         """
         if stream.reorder_buffer is not None:
             if not delivers:
+                stream.waiting_octets -= stream.reorder_buffer.octets
                 stream.tracker.received -= stream.reorder_buffer.drop_held()
             stream.reorder_buffer.abandon_all()
             self._release(receive_flow, stream)

@@ -106,6 +106,11 @@ class ReorderBuffer:
         self.next_due = end
 
     @property
+    def octets(self) -> int:
+        """Of the payload of these."""
+        return sum(len(message.payload) for message in list(self._held.values()))
+
+    @property
     def held(self) -> int:
         """How many messages wait here."""
         return len(self._held)

@@ -6,6 +6,7 @@ more, is *lagging* until it has caught up.  It requests what it missed as it fin
 """
 
 from collections import deque
+from itertools import islice
 from typing import Literal
 
 from .flow_control import FlowControlWindow
@@ -17,6 +18,8 @@ from .retransmit_buffer import RetransmitBuffer
 Pace = Literal["fastest", "slowest"]
 
 LAG_NS = 200_000_000
+SEND_LAG_NS = 20_000_000  # while a thread waits for room to send
+MAX_LOOKED_AT = 256  # messages in flight, to find out which peers they wait for
 SLOW_TICKS = 5  # of 0.2 s: a peer that has not consumed what was sent so long ago is reported as slow
 CAUGHT_UP_TICKS = 2  # and a peer that has consumed what was sent so long ago has caught up
 
@@ -65,7 +68,8 @@ class PaceKeeper:
         elif self._suspects == receivers.pacing:  # until now it waited for all of them
             self._since_mono_ns = now_mono_ns
         self._suspects = suspects
-        if not suspects or suspects == receivers.pacing or now_mono_ns - self._since_mono_ns < LAG_NS:
+        waited_ns = now_mono_ns - self._since_mono_ns
+        if not suspects or suspects == receivers.pacing or waited_ns < (SEND_LAG_NS if size else LAG_NS):
             return False
         self._suspects = frozenset()
         receivers.set_lagging(receivers.lagging | suspects)
@@ -88,12 +92,20 @@ class PaceKeeper:
         head = entries.get(queue.next_to_send) if queue.next_to_send < queue.next_sequence else None
         if head is not None:
             waiting = self._unacked.size(head)
-            oldest = self._in_flight.oldest
-            if oldest is not None and self._in_flight.room < waiting + FRAMING_OCTETS:
-                blockers |= entries[oldest][1]
+            if self._in_flight.room < waiting + FRAMING_OCTETS:
+                blockers |= self._late()
             if not self._flow_control.has_room(waiting) and (awaited := self._flow_control.awaited) is not None:
                 blockers |= {epoch for epoch, consumed in receivers.consumed.items() if consumed < awaited}
         return receivers.pacing & blockers
+
+    def _late(self) -> set[int]:
+        """The peers that owe an ack for something in flight that another peer has acknowledged."""
+        entries, pacing, late = self._unacked.entries, self._receivers.pacing, set[int]()
+        for sequence in islice(self._in_flight.sequences(), MAX_LOOKED_AT):
+            unacked_by = entries[sequence][1]
+            if not unacked_by >= pacing:
+                late |= unacked_by
+        return late or set(pacing)
 
     def on_tick(self) -> None:
         """To be called five times a second, after `check`: which peers are slow, and which have caught up."""

@@ -1,0 +1,115 @@
+"""The receive window: what messages may take here until the application has consumed them.  No I/O, no clock.
+
+A sender of this library keeps to its own window, so mostly nothing is refused here.  What is refused is not
+acknowledged.  A peer that retransmits is asked for it when there is room again, a little at a time: until then the
+window is *closed*, and everything from `PeerStream.window_end` on is refused, so that what is due first finds room.
+"""
+
+from ..limits import LimitCounters
+from ..send.flow_control import MAX_UNCONSUMED, SLACK_OCTETS
+from .flow import PeerStream
+from .nak import SelectiveRepeat
+
+FIRST_GRANT_OCTETS = 64 * 1024
+REQUEST_OCTETS = 256 * 1024  # of messages that are requested together
+MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is suspended
+
+
+class ReceiveWindow:
+    """Of one session; for the thread that receives.
+
+    Each stream is granted room as it needs it, at most ``window`` octets, from ``buffer_octets`` for all of them, of
+    which one peer gets half at most.
+    """
+
+    def __init__(self, window: int, buffer_octets: int, repair: SelectiveRepeat, limits: LimitCounters) -> None:
+        self._window = window
+        self._buffer_octets = buffer_octets
+        self._repair = repair
+        self._limits = limits
+        self._granted = 0
+        self._granted_to: dict[int, int] = {}  # by peer
+
+    def admits(self, stream: PeerStream, sequence: int, size: int) -> bool:
+        """Whether to take in this message, which is not of the fast lane; if not, it is counted as refused."""
+        next_expected, reorder_buffer = stream.tracker.next, stream.reorder_buffer
+        if sequence - next_expected > MAX_SEQUENCE_JUMP and next_expected >= 0:
+            self._limits.exceeded("sequence")
+            return False
+        is_due = sequence == (reorder_buffer.next_due if reorder_buffer else next_expected)
+        if sequence < next_expected and not (reorder_buffer and sequence in reorder_buffer.missing):
+            return True  # it is here already
+        if stream.window_end is None or sequence < stream.window_end or is_due:
+            waiting = stream.waiting_octets
+            if is_due and reorder_buffer is not None:  # what is held waits for this one
+                waiting -= reorder_buffer.octets
+            if self._has_room(stream, waiting, size) and self._grant(stream, stream.waiting_octets + size):
+                return True
+        self._limits.exceeded("window")
+        self._refuse(stream, sequence, size)
+        return False
+
+    def _has_room(self, stream: PeerStream, waiting: int, size: int) -> bool:
+        """As `FlowControlWindow.admit` says at the peer."""
+        fits = waiting + size <= self._window or waiting <= SLACK_OCTETS
+        return fits and stream.tracker.next - stream.consumed <= MAX_UNCONSUMED + MAX_UNCONSUMED // 8
+
+    def _refuse(self, stream: PeerStream, sequence: int, size: int) -> None:
+        if not stream.repairs:
+            return  # what comes next shows the gap
+        if stream.window_end is None:
+            stream.window_end = stream.tracker.next
+        stream.refused_end = max(stream.refused_end, sequence + 1)
+        stream.refused_size = size
+
+    def reserve(self, stream: PeerStream, octets: int) -> bool:
+        """Whether so many octets more, of messages that are not held, may wait; they are granted."""
+        return (
+            stream.window_end is None
+            and self._has_room(stream, stream.waiting_octets, octets)
+            and self._grant(stream, stream.waiting_octets + octets)
+        )
+
+    def _grant(self, stream: PeerStream, octets: int) -> bool:
+        """Let a stream hold so many octets, if there are so many left."""
+        if octets <= stream.granted_octets:
+            return True
+        most = max(octets, min(self._window, max(FIRST_GRANT_OCTETS, 2 * octets)))
+        return self._set_grant(stream, most) or self._set_grant(stream, octets)
+
+    def _set_grant(self, stream: PeerStream, octets: int) -> bool:
+        more, of_peer = octets - stream.granted_octets, self._granted_to.get(stream.epoch, 0)
+        if more > 0 and (self._granted + more > self._buffer_octets or of_peer + more > self._buffer_octets // 2):
+            return False
+        stream.granted_octets = octets
+        self._granted += more
+        self._granted_to[stream.epoch] = of_peer + more
+        if not self._granted_to[stream.epoch]:
+            del self._granted_to[stream.epoch]
+        return True
+
+    def release(self, stream: PeerStream) -> None:
+        """Nothing of this stream waits any more."""
+        self._set_grant(stream, 0)
+
+    def on_tick(self, ack_topic: bytes, stream: PeerStream) -> None:
+        """Take back what a stream does not use, and request what was refused."""
+        if stream.granted_octets > 2 * max(stream.waiting_octets, FIRST_GRANT_OCTETS):
+            self._set_grant(stream, max(stream.waiting_octets, FIRST_GRANT_OCTETS))
+        if stream.window_end is not None:
+            self.request(ack_topic, stream)
+
+    def request(self, ack_topic: bytes, stream: PeerStream) -> None:
+        """Where the window is closed, and there is room: request what was refused first, unless that is on its way."""
+        reorder_buffer, next_expected = stream.reorder_buffer, stream.tracker.next
+        if reorder_buffer is not None and reorder_buffer.missing:
+            return
+        if stream.refused_end <= next_expected:
+            stream.window_end = None
+            return
+        room = min(self._window - stream.waiting_octets, REQUEST_OCTETS)
+        if room < min(self._window // 2, REQUEST_OCTETS) or not self._has_room(stream, stream.waiting_octets, 0):
+            return
+        end = min(stream.refused_end, next_expected + max(1, room // max(1, stream.refused_size)))
+        stream.window_end = None if end == stream.refused_end else end
+        self._repair.request(ack_topic, stream, end)
