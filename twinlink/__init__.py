@@ -123,7 +123,8 @@ def open(
         retention: octets of each flow that are kept here until they are acknowledged, to be retransmitted if need be.
             Bounds the memory of the sending side, also while a peer is stalled or gone.
         send_timeout: seconds that ``send`` waits for room when so much is kept.
-        max_payload: octets, at most 16 MiB; a peer that takes less makes it less while it is up or may return.
+        max_payload: octets, at most 16 MiB, of what this side sends and takes; what is longer than a peer takes is lost
+            to that peer, and refused where no peer takes it.
         receive_buffer: octets of messages, of all flows and peers, that may wait here for the application; of these a
             peer gets half at most, and ``window`` on each flow.  What there is no room for is requested again later.
         max_flows: that peers may name, and are held; a peer names 1024 at most.  Messages of others are rejected.

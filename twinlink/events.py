@@ -154,10 +154,14 @@ class Malformed(Event):
 class LimitExceeded(Event):
     """Something of a peer was refused here for a ``limit``; at most one event a second for each.
 
-    ``window``: a message, for which the flow or the receive buffer has no room; it is requested again if its sender
-    repairs.  ``flows``: a message of a flow that cannot be held; it was rejected.  ``peers``: the hello of one more
-    peer.  ``hello``: the hello of a peer that names too much.  ``sequence``: a message whose number is far beyond all
-    before it.  ``count`` is the total since the link was opened.
+    - ``window``: a message for which the flow or the receive buffer has no room.  It is requested again if its sender
+      repairs.
+    - ``max_payload``: a message that is longer.  It is a gap.
+    - ``flows``: a message of a flow that cannot be held.  It was rejected.
+    - ``peers``: the hello of one more peer, or of one that names too many flows.
+    - ``sequence``: a message whose number is far beyond all before it.
+
+    ``count`` is the total since the link was opened.
     """
 
     limit: str

@@ -16,7 +16,7 @@ class Kept(Transport):
     """Keeps what is sent."""
 
     def __init__(self) -> None:
-        super().__init__(Endpoint("kept", 1), False, 0, Options())
+        super().__init__(Endpoint("kept", 1), False, 2**24, Options())
         self.sent: list[tuple[bytes, bytes]] = []
         self.renewed: list[int] = []
         self.reached_with: list[int] = []

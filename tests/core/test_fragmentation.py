@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlink.protocol.fragmentation import PARTIAL_FRAME_OCTETS, Fragmenter, FragmentReassembler
+from twinlink.protocol.fragmentation import (
+    PARTIAL_FRAME_OCTETS,
+    Fragmenter,
+    FragmentReassembler,
+    FrameTooLong,
+)
 from twinlink.protocol.frames import Kind, MalformedFrame, check, frame
 
 TOPICS = [b"traffic/a", b"traffic/b"]
@@ -105,11 +110,18 @@ def test_what_comes_once_more_or_too_early_changes_nothing(pieces: list[tuple[in
             return
 
 
-def test_what_is_too_long_or_a_part_itself_is_malformed() -> None:
+def test_what_is_a_part_itself_is_malformed() -> None:
     part = frame(Kind.FRAGMENT, 1, 0, 1, b"")
-    for octets in (frame(Kind.DATA, 1, 0, 1, bytes(100)), part, part[:20], part + b"more"):
+    for octets in (part, part[:20], part + b"more"):
         with pytest.raises(MalformedFrame, match="part"):
             FragmentReassembler(100).receive(b"traffic/a", frame(Kind.FRAGMENT, 1, 0, 1, octets), True)
+
+
+def test_of_what_is_too_long_the_number_is_known() -> None:
+    first = frame(Kind.DATA, 1, 17, 1, bytes(100))[:40]
+    with pytest.raises(FrameTooLong) as caught:
+        FragmentReassembler(100).receive(b"traffic/a", frame(Kind.FRAGMENT, 1, 0, 1, first), True)
+    assert caught.value.args == (17,)
 
 
 def test_what_not_everybody_has_is_under_way() -> None:

@@ -80,11 +80,15 @@ class Fragmenter:
         return min((self._received.get(epoch, 0) for epoch in epochs), default=0)
 
 
+class FrameTooLong(Exception):
+    """A frame that begins to arrive is longer than this side takes; ``args[0]`` is the number of its message."""
+
+
 class FragmentReassembler:
     """Feed it fragments as they arrive: those of one frame in order, those of several topics and sessions mixed."""
 
     def __init__(self, max_frame: int, max_partial_octets: int = 2**27) -> None:
-        """``max_frame``: octets; a longer one is malformed.
+        """``max_frame``: octets of the longest that is taken.
 
         ``max_partial_octets``: of frames that have begun; strangers may never end theirs.
         """
@@ -97,7 +101,7 @@ class FragmentReassembler:
         """The frame that this fragment completes; if more must come, how many octets of it are there.
 
         ``known``: it is from a peer.  What came once more is passed over, and so is a fragment before which others are
-        missing.  Raises MalformedFrame where that is no fragment, or of no frame.
+        missing.  Raises MalformedFrame where that is no fragment, or of no frame, and FrameTooLong.
         """
         _, _, epoch, offset, sent_ns = HEADER.unpack_from(fragment)
         key = (topic, epoch)
@@ -124,12 +128,16 @@ class FragmentReassembler:
         return whole
 
     def _start(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "PartialFrame | None":
-        """Begin a frame with its first fragment; None: there is no room for one more.  Raises MalformedFrame."""
+        """Begin a frame with its first fragment; None: there is no room for one more.
+
+        Raises MalformedFrame, FrameTooLong.
+        """
         if len(first) < HEADER_OCTETS:
             raise MalformedFrame("part")
-        octets = HEADER_OCTETS + HEADER.unpack_from(first)[1]
+        _, length, _, sequence, _ = HEADER.unpack_from(first)
+        octets = HEADER_OCTETS + length
         if octets > self._max_frame:
-            raise MalformedFrame("part")
+            raise FrameTooLong(sequence)
         self._partial[key] = PartialFrame(known, sent_ns, octets, bytearray(first))
         self._octets += octets + PARTIAL_FRAME_OCTETS
         while self._octets > self._max_partial_octets:  # strangers make room first; what is well advanced goes on

@@ -38,6 +38,14 @@ class Path(Protocol):
         """So long after a peer fell silent a transmission may wait for it; 0: it never waits."""
 
     @property
+    def frame_limit(self) -> int:
+        """Octets of the longest frame that it takes, as far as is known; it may change."""
+
+    @property
+    def frame_limit_reason(self) -> str:
+        """What limits it, and what to change, for a person; empty where nothing less than the link's own is known."""
+
+    @property
     def direct_octets(self) -> int:
         """So many octets may be in flight before the congestion limit holds back."""
 
@@ -93,6 +101,7 @@ class PeerManager:
         self._node = node
         self._epoch = context.epoch
         self._max_payload = limits.max_payload
+        self._path_max_payload = path.frame_limit - HEADER_OCTETS
         self._on_session_end = on_session_end
         self._lock = threading.Lock()  # the peers that are up, and the senders that must know
         self._ticked_mono_ns = 0
@@ -110,7 +119,7 @@ class PeerManager:
             for epoch in self.up:
                 if (known := self.peers.get(epoch)) is not None:
                     sender.on_peer_up(epoch, known.repairs, known.max_payload)
-            sender.max_payload = self._max_payload_of_all()
+            sender.max_payload = self._longest_payload()
             self.senders[sender.flow] = sender
             self.has_urgent |= sender.priority == "high"
 
@@ -142,21 +151,37 @@ class PeerManager:
         return ", ".join(sorted(names)) or "no peer that is left"
 
     def smaller_limits(self, size: int) -> str:
-        """Names of the peers that do not take a payload of so many octets, each with what it takes."""
+        """What does not take a payload of so many octets: the path, or the peers by name, each with what it takes."""
+        if self._path_max_payload < size:
+            return f"the path takes at most {self._path_max_payload} ({self._path.frame_limit_reason})"
         up = [(peer.node, peer) for peer in self.peers.all() if peer.up]
         suspended = [(f"{peer.node} (down, may return)", peer) for peer in self.peers.suspended() if peer.repairs]
         return ", ".join(
             f"{name} takes at most {peer.max_payload}" for name, peer in up + suspended if peer.max_payload < size
         )
 
-    def _max_payload_of_all(self) -> int:
-        """Octets of the longest payload that this side sends and all peers take that are to get what is sent now.
+    def _longest_payload(self) -> int:
+        """Octets of the longest payload that this side sends, the path takes, and some peer that is to get it.
 
-        Those are the peers that are up, and those that may return and request what they missed.  A peer would request
-        a message that it does not take again and again, which would hold up all that follows, for the others too.
+        Those are the peers that are up, and those that may return and request what they missed.  For a peer that takes
+        less, what is longer is lost.
         """
-        suspended = (peer.max_payload for peer in self.peers.suspended() if peer.repairs)
-        return min([self._max_payload, *suspended, *(peer.max_payload for peer in self.peers.all() if peer.up)])
+        sessions = list(self.peers.sessions.values())
+        getting = [peer for peer in sessions if peer.up or (peer.is_suspended and peer.repairs)]
+        of_peers = max((peer.max_payload for peer in getting), default=self._max_payload)
+        return min(self._max_payload, self._path_max_payload, of_peers)
+
+    def _look_at_path(self) -> None:
+        """Give up what the path does not take, where it has become known to take less."""
+        max_payload = self._path.frame_limit - HEADER_OCTETS
+        if max_payload == self._path_max_payload:
+            return
+        shorter, self._path_max_payload = max_payload < self._path_max_payload, max_payload
+        with self._lock:
+            for sender in self.senders.values():
+                sender.max_payload = self._longest_payload()
+                if shorter:
+                    sender.give_up_longer(max_payload, f"the path does not take it: {self._path.frame_limit_reason}")
 
     def _node_of(self, epoch: int) -> str:
         peer = self.peers.sessions.get(epoch)
@@ -247,6 +272,7 @@ class PeerManager:
         if now_mono_ns - self._ticked_mono_ns > PAUSE_NS:
             self.peers.restart_timers(now_mono_ns)
         self._ticked_mono_ns, self._drained_mono_ns = now_mono_ns, drained_mono_ns
+        self._look_at_path()
         transitions = self.peers.expire(now_mono_ns, drained_mono_ns)
         self._apply(transitions)
         self.hello_due |= bool(transitions)  # a peer that cannot be heard is to know it
@@ -287,7 +313,7 @@ class PeerManager:
     def _tell_senders(self, transition: PeerTransition) -> None:
         peer, reason, successor, ended = _fields(transition)
         with self._lock:
-            max_payload = self._max_payload_of_all()
+            max_payload = self._longest_payload()
             for sender in self.senders.values():
                 sender.max_payload = max_payload
                 if reason is None:

@@ -24,7 +24,7 @@ class FlowEndpoint:
         flow: name of the flow.
         priority: ``high`` or ``normal``.
         on_ack: called with each `Ack`, or None.
-        max_payload: octets of the longest payload that this link sends and every peer takes that is up or suspended.
+        max_payload: octets of the longest payload that this link sends, and some peer takes that is up or suspended.
         core: the flow; its methods are called with ``state_lock`` held.
         in_flight, losses: of the flow.
         on_ack_scheduled, on_ack_called: with so many acks `on_ack` is going to be called at most, and has been.
@@ -153,6 +153,13 @@ class FlowEndpoint:
             self._link.wake_transmit()
 
     # For the peer manager
+
+    def give_up_longer(self, size: int, reason: str) -> None:
+        """No payload of more than ``size`` octets gets through: what is longer is lost."""
+        with self.state_lock:
+            self.core.abandonment.give_up_longer(size, reason)
+        if self._queue.has_pending:
+            self._link.wake_transmit()
 
     def probe(self) -> None:
         """Ask the peers what they miss, if any owes an ack."""

@@ -63,7 +63,7 @@ class Sender:
 
     @property
     def max_payload(self) -> int:
-        """Octets of the longest payload that this link sends and every peer takes that is up or may return."""
+        """Octets of the longest payload that this link sends, the path takes, and some peer takes that may get it."""
         return self._endpoint.max_payload
 
     @property
@@ -85,7 +85,8 @@ class Sender:
         Without any peer the message is counted as lost; `flush` names it.
 
         Raises:
-            PayloadTooLarge: longer than the ``max_payload`` of the link, or of a peer that is up or may return.
+            PayloadTooLarge: longer than the ``max_payload`` of the link, or than the path takes, or any peer that is up
+                or may return.  For a peer that takes less than others the message is lost (`Lost`).
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TransportError: the transport failed.  The message has its number and is kept: do not send it again.
@@ -133,7 +134,7 @@ class Sender:
         what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
         less = self._link.peer_manager.smaller_limits(min(size, most))
         if less:
-            return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload")
+            return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload, or send it in parts")
         if most < MAX_PAYLOAD:
             return PayloadTooLarge(f"{what}: open both sides with a greater max_payload, {MAX_PAYLOAD} at most")
         return PayloadTooLarge(f"{what}: send it as several messages")

@@ -139,6 +139,14 @@ def drain(link: twinlink.Link, *kinds: type[twinlink.Event]) -> list[Any]:
     return [event for event in found if isinstance(event, kinds or twinlink.Event)]
 
 
+def wait_for_event(link: twinlink.Link, kind: type[twinlink.Event], seconds: float = PATIENCE_S) -> Any:
+    """The next event of this kind; those before it are passed over."""
+    deadline = time.monotonic() + seconds
+    while not isinstance(event := link.events().receive(timeout=deadline - time.monotonic()), kind):
+        assert event is not None, f"no {kind.__name__} came"
+    return event
+
+
 def malformed(link: twinlink.Link) -> dict[str, int]:
     """Malformed frames that the link has dropped, by reason."""
     return dict(link.stats()["malformed"])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import twinlink
-from twinlink.protocol.frames import MAX_PAYLOAD, Kind, frame
+from twinlink.protocol.frames import MAX_PAYLOAD
 
 from .base import (
     Conformance,
@@ -24,6 +24,7 @@ from .base import (
     in_thread,
     patience,
     receive_all,
+    wait_for_event,
     wait_until,
 )
 
@@ -95,40 +96,39 @@ class Delivery(Conformance):
         outbox.flush(patience())
         assert len(receive_all(inbox, 1)[0].payload) == 100_000
 
-    def test_what_a_peer_does_not_take_is_refused_as_long_as_it_is_up(self, opening: Open) -> None:
+    def test_what_one_peer_does_not_take_is_lost_to_that_peer_only(self, opening: Open) -> None:
         first = opening("listen")
-        inbox, outbox = opening("connect", node="large").receiver("flow"), first.sender("flow")
+        large, outbox = opening("connect", node="large").receiver("flow"), first.sender("flow")
         small = opening("connect", node="small", max_payload=100_000)
-        small.receiver("flow")
+        inbox = small.receiver("flow")
         wait_until(lambda: len(first.peers()) == 2)
+        assert [outbox.send(bytes(size)) for size in (100, 100_001, 100_000)] == [0, 1, 2]
+        assert [message.sequence for message in receive_all(large, 3)] == [0, 1, 2]
+        assert [message.sequence for message in receive_all(inbox, 2)] == [0, 2]
+        lost = wait_for_event(first, twinlink.Lost)
+        assert (lost.first, lost.end, lost.peers) == (1, 2, ("small",))
+        gap = wait_for_event(small, twinlink.Gap)
+        assert (gap.first, gap.end) == (1, 2)
+
+    def test_what_no_peer_takes_is_refused(self, opening: Open) -> None:
+        first, small = opening("listen"), opening("connect", node="small", max_payload=100_000)
+        inbox, outbox = small.receiver("flow"), first.sender("flow")
+        wait_until(lambda: first.peers() == ["small"])
         with pytest.raises(twinlink.PayloadTooLarge, match="small takes at most 100000"):
             outbox.send(bytes(100_001))
         assert outbox.send(bytes(100_000)) == 0
-        small.close()
-        wait_until(lambda: first.peers() == ["large"])
-        assert outbox.send(bytes(100_001)) == 1
-        assert [len(message.payload) for message in receive_all(inbox, 2)] == [100_000, 100_001]
+        assert len(receive_all(inbox, 1)[0].payload) == 100_000
 
-    def test_what_a_silent_peer_would_be_owed_and_does_not_take_is_refused(
-        self, opening: Open, foreign: MakeForeign
-    ) -> None:
+    def test_what_a_silent_peer_does_not_take_reaches_the_others(self, opening: Open, foreign: MakeForeign) -> None:
         first = opening("listen")
         inbox, outbox = opening("connect", node="large").receiver("flow"), first.sender("flow")
         small = foreign(node="small")
         small.repairs, small.max_payload = True, 100_000
         small.meet(first)
         wait_until(lambda: first.peers() == ["large"])
-        with pytest.raises(twinlink.PayloadTooLarge, match=r"small \(down, may return\) takes at most 100000"):
-            outbox.send(bytes(100_001))
-        small.send("traffic/_link", frame(Kind.BYE, small.epoch, 0, 0, b""))
-
-        def sent() -> bool:
-            with contextlib.suppress(twinlink.PayloadTooLarge):
-                outbox.send(bytes(100_001))
-            return bool(outbox.stats()["sent"])
-
-        wait_until(sent)
+        assert outbox.send(bytes(100_001)) == 0
         assert len(receive_all(inbox, 1)[0].payload) == 100_001
+        assert wait_for_event(first, twinlink.Lost).peers == ("small",)
 
     def test_a_small_limit_still_lets_hellos_and_acks_through(self, opening: Open) -> None:
         first, second = self.ready_pair(opening, max_payload=10)

@@ -86,6 +86,14 @@ class SelectiveRepeat:
                 return True
         return sequence in stream.rejected
 
+    def skip(self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int) -> None:
+        """Give up a message that this side cannot take: it is a gap."""
+        with self._context.uninterrupted():
+            self._nak_before(ack_topic, stream, sequence)
+            if stream.reorder_buffer is not None:
+                stream.reorder_buffer.abandon([(sequence, sequence + 1)], silently=False)
+                self._release(receive_flow, stream)
+
     def _nak_before(self, ack_topic: bytes, stream: PeerStream, sequence: int) -> None:
         """Request what was sent before a message that is here, and is found missing by that."""
         if sequence >= stream.tracker.next:

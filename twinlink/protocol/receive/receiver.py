@@ -6,7 +6,7 @@ from itertools import repeat
 
 from ...message import Message
 from ..context import Calls, Context
-from ..fragmentation import FragmentReassembler
+from ..fragmentation import FragmentReassembler, FrameTooLong
 from ..frames import (
     FLOW_NAME,
     HEADER_OCTETS,
@@ -73,7 +73,7 @@ class MessageReceiver:
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
         window, max_payload = limits.window, limits.max_payload
         self._window = ReceiveWindow(window, limits.receive_buffer, self._repair, limit_counters)
-        self._reassembler = FragmentReassembler(limits.max_frame, limits.receive_buffer // 4)
+        self._reassembler = FragmentReassembler(limits.max_payload + HEADER_OCTETS, limits.receive_buffer // 4)
         self._limit_counters = limit_counters
         self._max_flows = limits.max_flows
         self._flows_named_by: Counter[int] = Counter()  # by peer, and 0 for all that have not said hello
@@ -269,15 +269,28 @@ class MessageReceiver:
 
     def on_fragment(self, topic: bytes, fragment: Frame, epoch: int, sent_ns: int, known: bool) -> memoryview | None:
         """Take in a fragment; returns the frame that it completes.  ``known``: it is from a peer."""
-        _, ack_topic = self._by_topic.get(topic) or self._new_flow(topic, epoch)
+        receive_flow, ack_topic = self._by_topic.get(topic) or self._new_flow(topic, epoch)
         context = self._context
-        received = self._reassembler.receive(topic, fragment, known)
+        try:
+            received = self._reassembler.receive(topic, fragment, known)
+        except FrameTooLong as error:
+            self._skip_too_long(receive_flow, ack_topic, epoch, error.args[0])
+            return None
         if isinstance(received, memoryview):
             return received
         if known:
             progress = self.acks.fragment_progress(epoch, sent_ns, received, context.now_ns)
             context.outbox.append((ack_topic, progress))
         return None
+
+    def _skip_too_long(self, receive_flow: ReceiveFlow | None, ack_topic: bytes, epoch: int, sequence: int) -> None:
+        """A message that is longer than this side takes is a gap."""
+        self._limit_counters.exceeded("max_payload")
+        if receive_flow is None or self._peer_manager.find(epoch) is None or sequence > MAX_SEQUENCE:
+            return
+        stream = receive_flow.streams.get(epoch) or self._add_stream(receive_flow, epoch, sequence)
+        if stream.repairs:  # else what comes next shows the gap
+            self._repair.skip(receive_flow, ack_topic, stream, sequence)
 
     def on_abandoned(self, topic: bytes, frame: Frame, epoch: int, next_to_send: int) -> None:
         """Take in that messages will not come; without ranges it is a probe."""

@@ -20,7 +20,7 @@ class SendEndpoint(Protocol):
         on_ack: the application's function for acks, or None.
         on_ack_scheduled, on_ack_called: how many acks `on_ack` is to be called with at most, and has been.
         losses: what is lost, to be reported.
-        max_payload: octets of the longest payload that all peers take.
+        max_payload: octets of the longest payload that some peer takes.
     """
 
     flow: str
@@ -72,6 +72,9 @@ class SendEndpoint(Protocol):
 
     def on_peer_ended(self, epoch: int, reason: str, successor: int | None) -> None:
         """A suspended peer will not return."""
+
+    def give_up_longer(self, size: int, reason: str) -> None:
+        """No payload of more than ``size`` octets gets through: what is longer is lost."""
 
     def probe(self) -> None:
         """Have the peers say what they miss, if any owes an ack."""

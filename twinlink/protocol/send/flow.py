@@ -7,15 +7,16 @@ from ...message import Ack
 from ..frames import HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REJECTED, AbandonReason, Record, sent_at
 from ..rangeset import RangeSet
 from ..rtt import SAMPLE_EVERY, RttSamples
+from .abandonment import TOO_LONG, Abandonment
 from .congestion import InFlightBudget
 from .flow_control import FlowControlWindow
 from .in_flight import InFlight
-from .loss import ANY_PEER, NO_PEER, NOT_ACKED, NOT_TAKEN, REASONS, LossLedger, UnconfirmedEvictions
+from .loss import ANY_PEER, NO_PEER, REASONS, LossLedger, UnconfirmedEvictions
 from .overflow import Overflow, OverflowPolicy
 from .pace import Pace, PaceKeeper
 from .queue import SendQueue
 from .receivers import ReceiverSet
-from .retransmit_buffer import RetransmitBuffer, UnackedMessage
+from .retransmit_buffer import RetransmitBuffer
 from .tail_loss_probe import TailLossProbe
 
 MAX_SUSPENDED = 64  # peers that fell silent and for whom messages are kept
@@ -48,7 +49,7 @@ class SendFlow:
         self.flow = flow
         self.repair = repair
         self.overflow = overflow
-        self.sent_octets = self.acknowledged = self.repaired = self.conflated = 0
+        self.sent_octets = self.acknowledged = self.repaired = 0
         self.losses = LossLedger()
         self.rtt = RttSamples()
         self.unacked = RetransmitBuffer(retention, framing_octets)
@@ -57,10 +58,14 @@ class SendFlow:
         self.receivers = ReceiverSet()
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
         self.unconfirmed = UnconfirmedEvictions()
-        self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, self._abandon)
+        self.abandonment = Abandonment(
+            self.queue, self.receivers, self.unacked, self.losses, self.unconfirmed, self._acked_by
+        )
+        abandon = self.abandonment.abandon
+        self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, abandon)
         self.fits = self._overflow_policy.fits
         parts = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control, self.unconfirmed
-        self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self._lose_unacked)
+        self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self.abandonment.lose_unacked)
         self.pace_keeper = PaceKeeper(pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control)
 
     def on_tick(self, now_mono_ns: int) -> None:
@@ -89,34 +94,28 @@ class SendFlow:
             self._overflow_policy.conflate()
         if full and not self._overflow_policy.make_room(size):
             queue.next_sequence = sequence + 1
-            self._abandon(sequence, AbandonReason.DROPPED)
+            self.abandonment.abandon(sequence, AbandonReason.DROPPED)
             return False
+        if size > self.receivers.least_payload:
+            return self._send_to_some(sequence, frame, size, now_mono_ns)
         unacked.add(sequence, size, (now_mono_ns, receivers, frame))
         if queue.has_pending:  # as `enqueue` says; in bulk it mostly has
             queue.next_sequence = sequence + 1
             return False
         return queue.enqueue(size, now_mono_ns)
 
-    def _abandon(self, sequence: int, reason: AbandonReason) -> None:
-        """It will not be sent any more, though peers may owe an ack for it: count it, and have them told."""
-        entry = self.unacked.entries.get(sequence)
-        unacked_by = entry[1] if entry else frozenset[int]()
-        lost = entry is not None and self._release(sequence)
-        if reason is AbandonReason.EVICTED and sequence < self.queue.next_to_send:
-            if not lost:
-                self.unconfirmed.add(unacked_by, sequence)
-            return  # it is announced as abandoned when a peer misses it
-        if reason is AbandonReason.CONFLATED:
-            self.conflated += not lost
-        elif not lost:
-            self.losses.add(sequence, sequence + 1, REASONS[reason], unacked_by)
-        self.queue.abandon(reason, sequence, sequence + 1)
-
-    def _release(self, sequence: int) -> bool:
-        """Keep it no longer, nor send it again: no ack for it counts any more; returns whether it is lost already."""
-        self.unacked.remove(sequence)
-        self.queue.forget((sequence,))
-        return self.unacked.forget_lost((sequence,)) > 0
+    def _send_to_some(self, sequence: int, frame: bytes, size: int, now_mono_ns: int) -> bool:
+        """Take in a message that not all peers take: for the others it is lost."""
+        refusing, queue = self.receivers.refusing(size), self.queue
+        takers = self.receivers.all - refusing
+        if takers:
+            self.unacked.add(sequence, size, (now_mono_ns, takers, frame))
+            self.abandonment.lose_for_some(refusing, sequence, TOO_LONG)
+        else:
+            self.losses.add(sequence, sequence + 1, TOO_LONG, lost_by=refusing)
+            queue.abandon(AbandonReason.DROPPED, sequence, sequence + 1)
+        queue.next_sequence, queue.has_pending = sequence + 1, True
+        return False
 
     # What comes back
 
@@ -143,7 +142,7 @@ class SendFlow:
                 if not is_unacked:
                     continue
                 if t2_ns == REJECTED:
-                    self._rejected_by(epoch, sequence, entry)
+                    self.abandonment.reject(epoch, sequence)
                     continue
                 if alone:
                     size = len(entry[2])
@@ -152,7 +151,7 @@ class SendFlow:
                     del entries[sequence]
                     fully_acked.append(sequence)
                 else:
-                    self._acked_by(epoch, sequence, entry)
+                    self._acked_by(epoch, sequence)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
                 acks.append(_new_ack(Ack, fields))
         finally:
@@ -197,16 +196,16 @@ class SendFlow:
         self.unacked.recover_after_interrupt(self.queue.next_sequence)
         self.in_flight.recover_after_interrupt({one for one in self.unacked.entries if one < self.queue.next_to_send})
         self.queue.recover_after_interrupt()
-        known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.conflated
+        known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.abandonment.conflated
         # of what has just come, and counted as lost before
         self.acknowledged -= max(0, known - self.queue.next_sequence)
         # the last was sent without any peer, and is not counted
         if known < self.queue.next_sequence and not self.receivers.all:
             self.losses.add(known, self.queue.next_sequence, NO_PEER, ANY_PEER)
 
-    def _acked_by(self, epoch: int, sequence: int, entry: UnackedMessage) -> None:
+    def _acked_by(self, epoch: int, sequence: int) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
-        sent_mono_ns, unacked_by, frame = entry
+        sent_mono_ns, unacked_by, frame = self.unacked.entries[sequence]
         unacked_by -= {epoch}
         self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
         if not unacked_by & self.receivers.pacing:
@@ -217,22 +216,6 @@ class SendFlow:
         if self.unacked.lost:
             self.acknowledged -= self.unacked.forget_lost(fully_acked)
         self.repaired += self.queue.forget(fully_acked)
-
-    def _rejected_by(self, epoch: int, sequence: int, entry: UnackedMessage) -> None:
-        """Peer ``epoch`` rejected it, so it is lost; it is kept as long as others may request it."""
-        if len(entry[1]) > 1:
-            self._lost_for_some(epoch, sequence, NOT_TAKEN)
-            self._acked_by(epoch, sequence, entry)
-        elif not self._release(sequence):
-            self.losses.add(sequence, sequence + 1, NOT_TAKEN, lost_by=(epoch,))
-
-    def _lost_for_some(self, epoch: int, sequence: int, reason: str) -> None:
-        """Peer ``epoch`` will not get it, and others owe an ack for it."""
-        if sequence in self.unacked.lost:
-            self.losses.name(sequence, sequence + 1, reason, (epoch,))
-        else:
-            self.unacked.lost.add(sequence)
-            self.losses.add(sequence, sequence + 1, reason, lost_by=(epoch,))
 
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -252,6 +235,7 @@ class SendFlow:
         for first, end, epochs in lost:
             self.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=epochs)
         self.acknowledged += sum(end - first for first, end in arrived)
+        self.abandonment.on_request(epoch, missing, t4_mono_ns)
         for first, end in missing:
             self.queue.retransmit(first, end, epoch, self.receivers.first_owed.get(epoch, 0))
             self.unconfirmed.on_abandoned(first, end)
@@ -274,17 +258,7 @@ class SendFlow:
         elif len(receivers.up) < 2:
             return
         if self.unacked.entries and not (receivers.all_take_fragments and self.repair):
-            self._declare_skipped_lost()
-
-    def _declare_skipped_lost(self) -> None:
-        """Lose, from the oldest on, what every peer that owes an ack went past, and none of them will request."""
-        entries, consumed, repairing = self.unacked.entries, self.receivers.consumed, self.receivers.repairing
-        while (sequence := self.unacked.oldest()) is not None:
-            unacked_by = entries[sequence][1]
-            if any(epoch in repairing or consumed.get(epoch, 0) <= sequence for epoch in unacked_by):
-                return
-            if not self._release(sequence):
-                self.losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", unacked_by)
+            self.abandonment.lose_skipped()
 
     # Peers
 
@@ -299,7 +273,7 @@ class SendFlow:
             first_owed = self.unacked.add_receiver(
                 epoch, range(queue.next_to_send, queue.next_sequence), receivers.up, max_payload
             )
-        receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and self.repair)
+        receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and self.repair, max_payload)
         self.flow_control.release(receivers.consumed_by_pacing)
         if epoch in receivers.resuming:
             self.in_flight.uncertain = True
@@ -336,9 +310,9 @@ class SendFlow:
                 continue
             if len(entry[1]) > 1:
                 if sequence < taken_over:
-                    self._lost_for_some(epoch, sequence, reason)
-                self._acked_by(epoch, sequence, entry)
-            elif self._release(sequence):
+                    self.abandonment.lose_for_some((epoch,), sequence, reason)
+                self._acked_by(epoch, sequence)
+            elif self.abandonment.release(sequence):
                 continue
             elif sequence < taken_over:
                 self.losses.add(sequence, sequence + 1, reason, (epoch,))
@@ -387,11 +361,6 @@ class SendFlow:
         if self.receivers.repairing and self.unacked.entries:
             self.queue.probe()
 
-    def _lose_unacked(self, sequence: int, unacked_by: frozenset[int]) -> None:
-        """No ack has come, and no peer that owes one can request a retransmission."""
-        if not self._release(sequence):
-            self.losses.add(sequence, sequence + 1, NOT_ACKED, unacked_by)
-
     def stats(self) -> dict[str, Any]:
         """Counters."""
         return {
@@ -400,7 +369,7 @@ class SendFlow:
             "acknowledged": self.acknowledged,
             "outstanding": len(self.unacked.entries) - len(self.unacked.lost) + self.unconfirmed.all().count(),
             "lost": self.losses.count,
-            "conflated": self.conflated,
+            "conflated": self.abandonment.conflated,
             "repaired": self.repaired,
             "kept_octets": self.unacked.octets,
             "in_flight_octets": self.flow_control.octets,

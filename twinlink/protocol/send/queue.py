@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..fragmentation import Fragmenter
-from ..frames import MAX_RANGES, AbandonReason, Kind
+from ..frames import MAX_HELLO, MAX_RANGES, AbandonReason, Kind
 from ..rangeset import RangeSet
 from .flow_control import FlowControlWindow
 from .in_flight import FRAMING_OCTETS, InFlight
@@ -29,6 +29,7 @@ class SendQueue:
         next_sequence: the number of the next message.
         next_to_send: the first number that has not been transmitted.
         has_pending: whether something waits to be transmitted, or is being transmitted after it has waited.
+        retransmitted: what was, and has not been acknowledged yet.
         abandoned_end: no message from this number on has been announced as abandoned.
     """
 
@@ -44,7 +45,7 @@ class SendQueue:
         self._flow_control = flow_control
         self._receivers = receivers
         self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # requested, in order -> by which peer
-        self._retransmitted: set[int] = set()  # and not acknowledged yet
+        self.retransmitted: set[int] = set()
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what every peer has consumed
         self._fragmenter: Fragmenter | None = None  # what leaves in fragments, or was the last to
@@ -218,7 +219,7 @@ class SendQueue:
             if awaited and self._needs_fragmenting(octets):
                 if not taken and (alone or room >= self._in_flight.budget.fragment):
                     self._start_fragmenting(sequence, entry[2], retransmit=True)
-                    self._retransmitted.add(sequence)
+                    self.retransmitted.add(sequence)
                     del self._to_retransmit[sequence]
                 break
             if awaited and sequence not in self._in_flight:
@@ -226,7 +227,7 @@ class SendQueue:
                 if room < 0 and (taken or not alone):
                     break
                 messages[sequence] = octets
-            self._retransmitted.add(sequence)
+            self.retransmitted.add(sequence)
             taken.append(entry[2])
             del self._to_retransmit[sequence]
         self._in_flight.add_all(messages, sum(messages.values()))
@@ -272,7 +273,9 @@ class SendQueue:
     # What leaves in fragments
 
     def _needs_fragmenting(self, octets: int) -> bool:
-        return octets > self._in_flight.budget.unfragmented and self._receivers.all_take_fragments
+        # In fragments, what is too long for a peer does not end its connection.
+        most = min(self._in_flight.budget.unfragmented, self._receivers.least_payload + FRAMING_OCTETS)
+        return octets > most and self._receivers.all_take_fragments
 
     def _start_fragmenting(self, sequence: int, frame: bytes, retransmit: bool = False) -> None:
         self._fragmenter = Fragmenter(sequence, frame, retransmit)
@@ -292,7 +295,7 @@ class SendQueue:
 
     def _next_fragment(self) -> bytes:
         assert self._fragmenter is not None
-        fragment = self._fragmenter.next_fragment(self._in_flight.budget.fragment)
+        fragment = self._fragmenter.next_fragment(min(self._in_flight.budget.fragment, MAX_HELLO))
         self._count_fragments(self._fragmenter)
         return fragment
 
@@ -360,7 +363,7 @@ class SendQueue:
         unacked = self._unacked.entries
         for sequence in [one for one in self._to_retransmit if one not in unacked]:
             del self._to_retransmit[sequence]
-        self._retransmitted &= unacked.keys()
+        self.retransmitted &= unacked.keys()
         self.has_pending = self.has_pending or bool(self._to_retransmit) or self.next_to_send < self.next_sequence
 
     # What is done with
@@ -368,12 +371,12 @@ class SendQueue:
     def forget(self, sequences: Sequence[int]) -> int:
         """No peer's ack for these counts any more, so none is retransmitted; returns how many had been."""
         self._in_flight.remove(sequences)
-        if not self._retransmitted and not self._to_retransmit:
+        if not self.retransmitted and not self._to_retransmit:
             return 0
         for sequence in sequences:
             self._to_retransmit.pop(sequence, None)
-        repaired = self._retransmitted.intersection(sequences)
-        self._retransmitted -= repaired
+        repaired = self.retransmitted.intersection(sequences)
+        self.retransmitted -= repaired
         return len(repaired)
 
     def forget_below(self, consumed: int) -> None:
@@ -385,6 +388,6 @@ class SendQueue:
         self._abandoned.clear()
         self._conflated.clear()
         self._to_retransmit.clear()
-        self._retransmitted.clear()
+        self.retransmitted.clear()
         self.next_to_send = self.next_sequence
         self.close()

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+from ..frames import MAX_PAYLOAD
+
 
 class ReceiverSet:
     """Peers by epoch: *up*, or *suspended*, which fell silent and will request what they missed when they return.
@@ -15,6 +17,7 @@ class ReceiverSet:
         all_take_fragments: whether all that are up take frames in fragments, and say how much is there.
         repairing: of the peers that are up, those that request what they miss.
         first_owed: of all -> the first number that it owes an ack for.
+        least_payload: octets that all take.
         consumed: of the peers that are up -> every sequence below is done with there.
         suspended: of the suspended peers -> the same, as it was.
         unread_by: the same of those that may return, and will request nothing.
@@ -35,14 +38,20 @@ class ReceiverSet:
         self.suspended: dict[int, int] = {}
         self.unread_by: dict[int, int] = {}
         self.resuming: dict[int, int] = {}
+        self.least_payload = MAX_PAYLOAD
+        self._max_payload: dict[int, int] = {}  # of all
         self._unfragmented_only: set[int] = set()  # of the peers that are up: those that take every frame whole
 
-    def on_up(self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool) -> None:
+    def on_up(
+        self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool, max_payload: int
+    ) -> None:
         """It is up, and owes acks from ``first_owed`` on; or from where it did, and has consumed what it had, if it is
         back.
 
         ``repairs``: it reads bundles and fragments.  ``sends_naks``: it requests what it misses.
+        ``max_payload``: what it takes.
         """
+        self._max_payload[epoch] = max_payload
         self.first_owed.setdefault(epoch, first_owed)
         if epoch in self.suspended:
             self.resuming[epoch] = next_to_send
@@ -75,6 +84,10 @@ class ReceiverSet:
         self.first_owed.pop(epoch, None)
         self._update()
 
+    def refusing(self, size: int) -> frozenset[int]:
+        """Of all, the peers that do not take a payload of so many octets."""
+        return frozenset(epoch for epoch in self.all if self._max_payload[epoch] < size)
+
     def set_lagging(self, epochs: Collection[int]) -> None:
         """The flow does not wait for these peers."""
         self.lagging = frozenset(epochs)
@@ -97,5 +110,7 @@ class ReceiverSet:
         if not self.pacing:
             self.lagging, self.pacing = frozenset(), self.up
         self.all = self.up | frozenset(self.suspended) if self.suspended else self.up
+        self._max_payload = {epoch: self._max_payload[epoch] for epoch in self.all}
+        self.least_payload = min(self._max_payload.values(), default=MAX_PAYLOAD)
         self.all_take_bundles = len(self.repairing) == len(self.up)
         self.all_take_fragments = not self._unfragmented_only
