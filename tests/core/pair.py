@@ -162,6 +162,7 @@ class Pair:
     now: int = START_NS
     transmitted: int = 0
     ends: list[End] = field(default_factory=list)
+    muted: list[End] = field(default_factory=list)  # what these send is lost
 
     def __post_init__(self) -> None:
         self.ends = [End(self, "near", 1), End(self, "far", 2)]
@@ -178,7 +179,7 @@ class Pair:
         """What the first end sends reaches all others; what they send reaches the first."""
         others = [] if end not in self.ends else self.ends[1:] if end is self.near else [self.near]
         for other in others:
-            for at in self.path.arrivals(self.now):
+            for at in self.path.arrivals(self.now) if end not in self.muted else ():
                 self.transmitted += 1
                 heapq.heappush(other.arriving, (at, self.transmitted, topic, frame))
 

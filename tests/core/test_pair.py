@@ -73,6 +73,26 @@ def test_without_retransmission_every_loss_is_a_gap_and_every_message_is_account
     assert made.far.told(Duplicate)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_without_retransmission_what_counts_as_lost_after_partitions_is_what_the_receiver_lacks(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    made = pair(monkeypatch, seed, loss=0.02)
+    got, sender = made.far.receive("flow"), made.near.sender("flow", "detect")
+    made.run(500 * MS)
+    for number in range(10 * COUNT):
+        made.path.cut = number >= COUNT and number % COUNT < 300 + 20 * seed
+        sender.send(number.to_bytes(8))
+        made.run(5 * MS)
+    made.path.loss = 0.0
+    made.run(10_000 * MS)
+    counted = sender.stats()
+    assert made.near.told(PeerDown)
+    assert counted["outstanding"] == 0
+    assert counted["lost"] == 10 * COUNT - len(got)
+    assert counted["acknowledged"] == len(got)
+
+
 @pytest.mark.parametrize("ms", [200, 1000, 5000, 30_000])
 def test_a_partition_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch, ms: int) -> None:
     made = pair(monkeypatch)
@@ -142,3 +162,22 @@ def test_both_directions_at_once_over_a_bad_path(monkeypatch: pytest.MonkeyPatch
     settle(made, home)
     for got in (there, back):
         assert [message.sequence for message in got] == list(range(COUNT))
+
+
+def test_a_node_whose_name_is_taken_comes_back_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pair(monkeypatch)
+    true, got, sender = made.far, made.near.receive("flow"), made.far.sender("flow")
+    stream(made, sender, 20)
+    made.add("far")
+    made.muted.append(true)
+    made.run_until(lambda: made.near.told(Restarted))
+    made.muted.clear()
+    stream(made, sender, 20)
+    made.run_until(lambda: true.epoch in made.near.session.peer_manager.up)
+    stream(made, sender, 20)
+    settle(made, sender)
+    assert [message.sequence for message in got] == list(range(60))
+    made.run(5_000 * MS)
+    assert len(made.near.session.peer_manager.up) == 2
+    assert not made.near.told(Gap)
+    assert not true.told(Lost)

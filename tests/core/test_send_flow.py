@@ -433,7 +433,7 @@ def test_the_window_of_who_was_away_holds_what_it_has_not_read_yet() -> None:
     core.on_peer_up(1, repairs=True)
     assert not send(core, WINDOW)
     core.on_consumed(1, 1)
-    assert taken(core) == [1]
+    assert taken(core) == [(AbandonReason.EVICTED, []), 1]  # the peer is to say what arrived
     core.on_peer_down(1, "silent", may_return=True)
     core.on_peer_ended(1, "it will not return")
     assert core.flow_control.octets == 0

@@ -14,6 +14,7 @@ its hellos by its own monotonic clock, so a number that comes back tells when th
 | DEAF, HEARD  | no frame for PEER_TIMEOUT_NS                                 | SILENT, LOST |               |
 | UP           | bye                                                          | -         | down (closed)    |
 | UP           | hello of a newer session of its node, while it misses its own | REPLACED | down (restarted) |
+| REPLACED     | hellos for REVIVAL_NS: two nodes have the same name          | -         |                  |
 | DEAF, SILENT | the same                                                     | REPLACED  | ended            |
 | DEAF, SILENT | bye; SUSPENDED_NS since it went down                         | -; HEARD, LOST | ended       |
 """
@@ -36,6 +37,7 @@ HARD_TIMEOUT_NS = 6_000_000_000  # silence that no backlog excuses
 BEHIND_NS = 300_000_000  # a side that has not read to the end for so long says so; to find out takes 0.15 s at most
 # A session that misses a hello beside a newer one of its node has been replaced; else two nodes have the same name.
 RESTART_NS = 400_000_000
+REVIVAL_NS = 3_000_000_000  # more than hellos of a process that was killed take to be read
 SUSPENDED_NS = 120_000_000_000  # a session that has been down for so long will not return
 MAX_REMEMBERED = 2048  # sessions that are not heard
 MAX_HELLO_OCTETS = 4 * 1024 * 1024  # of the hellos of all peers whose flows are remembered
@@ -149,6 +151,7 @@ class PeerTable:
     def __init__(self, epoch: int, now_mono_ns: int, max_peers: int = 1024) -> None:
         self._epoch = epoch
         self._max_peers = max_peers
+        self._shared_names: set[str] = set()  # of several nodes each
         self._started_mono_ns = now_mono_ns  # no hello of this side has a number from before
         self.sessions: dict[int, Peer] = {}
 
@@ -244,8 +247,8 @@ class PeerTable:
         ZeroMQ hands out in turns what came over several connections: the last hello of a process that was killed may be
         read long after the first of the next.  So a session with a later hello stays.
         """
-        transitions = []
-        for other in list(self.sessions.values()):
+        transitions: list[PeerTransition] = []
+        for other in list(self.sessions.values()) if node not in self._shared_names else ():
             if other.node != node or other.epoch == epoch or other.is_later_than(number, sent_ns):
                 continue
             missed = now_mono_ns - other.heard_mono_ns > RESTART_NS
@@ -258,6 +261,20 @@ class PeerTable:
             elif other.state is PeerState.HEARD and missed:
                 self._lose(other, now_mono_ns)
         return transitions
+
+    def revive(self, epoch: int, number: int, now_mono_ns: int) -> bool:
+        """Take a session for a node of its own that still says hello long after a newer one has replaced it."""
+        peer = self.sessions.get(epoch)
+        if (
+            peer is None
+            or peer.state is not PeerState.REPLACED
+            or min(now_mono_ns - peer.state_mono_ns, number - peer.hello_number) < REVIVAL_NS
+        ):
+            return False
+        del self.sessions[epoch]
+        if len(self._shared_names) < self._max_peers:
+            self._shared_names.add(peer.node)
+        return True
 
     def on_bye(self, epoch: int) -> list[PeerTransition]:
         """A peer closes."""

@@ -197,6 +197,10 @@ class PeerManager:
         self._apply(self.peers.on_bye(epoch))
         self._update_alone()
 
+    def revive(self, epoch: int, number: int, mono_ns: int) -> bool:
+        """Whether a session that was taken for replaced goes on saying hello, so that two nodes have the same name."""
+        return self.peers.revive(epoch, number, mono_ns)
+
     def on_hello(self, epoch: int, number: int, frame: Frame, mono_ns: int) -> tuple[Hello, bool] | None:
         """Take in a hello; returns it, and whether its session was not heard.  None: its session has been replaced.
 

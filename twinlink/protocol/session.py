@@ -139,6 +139,8 @@ class Session:
             self.peer_manager.on_bye(epoch)
             return
         mono_ns = self._context.mono_ns
+        if self.peer_manager.revive(epoch, number, mono_ns):
+            self.messages.on_session_revived(epoch)
         received = self.peer_manager.on_hello(epoch, number, frame, mono_ns)
         if received is None:
             return

@@ -54,7 +54,7 @@ class PeerStream:
         "repairs",
         "repeated",
         "stale",
-        "superseded",
+        "superseded_at",
         "tracker",
         "unreported_octets",
         "waiting_octets",
@@ -66,7 +66,7 @@ class PeerStream:
         self.node = node
         self.repairs = repairs
         self.reorder_buffer: ReorderBuffer | None = None
-        self.superseded = False  # a newer session has taken its place: what still comes of it is stale
+        self.superseded_at: int | None = None  # where it stood when a newer session took its place: the rest is stale
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
         self.acked = self.consumed

@@ -133,6 +133,11 @@ class SelectiveRepeat:
         if found is not None and stream.reorder_buffer is not None:
             self._send_nak(ack_topic, stream, [found], stream.reorder_buffer.next_due)
 
+    def tell_missing(self, ack_topic: bytes, stream: PeerStream) -> None:
+        """On a flow without retransmission: so that the sender knows what arrived, where acks were lost."""
+        if stream.tracker.next >= 0:
+            self._send_nak(ack_topic, stream, list(stream.tracker.missing), stream.tracker.next)
+
     def _release(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
         """Deliver what is due."""
         reorder_buffer = stream.reorder_buffer

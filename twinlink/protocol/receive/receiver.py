@@ -232,7 +232,7 @@ class MessageReceiver:
         tracker = stream.tracker
         new = is_next = sequence == tracker.next and stream.reorder_buffer is None
         if not is_next:
-            if stream.superseded:
+            if stream.superseded_at is not None:
                 stream.stale += 1
             elif stream.repairs:
                 if sequence in stream.rejected:
@@ -309,8 +309,10 @@ class MessageReceiver:
             stream = self._add_stream(receive_flow, epoch, next_to_send)
         if stream.repairs:
             self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
-        elif not ranges and 0 <= stream.tracker.next < next_to_send:  # nothing comes later that would show the gap
-            self._gap_reporter.report_gap(receive_flow, stream, stream.tracker.next, next_to_send)
+        elif not ranges:
+            if 0 <= stream.tracker.next < next_to_send:  # nothing comes later that would show the gap
+                self._gap_reporter.report_gap(receive_flow, stream, stream.tracker.next, next_to_send)
+            self._repair.tell_missing(ack_topic, stream)
         if not ranges:
             receive_flow.consume_gaps(stream)
             self.acks.add_credit_update(ack_topic, stream)  # the last one may have been lost as well
@@ -358,8 +360,15 @@ class MessageReceiver:
                 newer = None if successor is None else receive_flow.streams.get(successor)
                 self._repair.abandon(receive_flow, stream, delivers=newer is None or not newer.tracker.received)
                 if successor is not None:
-                    stream.superseded = True
+                    stream.superseded_at = stream.tracker.next
                     stream.tracker.next = MAX_SEQUENCE + 1  # nothing is simply the next one any more
+
+    def on_session_revived(self, epoch: int) -> None:
+        """A session that was taken for replaced is alive: it goes on where it was."""
+        for receive_flow in list(self.flows.values()):
+            stream = receive_flow.streams.get(epoch)
+            if stream is not None and stream.superseded_at is not None:
+                stream.tracker.next, stream.superseded_at = stream.superseded_at, None
 
     # Flows
 

@@ -58,6 +58,7 @@ class SendFlow:
         self.receivers = ReceiverSet()
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
         self.unconfirmed = UnconfirmedEvictions()
+        self._asked_losses = 0  # how many were lost when the peers were last asked what arrived
         self.abandonment = Abandonment(
             self.queue, self.receivers, self.unacked, self.losses, self.unconfirmed, self._acked_by
         )
@@ -73,6 +74,9 @@ class SendFlow:
         self._tail_loss_probe.on_tick()
         self.pace_keeper.check(now_mono_ns)
         self.pace_keeper.on_tick()
+        if not self.repair and self.losses.count != self._asked_losses and self.receivers.up:
+            self._asked_losses = self.losses.count
+            self.queue.probe()  # the answer says what of it has arrived
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -231,6 +235,9 @@ class SendFlow:
         ]
         records = [(one, sent_at(entries[one][2]), t3_ns) for one in present]
         acks = self.on_ack(epoch, records, t3_ns, t4_ns, t4_mono_ns, timed=False)
+        if not self.repair:  # it only says what arrived
+            self.acknowledged += self.losses.on_present(epoch, known, missing_there)
+            return acks
         lost, arrived = self.unconfirmed.on_nak(epoch, known, missing)
         for first, end, epochs in lost:
             self.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=epochs)
@@ -273,8 +280,11 @@ class SendFlow:
             first_owed = self.unacked.add_receiver(
                 epoch, range(queue.next_to_send, queue.next_sequence), receivers.up, max_payload
             )
+        was_away = epoch in receivers.unread_by
         receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and self.repair, max_payload)
         self.flow_control.release(receivers.consumed_by_pacing)
+        if was_away:
+            queue.probe()
         if epoch in receivers.resuming:
             self.in_flight.uncertain = True
             queue.on_peer_resumed(epoch)

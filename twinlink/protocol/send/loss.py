@@ -82,6 +82,25 @@ class LossLedger:
             lost.remove(sequence)
         return True
 
+    def on_present(self, epoch: int, known: int, missing: RangeSet) -> int:
+        """This peer has all below ``known`` but what is ``missing``; returns how many counted as lost until now.
+
+        Of what several peers may have it says nothing.
+        """
+        may_have = self._may_have.get(frozenset((epoch,)))
+        if may_have is None:
+            return 0
+        lost = RangeSet(may_have.take(0, known))
+        still = [one for first, end in missing for one in lost.take(first, end)]
+        for first, end in still:
+            may_have.add(first, end)
+        for first, end in lost:
+            self.unflushed.take(first, end)
+            for unreported in self.unreported.values():
+                unreported.take(first, end)
+        self.count -= lost.count()
+        return lost.count()
+
     def _remember(self, group: frozenset[int] | None, first: int, end: int) -> None:
         _add(self._may_have.setdefault(group, RangeSet()), first, end)
         if len(self._may_have) > MAX_GROUPS:
