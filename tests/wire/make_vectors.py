@@ -28,6 +28,8 @@ from twinlink.protocol.frames import (
     parse_bundle,
     parse_fragment_progress,
     parse_nak,
+    parse_refused,
+    refused_body,
 )
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
@@ -41,6 +43,7 @@ WORDS = {
     Kind.FRAGMENT: "part",
     Kind.FRAGMENT_PROGRESS: "progress",
     Kind.ACK_RANGE: "ack_row",
+    Kind.REFUSED: "refused",
 }
 KINDS = {WORDS.get(kind, kind.name.lower()): kind for kind in Kind}
 
@@ -63,6 +66,9 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
     elif kind is Kind.FRAGMENT_PROGRESS:
         of_epoch, of_ns, octets_there = parse_fragment_progress(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "of_sent_ns": str(of_ns), "octets_there": str(octets_there)}
+    elif kind is Kind.REFUSED:
+        of_epoch, end = parse_refused(octets)
+        description |= {"of_epoch": f"{of_epoch:016x}", "end": str(end)}
     elif kind is Kind.BUNDLE:
         description["frames_hex"] = [
             frame(Kind.RETRANSMIT if word == RETRANSMIT_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
@@ -101,6 +107,8 @@ def composed(description: dict[str, Any]) -> bytes:
     elif kind is Kind.FRAGMENT_PROGRESS:
         of_epoch, of_ns = int(description["of_epoch"], 16), int(description["of_sent_ns"])
         body = fragment_progress_body(of_epoch, of_ns, int(description["octets_there"]))
+    elif kind is Kind.REFUSED:
+        body = refused_body(int(description["of_epoch"], 16), int(description["end"]))
     elif kind is Kind.BUNDLE:
         body = bytes.fromhex("".join(description["frames_hex"]))
     elif kind is Kind.ACK:
@@ -164,6 +172,7 @@ def good() -> dict[str, tuple[str, bytes]]:
             "ack/spectrum",
             frame(Kind.FRAGMENT_PROGRESS, PEER, 11, SENT_NS, fragment_progress_body(EPOCH, SENT_NS, 40)),
         ),
+        "refused": ("ack/spectrum", frame(Kind.REFUSED, PEER, 0, SENT_NS, refused_body(EPOCH, 46))),
         "ask": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 46, [(38, 39), (41, 44)]))),
         "ask-nothing": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 44, []))),
         "gone": (
@@ -210,6 +219,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
             "ack/spectrum",
             frame(Kind.FRAGMENT_PROGRESS, PEER, 11, SENT_NS, fragment_progress_body(EPOCH, SENT_NS, 40)[:-1]),
         ),
+        "refused": ("ack/spectrum", frame(Kind.REFUSED, PEER, 0, SENT_NS, refused_body(EPOCH, 2**63))),
         "bundle": (topic, frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, data + frame(Kind.DATA, PEER, 0, SENT_NS, b""))),
         "hello": (
             "traffic/_link",

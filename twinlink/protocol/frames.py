@@ -64,6 +64,8 @@ ABANDONED_HEAD = struct.Struct("!Q")  # reason
 RANGE = struct.Struct("!QQ")  # first, end (not included)
 # A progress: whose frame comes in fragments (epoch, and the frame's own time), and how many octets of it are there.
 FRAGMENT_PROGRESS = struct.Struct("!QQQ")
+# A refusal: whose messages (epoch), and the first number beyond those that have arrived.
+REFUSED = struct.Struct("!QQ")
 MAX_RANGES = 256  # of a nak or an ABANDONED frame
 
 Frame = bytes | memoryview
@@ -89,6 +91,7 @@ class Kind(IntEnum):
     FRAGMENT = 9  # of a frame that is too long to be sent whole
     FRAGMENT_PROGRESS = 10  # so much of it is there
     ACK_RANGE = 11  # of messages in a row that arrived together
+    REFUSED = 12  # messages arrived for which there is no room; they will be requested
 
 
 class AbandonReason(IntEnum):
@@ -218,6 +221,21 @@ def parse_abandoned(octets: bytes | memoryview) -> tuple[AbandonReason, list[tup
     if why not in _REASONS:
         raise MalformedFrame("gone")
     return AbandonReason(why), ranges
+
+
+def refused_body(epoch: int, end: int) -> bytes:
+    """The body of a refusal: of the messages of ``epoch``, all that will be here have arrived below ``end``."""
+    return REFUSED.pack(epoch, end)
+
+
+def parse_refused(octets: bytes | memoryview) -> tuple[int, int]:
+    """Epoch and end of a refused *frame*.  Raises MalformedFrame."""
+    if len(octets) != HEADER_OCTETS + REFUSED.size:
+        raise MalformedFrame("refused")
+    epoch, end = REFUSED.unpack_from(octets, HEADER_OCTETS)
+    if end > MAX_SEQUENCE:
+        raise MalformedFrame("refused")
+    return epoch, end
 
 
 class Bundle(NamedTuple):

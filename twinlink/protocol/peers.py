@@ -14,7 +14,7 @@ from .duplicate_names import DuplicateNames
 from .frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Frame, Hello, Kind, MalformedFrame
 from .frames import frame as make_frame
 from .limits import LimitCounters, Limits
-from .liveness import BEHIND_NS, Peer, PeerState, PeerTable, PeerTransition
+from .liveness import BEHIND_NS, SUSPECT_NS, Peer, PeerState, PeerTable, PeerTransition
 from .reconnect import ProbeResult, ReconnectPolicy
 from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
 from .send.endpoint import Priority, SendEndpoint
@@ -139,6 +139,13 @@ class PeerManager:
         """Whether a peer has said what it owes this side."""
         peer = self.find(epoch)
         return peer is not None and peer.start_known
+
+    def behind(self, mono_ns: int) -> frozenset[int]:
+        """The peers that are up and say that they have not read all that has arrived there."""
+        peers = list(self.peers.sessions.values())
+        return frozenset(
+            peer.epoch for peer in peers if peer.up and peer.behind and mono_ns - peer.heard_mono_ns < SUSPECT_NS
+        )
 
     def up_names(self) -> list[str]:
         """Names of the nodes that are up."""

@@ -124,6 +124,8 @@ class Session:
             )
             if whole is not None:  # messages of that length are rare, so its ack does not wait
                 self.receive_frame(topic, whole, context.mono_ns, context.now_ns)
+        elif kind is Kind.REFUSED:
+            self.feedback.on_refused(topic, frame, epoch)
         elif kind is Kind.FRAGMENT_PROGRESS:
             self.feedback.on_fragment_progress(topic, frame, epoch)
         elif topic == HELLO_TOPIC:

@@ -72,16 +72,30 @@ class FlowEndpoint:
             except BaseException:
                 core.recover_after_interrupt()
                 raise
-        if self._queue.has_pending and (self._queue.can_send or self._check_pace(t4_mono_ns)):
+        if core.receivers.lagging:
+            with self.state_lock:
+                core.pace_keeper.on_acked(epoch, records)
+        if self._queue.has_pending and (self._queue.can_send or self.check_pace(t4_mono_ns)):
             self._link.wake_transmit()
         return acks
 
-    def _check_pace(self, now_mono_ns: int) -> bool:
-        """What waits cannot go: whether it can, as the flow waits no longer for a peer that has fallen behind."""
+    def refused_received(self, epoch: int, end: int, t4_mono_ns: int) -> None:
+        """Take in that a peer has no room for some of what arrived there, below ``end``."""
+        with self.state_lock:
+            self.core.pace_keeper.on_refused(epoch, end)
+        if self._queue.has_pending and self.check_pace(t4_mono_ns):
+            self._link.wake_transmit()
+
+    def check_pace(self, now_mono_ns: int, size: int = 0) -> bool:
+        """Whether the flow waits no longer for a peer that has fallen behind.
+
+        To be called when what waits cannot go, or a message of ``size`` octets cannot be kept.
+        """
         if len(self.core.receivers.pacing) < 2:
             return False
+        behind = self._link.peer_manager.behind(now_mono_ns)
         with self.state_lock:
-            return self.core.pace_keeper.check(now_mono_ns)
+            return self.core.pace_keeper.check(now_mono_ns, size, behind)
 
     def nak_received(
         self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -145,9 +159,9 @@ class FlowEndpoint:
 
     def on_tick(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
-        core = self.core
+        core, now_mono_ns = self.core, time.monotonic_ns()
         with self.state_lock:
-            core.on_tick(time.monotonic_ns())
+            core.on_tick(now_mono_ns, self._link.peer_manager.behind(now_mono_ns))
             self._next_at_tick = self._queue.next_sequence
         if self._queue.has_pending:
             self._link.wake_transmit()

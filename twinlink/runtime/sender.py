@@ -156,9 +156,9 @@ class Sender:
             )
 
     def _fits(self, size: int) -> bool:
-        core = self._core
         with self._endpoint.state_lock:
-            return core.fits(size) or (core.pace_keeper.check(_monotonic_ns(), size) and core.fits(size))
+            fits = self._core.fits(size)
+        return fits or (self._endpoint.check_pace(_monotonic_ns(), size) and self._fits(size))
 
     def flush(self, timeout: float = 1.0) -> None:
         """Return when every message sent so far, by any thread, has been acknowledged by every peer.

@@ -32,7 +32,8 @@ class PeerStream:
         waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
             without another look at the limits.
         window_end, refused_end: where the receive window is closed, what is refused: from the first number on, and
-            something up to the second one has come.  ``refused_size``: octets of the last of these.
+            something up to the second one has come.  ``refused_size``: octets of the last of these;
+            ``refused_octets``: of those that the sender has not been told of.
         unreported_octets: octets consumed since the sender was last told, MESSAGE_WEIGHT_OCTETS for each message among
             them.
     """
@@ -46,6 +47,7 @@ class PeerStream:
         "granted_octets",
         "node",
         "refused_end",
+        "refused_octets",
         "refused_size",
         "rejected",
         "rejected_count",
@@ -73,7 +75,7 @@ class PeerStream:
         self.first_arrived: int | None = None
         self.waiting_octets = self.granted_octets = 0
         self.window_end: int | None = None
-        self.refused_end = self.refused_size = 0
+        self.refused_end = self.refused_size = self.refused_octets = 0
         self.unreported_octets = 0
         self.rejected_count = 0
         self.rejected = RangeSet()

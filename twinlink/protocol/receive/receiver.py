@@ -72,7 +72,7 @@ class MessageReceiver:
         self._gap_reporter = GapReporter(context)
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
         window, max_payload = limits.window, limits.max_payload
-        self._window = ReceiveWindow(window, limits.receive_buffer, self._repair, limit_counters)
+        self._window = ReceiveWindow(context, window, limits.receive_buffer, self._repair, limit_counters)
         self._reassembler = FragmentReassembler(limits.max_payload + HEADER_OCTETS, limits.receive_buffer // 4)
         self._limit_counters = limit_counters
         self._max_flows = limits.max_flows
@@ -227,7 +227,7 @@ class MessageReceiver:
             and self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
         ):
             return
-        if not self._window.admits(stream, sequence, len(payload)):
+        if not self._window.admits(ack_topic, stream, sequence, len(payload)):
             return
         tracker = stream.tracker
         new = is_next = sequence == tracker.next and stream.reorder_buffer is None

@@ -5,12 +5,15 @@ acknowledged.  A peer that retransmits is asked for it when there is room again,
 window is *closed*, and everything from `PeerStream.window_end` on is refused, so that what is due first finds room.
 """
 
+from ..context import Context
+from ..frames import MAX_SEQUENCE, Kind, refused_body
 from ..limits import LimitCounters
 from ..send.flow_control import MAX_UNCONSUMED, SLACK_OCTETS
 from .flow import PeerStream
 from .nak import SelectiveRepeat
 
 FIRST_GRANT_OCTETS = 64 * 1024
+REFUSED_OCTETS = 64 * 1024  # then the sender is told; and at each tick
 REQUEST_OCTETS = 256 * 1024  # of messages that are requested together
 MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is suspended
 
@@ -22,7 +25,10 @@ class ReceiveWindow:
     which one peer gets half at most.
     """
 
-    def __init__(self, window: int, buffer_octets: int, repair: SelectiveRepeat, limits: LimitCounters) -> None:
+    def __init__(
+        self, context: Context, window: int, buffer_octets: int, repair: SelectiveRepeat, limits: LimitCounters
+    ) -> None:
+        self._context = context
         self._window = window
         self._buffer_octets = buffer_octets
         self._repair = repair
@@ -30,10 +36,13 @@ class ReceiveWindow:
         self._granted = 0
         self._granted_to: dict[int, int] = {}  # by peer
 
-    def admits(self, stream: PeerStream, sequence: int, size: int) -> bool:
-        """Whether to take in this message, which is not of the fast lane; if not, it is counted as refused."""
+    def admits(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> bool:
+        """Whether to take in this message, which is not of the fast lane; if not, it is counted as refused.
+
+        Its sender is told so, as it is to go on at the pace of others only while this side reads.
+        """
         next_expected, reorder_buffer = stream.tracker.next, stream.reorder_buffer
-        if sequence - next_expected > MAX_SEQUENCE_JUMP and next_expected >= 0:
+        if next_expected >= 0 and next_expected + MAX_SEQUENCE_JUMP < sequence <= MAX_SEQUENCE:
             self._limits.exceeded("sequence")
             return False
         is_due = sequence == (reorder_buffer.next_due if reorder_buffer else next_expected)
@@ -46,7 +55,7 @@ class ReceiveWindow:
             if self._has_room(stream, waiting, size) and self._grant(stream, stream.waiting_octets + size):
                 return True
         self._limits.exceeded("window")
-        self._refuse(stream, sequence, size)
+        self._refuse(ack_topic, stream, sequence, size)
         return False
 
     def _has_room(self, stream: PeerStream, waiting: int, size: int) -> bool:
@@ -54,13 +63,20 @@ class ReceiveWindow:
         fits = waiting + size <= self._window or waiting <= SLACK_OCTETS
         return fits and stream.tracker.next - stream.consumed <= MAX_UNCONSUMED + MAX_UNCONSUMED // 8
 
-    def _refuse(self, stream: PeerStream, sequence: int, size: int) -> None:
+    def _refuse(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> None:
         if not stream.repairs:
             return  # what comes next shows the gap
         if stream.window_end is None:
             stream.window_end = stream.tracker.next
         stream.refused_end = max(stream.refused_end, sequence + 1)
         stream.refused_size = size
+        stream.refused_octets += size
+        if stream.refused_octets >= REFUSED_OCTETS:
+            self._report_refused(ack_topic, stream)
+
+    def _report_refused(self, ack_topic: bytes, stream: PeerStream) -> None:
+        stream.refused_octets = 0
+        self._context.send(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
 
     def reserve(self, stream: PeerStream, octets: int) -> bool:
         """Whether so many octets more, of messages that are not held, may wait; they are granted."""
@@ -96,6 +112,8 @@ class ReceiveWindow:
         """Take back what a stream does not use, and request what was refused."""
         if stream.granted_octets > 2 * max(stream.waiting_octets, FIRST_GRANT_OCTETS):
             self._set_grant(stream, max(stream.waiting_octets, FIRST_GRANT_OCTETS))
+        if stream.refused_octets:
+            self._report_refused(ack_topic, stream)
         if stream.window_end is not None:
             self.request(ack_topic, stream)
 

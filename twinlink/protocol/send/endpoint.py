@@ -55,6 +55,9 @@ class SendEndpoint(Protocol):
     ) -> list[Ack]:
         """Take in what a peer misses; returns what to give to ``on_ack``."""
 
+    def refused_received(self, epoch: int, end: int, t4_mono_ns: int) -> None:
+        """Take in that a peer has no room for some of what arrived there, below ``end``."""
+
     def fragment_progress_received(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Take in how many octets a peer has of a frame that leaves in fragments."""
 

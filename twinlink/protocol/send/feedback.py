@@ -12,6 +12,7 @@ from ..frames import (
     parse_ack_range,
     parse_fragment_progress,
     parse_nak,
+    parse_refused,
 )
 from ..peers import PeerManager
 from .endpoint import SendEndpoint
@@ -79,6 +80,12 @@ class FeedbackDispatcher:
         acks = sender.nak_received(epoch, known, missing, t3_ns, self._context.now_ns, self._context.mono_ns)
         if sender.on_ack is not None:
             self._call_on_ack(sender, sender.on_ack, acks)
+
+    def on_refused(self, topic: bytes, frame: bytes | memoryview, epoch: int) -> None:
+        """A peer has no room for messages that arrived."""
+        to_epoch, end = parse_refused(frame)
+        if (sender := self._sender_for(topic, to_epoch)) is not None:
+            sender.refused_received(epoch, end, self._context.mono_ns)
 
     def on_fragment_progress(self, topic: bytes, frame: bytes | memoryview, epoch: int) -> None:
         """A peer says how much it has of a frame that leaves in fragments."""

@@ -69,11 +69,11 @@ class SendFlow:
         self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self.abandonment.lose_unacked)
         self.pace_keeper = PaceKeeper(pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control)
 
-    def on_tick(self, now_mono_ns: int) -> None:
-        """To be called five times a second."""
+    def on_tick(self, now_mono_ns: int, behind: frozenset[int] = frozenset()) -> None:
+        """To be called five times a second; ``behind``: peers that have not read all that has arrived there."""
         self._tail_loss_probe.on_tick()
-        self.pace_keeper.check(now_mono_ns)
-        self.pace_keeper.on_tick()
+        self.pace_keeper.check(now_mono_ns, 0, behind)
+        self.pace_keeper.on_tick(behind)
         if not self.repair and self.losses.count != self._asked_losses and self.receivers.up:
             self._asked_losses = self.losses.count
             self.queue.probe()  # the answer says what of it has arrived

@@ -22,6 +22,7 @@ class InFlight:
         self.uncertain = False
         self._single = single
         self._transmitted = 0  # octets so far, framing included
+        self._transmit_until: int | None = None  # so many, while a peer lags
         self._octets = 0  # framing included
         self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of transmission
 
@@ -32,6 +33,8 @@ class InFlight:
         Where nothing of the flow is in flight that is all that others leave, so that it can begin however many share.
         """
         left = self.budget.room
+        if self._transmit_until is not None:
+            left = min(left, self._transmit_until - self._transmitted)
         if not self._of:
             return left
         return 0 if self._single else min(left, self.budget.share - self._octets)
@@ -40,10 +43,22 @@ class InFlight:
     def inline_room(self) -> int:
         """Octets that may be transmitted now without having to wait for the transport, framing included."""
         budget, of = self.budget, self._of
-        if self.uncertain or (of and self._single):
+        if self.uncertain or (of and self._single) or self._transmit_until is not None:
             return 0
         left, own = budget.inline - budget.in_flight, budget.inline_share - self._octets if of else budget.unfragmented
         return left if left < own else own
+
+    def limit_unseen(self, octets: int | None) -> None:
+        """A lagging peer has not seen this much of what was transmitted: what goes beyond it is limited as well.
+
+        None: there is no such peer.
+        """
+        self._transmit_until = None if octets is None else self._transmitted - octets + self.budget.limit
+
+    @property
+    def transmitted(self) -> int:
+        """Octets that were transmitted so far, framing included."""
+        return self._transmitted
 
     @property
     def delivered(self) -> int:

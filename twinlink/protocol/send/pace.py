@@ -3,9 +3,14 @@
 Publish/subscribe sends one copy to all peers, so a flow cannot go slower for one of them.  With pace ``fastest`` it
 waits only for the peers that keep up: a peer for which it has waited for `LAG_NS`, while another one would have taken
 more, is *lagging* until it has caught up.  It requests what it missed as it finds room, as long as that is kept.
+
+That is for applications that are slow.  A peer that is stopped, or behind a slow path, does not read what is sent to
+it, and the transport would have to keep that: the flow waits for it.  So a peer is lagging only if it has seen what was
+sent, as its refusals and acks say, or says itself that it is behind; and it is not sent much more than it has seen.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import Literal
 
@@ -48,17 +53,20 @@ class PaceKeeper:
         self._in_flight = in_flight
         self._flow_control = flow_control
         self._sent_at_ticks: deque[int] = deque([0] * SLOW_TICKS, SLOW_TICKS)  # the next number to leave, at each tick
+        self._behind: frozenset[int] = frozenset()
         self._slow: set[int] = set()
+        self._refused: dict[int, int] = {}  # by peer: one more than the highest number that it has refused
+        self._seen: dict[int, int] = {}  # by lagging peer: likewise, that it has refused or acknowledged
         self._suspects: frozenset[int] = frozenset()  # the flow has waited for them since then
         self._since_mono_ns = 0
 
-    def check(self, now_mono_ns: int, size: int = 0) -> bool:
+    def check(self, now_mono_ns: int, size: int, behind: frozenset[int]) -> bool:
         """Wait no longer for the peers that alone hold up the flow; whether there are any.
 
         To be called at each tick, after each ack while what waits cannot go, and while there is no room to keep a
-        message of ``size`` octets.
+        message of ``size`` octets.  ``behind``: peers that say that they have not read all that has arrived.
         """
-        receivers = self._receivers
+        receivers, self._behind = self._receivers, behind
         if self.pace == "slowest" or len(receivers.pacing) < 2:
             return False
         blockers = self._blockers(size)
@@ -71,10 +79,42 @@ class PaceKeeper:
         waited_ns = now_mono_ns - self._since_mono_ns
         if not suspects or suspects == receivers.pacing or waited_ns < (SEND_LAG_NS if size else LAG_NS):
             return False
+        limit = self._in_flight.budget.limit
+        lagging = {one for one in suspects if one in behind or self._unseen(self._refused.get(one, 0)) <= limit}
+        lagging |= suspects - self._late()  # these have acknowledged what was sent, and their applications are slow
+        if not lagging:
+            return False
         self._suspects = frozenset()
-        receivers.set_lagging(receivers.lagging | suspects)
+        self._seen |= dict.fromkeys(lagging, self._queue.next_to_send)
+        receivers.set_lagging(receivers.lagging | lagging)
         self.release()
+        self._limit_unseen()
         return True
+
+    def on_refused(self, epoch: int, end: int) -> None:
+        """What was sent below ``end`` has arrived at this peer, which had no room for some of it."""
+        self._refused[epoch] = max(end, self._refused.get(epoch, 0))
+        if epoch in self._seen:
+            self._seen[epoch] = max(end, self._seen[epoch])
+        self._limit_unseen()
+
+    def on_acked(self, epoch: int, records: Sequence[Sequence[int]] | range) -> None:
+        """A peer has acknowledged these."""
+        if records and epoch in self._seen:
+            end = records.stop if isinstance(records, range) else records[-1][0] + 1
+            self._seen[epoch] = max(end, self._seen[epoch])
+        self._limit_unseen()
+
+    def _limit_unseen(self) -> None:
+        """No lagging peer is to be sent more beyond what it has seen than may be in flight, unless it says that it is
+        behind."""
+        unseen = [self._unseen(self._seen[one]) for one in self._receivers.lagging - self._behind]
+        self._in_flight.limit_unseen(max(unseen, default=None))
+
+    def _unseen(self, seen: int) -> int:
+        """About how many octets have been sent from this number on."""
+        mean_octets = self._in_flight.transmitted // max(1, self._queue.next_to_send)
+        return (self._queue.next_to_send - seen) * mean_octets
 
     def release(self) -> None:
         """What only peers owe that the flow does not wait for is not in flight, and takes no room in the window."""
@@ -93,7 +133,7 @@ class PaceKeeper:
         if head is not None:
             waiting = self._unacked.size(head)
             if self._in_flight.room < waiting + FRAMING_OCTETS:
-                blockers |= self._late()
+                blockers |= self._late() or receivers.pacing
             if not self._flow_control.has_room(waiting) and (awaited := self._flow_control.awaited) is not None:
                 blockers |= {epoch for epoch, consumed in receivers.consumed.items() if consumed < awaited}
         return receivers.pacing & blockers
@@ -105,16 +145,20 @@ class PaceKeeper:
             unacked_by = entries[sequence][1]
             if not unacked_by >= pacing:
                 late |= unacked_by
-        return late or set(pacing)
+        return late
 
-    def on_tick(self) -> None:
+    def on_tick(self, behind: frozenset[int]) -> None:
         """To be called five times a second, after `check`: which peers are slow, and which have caught up."""
         receivers, sent = self._receivers, self._sent_at_ticks
+        self._behind = behind
+        self._refused = {epoch: end for epoch, end in self._refused.items() if epoch in receivers.up}
+        self._seen = {epoch: end for epoch, end in self._seen.items() if epoch in receivers.lagging}
         slow_below, caught_up_from = sent[0], sent[SLOW_TICKS - CAUGHT_UP_TICKS]
         sent.append(self._queue.next_to_send)
         caught_up = {epoch for epoch in receivers.lagging if receivers.consumed[epoch] >= caught_up_from}
         if caught_up:
             receivers.set_lagging(receivers.lagging - caught_up)
+        self._limit_unseen()
         for epoch, consumed in receivers.consumed.items():
             if epoch in self._slow:
                 if consumed >= caught_up_from:
