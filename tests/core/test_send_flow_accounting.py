@@ -240,6 +240,7 @@ class Sending(RuleBasedStateMachine):
     def peer_up(self, epoch: int) -> None:
         """Who joins owes what waits to leave for others, up to where something does not."""
         if epoch not in self.up | self.absent:
+            self.named = {(number, epochs) for number, epochs in self.named if epoch not in epochs}
             for sequence in range(len(self.sizes) - 1, self.core.queue.next_to_send - 1, -1):
                 if not self.owed.get(sequence, set()) & self.up:
                     break

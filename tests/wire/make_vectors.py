@@ -200,7 +200,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "truncated": (topic, data[:31]),
         "magic": (topic, b"LT" + data[2:]),
         "version": (topic, data[:2] + b"\x02" + data[3:]),
-        "kind": (topic, data[:3] + b"\x0c" + data[4:]),
+        "kind": (topic, data[:3] + b"\x0d" + data[4:]),
         "length": (topic, data + b"one too many"),
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),

@@ -205,14 +205,16 @@ def test_a_program_written_from_the_page_is_a_full_peer(by_the_page: tuple[ByThe
     with twinlink.open("zeromq", window=2**20, **arguments) as link:  # type: ignore[arg-type]
         link.wait_ready(patience())
         assert link.peers() == ["by-the-page"]
-        inbox, outbox = link.receiver("back"), link.sender("forth")
+        back: list[twinlink.Message] = []
+        link.receiver("back", handler=back.append)
+        outbox = link.sender("forth")
         payloads = [bytes([number % 256]) * (number * 37) for number in range(500)]  # more than the window
         for payload in payloads:
             outbox.send(payload)
         outbox.flush(patience())
         assert peer.got == [("forth", number, payload) for number, payload in enumerate(payloads)]
-        back = [inbox.receive(timeout=patience()) for _ in payloads]
-        assert [(m.sequence, bytes(m.payload)) for m in back if m] == list(enumerate(payloads))
+        wait_until(lambda: len(back) == len(payloads))
+        assert [(m.sequence, bytes(m.payload)) for m in back] == list(enumerate(payloads))
         wait_until(lambda: sorted(peer.acknowledged) == list(range(500)))
         stats = outbox.stats()
         assert (stats["acknowledged"], stats["lost"], stats["outstanding"]) == (500, 0, 0)

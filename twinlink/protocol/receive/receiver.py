@@ -233,8 +233,9 @@ class MessageReceiver:
         new = is_next = sequence == tracker.next and stream.reorder_buffer is None
         if not is_next:
             if stream.superseded_at is not None:
-                stream.stale += 1
-            elif stream.repairs:
+                stream.stale += 1  # not acknowledged: its sender may be alive, see `on_session_revived`
+                return
+            if stream.repairs:
                 if sequence in stream.rejected:
                     self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
                     return
