@@ -11,14 +11,14 @@ By default, in connects to tcp/127.0.0.1:7447 and out listens at that port.
 import argparse
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import twinlink
 from twinlink.mgen import log as mgen_log
-from twinlink.mgen import log_join, records
+from twinlink.mgen import log_join, log_zone, records
 from twinlink.mgen.egress import Egress
 from twinlink.mgen.ingress import Ingress
 from twinlink.mgen.message import Address
@@ -262,18 +262,23 @@ def _join(given: argparse.Namespace) -> int:
     if not given.rx and not given.records:
         raise twinlink.ConfigurationError("join: give --rx, --records, or both (and --tx if there is such a log)")
     sender, listener = _log(given.tx), _log(given.rx)
+    if sender and not sender.of("SEND"):
+        raise twinlink.TwinlinkError(f"{given.tx} has no SEND: start the sending mgen with txlog")
     try:
         rows = [row for path in given.records or [] for row in records.read(path)]
+        if given.records and not rows:
+            files = ", ".join(map(str, given.records))
+            raise twinlink.TwinlinkError(f"{files}: no message is recorded there; give the records of this run")
+        found = log_join.join_logs(sender, listener, rows)
     except ValueError as error:
         raise twinlink.TwinlinkError(str(error)) from error
-    found = log_join.join_logs(sender, listener, rows)
     output = Output(given.json)
     if given.json:
         for trace in found.traces:
             output.emit({"type": "message", **trace._asdict()})
     figures = {name: percentiles(values) if (values := _known(found, name)) else None for name in _FIGURES}
     counts = {key: value for key, value in found._asdict().items() if key != "traces"}
-    output.emit(counts | figures, "\n".join(_report(found, figures)))
+    output.emit(counts | figures, "\n".join(_report(found, figures, bool(given.records))))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
 
@@ -301,7 +306,7 @@ _FIGURES = {
 _COLUMNS = ("min", "p50", "p99", "max")
 
 
-def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None]) -> list[str]:
+def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None], recorded: bool) -> list[str]:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -317,10 +322,22 @@ def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None]) -
         f"{found.incomplete} incomplete, {found.unreadable} unreadable"
         + (f"; {found.strangers} more in the listener's log, of other senders or runs" if found.strangers else ""),
         rendered(table),
+        *_zones(found, recorded),
     ]
+    if found.unrecorded:
+        lines.append(f"{found.unrecorded} of {found.sent} have no record: the link's part of their delay is not known")
     if found.offset_ns is not None and found.offset_bound_ns is not None:
         lines.append(
             f"the receiving clock is ahead by {found.offset_ns / 1e6:.3f} ms +- {found.offset_bound_ns / 1e6:.3f} ms; "
             "delays (not the RTT) include that"
         )
     return lines
+
+
+def _zones(found: log_join.Joined, recorded: bool) -> Iterator[str]:
+    """The logs that were in another time zone than what they were compared with."""
+    ahead = "UTC{}" if recorded else "{} against the sender's log"
+    for name, zones_ns in (("sender", found.sender_zone_ns), ("listener", found.listener_zone_ns)):
+        if any(zones_ns):
+            zones = ", later ".join(ahead.format(log_zone.offset(zone_ns)) for zone_ns in zones_ns)
+            yield f"the {name}'s log has local times ({zones}), which were converted"

@@ -4,9 +4,9 @@ A text line is an instant, the event, and fields as ``name>value``::
 
     11:24:40.073002 RECV proto>UDP flow>1 seq>0 src>127.0.0.1/15100 dst>127.0.0.1/15001 sent>11:24:40.072909 size>100
 
-5.02b gives the time of day, in UTC unless ``localtime`` was set; the date comes from elsewhere, and a step back by more
-than half a day is a midnight.  5.1 with ``epochtimestamp`` gives seconds since 1970; other builds put a date before the
-time.  Unknown fields are kept, missing fields are None.
+5.02b gives the time of day, in UTC unless ``localtime`` was set (see `log_zone`); the date comes from elsewhere, and a
+step back by more than half a day is a midnight.  5.1 with ``epochtimestamp`` gives seconds since 1970; other builds put
+a date before the time.  Unknown fields are kept, missing fields are None.
 
 The binary log begins with a line of text and a NUL; then come records of type (u8), protocol (u8), length (u16) and
 that many octets.  `mgen convert` stops at the first RERR; this module does not.

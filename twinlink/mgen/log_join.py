@@ -1,7 +1,7 @@
 """Joins MGEN's logs with the bridge's records, to split each message's delay.
 
 A message is identified by MGEN's flow, sequence and send time (of day: a text log has no more), so senders may restart
-at sequence 0, and a log may hold several runs.
+at sequence 0, and a log may hold several runs.  Logs may be in other time zones (`log_zone`).
 
 MGEN's delay is that between the SEND at the sender and the RECV of the last fragment at the listener.  The link's
 delay, T2 - T1, is a part of it; the rest is before the link (MGEN's socket, Nagle's algorithm, the bridge's
@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
+from . import log_zone
 from .log import DAY_NS, Log, Received, join
+from .log_zone import Stamp
 from .records import Row
 
 
@@ -43,6 +45,9 @@ class Joined(NamedTuple):
         strangers: received messages without a known sender.
         errors: its RERR events.
         unreadable: lines of text, or octets of a binary log, that could not be read.
+        unrecorded: of those sent, messages without a record; 0 without records.
+        sender_zone_ns, listener_zone_ns: the zones that the log was in, in ns ahead of the records (UTC), or of the
+            sender's log without records; empty if there is nothing to compare with.
         offset_ns, offset_bound_ns: the receiving host's clock minus the sending one's, from the acknowledged message
             with the least round-trip time, and its bound; None without an acknowledgement.
     """
@@ -55,6 +60,9 @@ class Joined(NamedTuple):
     strangers: int
     errors: int
     unreadable: int
+    unrecorded: int
+    sender_zone_ns: tuple[int, ...]
+    listener_zone_ns: tuple[int, ...]
     offset_ns: int | None
     offset_bound_ns: int | None
 
@@ -63,7 +71,19 @@ _Key = tuple[int, int, int]
 
 
 def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
-    """Join a sender's log, a listener's log, and the bridge's records of one or both ends, as far as they exist."""
+    """Join a sender's log, a listener's log, and the bridge's records of one or both ends, as far as they exist.
+
+    Raises:
+        ValueError: two of them have messages, and none in common: they are of different runs.
+    """
+    rows = list(rows)
+    recorded = [Stamp(row.mgen_flow, row.mgen_sequence, row.mgen_sent_ns) for row in rows]
+    sender, sender_zone_ns = _aligned(sender, recorded, "the sender's log", "the records")
+    if recorded or sender is None:
+        listener, listener_zone_ns = _aligned(listener, recorded, "the listener's log", "the records")
+    else:
+        sent_stamps = list(log_zone.stamps(sender))
+        listener, listener_zone_ns = _aligned(listener, sent_stamps, "the listener's log", "the sender's log")
     taken: dict[_Key, Received] = {}
     duplicates = incomplete = 0
     for message in join(listener.events if listener else ()):
@@ -88,18 +108,41 @@ def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()
         keys = list(sent)
     else:
         keys = list(into or out or taken)
+    received = len(taken.keys() & set(keys))
+    if taken and keys and not received:
+        raise ValueError(_unmatched("the listener's log", "the sender's log" if sender else "the records"))
     offset_ns, offset_bound_ns = _offset(into.values())
     return Joined(
         [_trace(key, octets[key], into.get(key) or out.get(key), taken.get(key)) for key in keys],
         len(keys),
-        len(taken.keys() & set(keys)),
+        received,
         duplicates,
         incomplete,
         len(taken.keys() - set(keys)),
         len(listener.of("RERR")) if listener else 0,
         sum(log.unreadable for log in (sender, listener) if log),
+        sum(key not in into and key not in out for key in keys) if rows else 0,
+        sender_zone_ns,
+        listener_zone_ns,
         offset_ns,
         offset_bound_ns,
+    )
+
+
+def _aligned(log: Log | None, known: list[Stamp], name: str, other: str) -> tuple[Log | None, tuple[int, ...]]:
+    """The log in the zone of the known messages.  Raises ValueError if it has messages and none of these."""
+    if log is None or not known:
+        return log, ()
+    log, zones_ns = log_zone.aligned(log, known)
+    if not zones_ns and any(log_zone.stamps(log)):
+        raise ValueError(_unmatched(name, other))
+    return log, zones_ns
+
+
+def _unmatched(one: str, other: str) -> str:
+    return (
+        f"nothing matches: no message of {one} has its flow, sequence and send time in {other}, in any time zone. Are "
+        "they of one run?"
     )
 
 
