@@ -11,10 +11,10 @@ LIMITS = SyncLimits(out_after=2.0, completeness=0.99)
 class Run:
     """Observations every 10 ms, which a twin acknowledges 5 ms later."""
 
-    def __init__(self, began_ms: int = 0) -> None:
-        self.sent = SentObservations(LIMITS)
-        self.ms = began_ms
-        self.twin = TwinSync(LIMITS, self.sent, began_ms * MS)
+    def __init__(self, limits: SyncLimits = LIMITS) -> None:
+        self.sent = SentObservations(limits)
+        self.ms = 0
+        self.twin = TwinSync(limits, self.sent, 0)
 
     def send(self, count: int, acknowledge: float = 1.0) -> "Run":
         """So many observations, of which this part is acknowledged."""
@@ -58,7 +58,7 @@ def test_a_twin_that_acknowledges_nothing_is_out_of_sync_soon_and_never_in_sync(
     run.send(201, acknowledge=0)
     assert run.state() is State.OUT_OF_SYNC
     assert run.send(5000, acknowledge=0).state() is State.OUT_OF_SYNC
-    assert run.send(1100).state() is State.IN_SYNC
+    assert run.send(1300).state() is State.IN_SYNC
 
 
 def test_an_incomplete_twin_is_out_of_sync_however_new_its_newest_observation_is() -> None:
@@ -66,8 +66,8 @@ def test_an_incomplete_twin_is_out_of_sync_however_new_its_newest_observation_is
     assert run.twin.completeness(run.ms * MS) == 1.0
     assert run.send(300, acknowledge=0.5).send(1).state() is State.OUT_OF_SYNC
     report = run.twin.report(run.ms * MS)
-    assert "of the last 10 seconds' observations, less than 99.0%" in report.reason
-    run.send(1100)
+    assert "of 10 seconds' observations, less than 99.0%" in report.reason
+    run.send(1300)
     assert run.state() is State.IN_SYNC
 
 
@@ -101,3 +101,8 @@ def test_after_a_pause_it_is_in_sync_again_at_once() -> None:
     run.ms += 60_000
     assert run.state() is State.OUT_OF_SYNC
     assert run.send(1).state() is State.IN_SYNC
+
+
+def test_the_completeness_counts_with_any_limit_of_the_age() -> None:
+    run = Run(SyncLimits(20.0, 0.99))
+    assert run.send(1000, acknowledge=0.5).send(2100).state() is State.OUT_OF_SYNC

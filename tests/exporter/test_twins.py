@@ -94,7 +94,7 @@ def test_an_out_of_sync_holder_is_reported_and_gives_way() -> None:
     assert (run.decide(1) or "").startswith("sync: twin-1 is out-of-sync")
     assert run.decide(2) is None
     run.acknowledging = [1, 2]
-    run.send(1100)
+    run.send(1300)
     assert run.changes() == [("twin-1", State.IN_SYNC)]
     assert run.twins.changes((run.ms + 1) * MS) == []
 

@@ -181,7 +181,7 @@ def make_parser() -> options.Parser:
     )  # fmt: skip
     guard.add_argument(
         "--completeness", type=_fraction, default=0.99, metavar="PART",
-        help="acknowledged part of the last ten seconds' observations below which it is, too",
+        help="acknowledged part of ten seconds' observations below which it is, too",
     )  # fmt: skip
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
     parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")

@@ -327,15 +327,15 @@ class Exporter:
         self.counters.blocks_rejected += 1
         self.outcomes["rejected", verdict.rule] += 1
         report.rejection(self._journal, message, verdict)
-        # A sender without a name has not said hello, so it gets no answer; the twins would get it instead.
-        if verdict.id is not None and message.node is not None:
+        if verdict.id is not None:
             self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
 
     def _check(self, message: twinlink.Message, now: Instant) -> PrbBlock | Rejection:
         """The block that a decision requests, which its sender then holds; or why it is rejected."""
         if (twin := self._twins.get(message.epoch)) is None:
             text = f"peer: {message.node or 'the sender'} is not up, so its decisions do not count"
-            return Rejection(identifier(message.payload), text)
+            # A sender without a name has not said hello and gets no answer: only the twins would receive it.
+            return Rejection(identifier(message.payload) if message.node else None, text)
         verdict = check(message.payload, self._limits, now.wall_ns)
         if isinstance(verdict, Rejection):
             return verdict

@@ -4,12 +4,13 @@ The states and limits are those of ``link.sync`` (`twinlink.sync`), which the tw
 decides on observations that are at most 0.5 s old, and their acknowledgements and its decision are under way for some
 time.  All times are of this host's monotonic clock, in ns, so the offset of the twin's clock does not count.
 
-| state       | when                                                                                              |
-|-------------|---------------------------------------------------------------------------------------------------|
-| BOUND       | the twin has acknowledged nothing since it came up, nor should it have for more than ``out_after`` |
-| IN_SYNC     | the newest observation that it acknowledged was sent at most ``out_after`` ago, and its           |
-|             | completeness is as it should be                                                                   |
-| OUT_OF_SYNC | otherwise                                                                                         |
+| state       | when                                                                                           |
+|-------------|------------------------------------------------------------------------------------------------|
+| BOUND       | the twin has acknowledged nothing since it came up, and no observation for it is older than    |
+|             | ``out_after``                                                                                  |
+| IN_SYNC     | the newest observation that it acknowledged was sent at most ``out_after`` ago, and its        |
+|             | completeness is as it should be                                                                |
+| OUT_OF_SYNC | otherwise                                                                                      |
 """
 
 from dataclasses import dataclass
@@ -117,15 +118,15 @@ class TwinSync:
         return None if self._newest is None else now_ns - self._newest[1]
 
     def completeness(self, now_ns: int) -> float | None:
-        """The acknowledged part of the observations that were sent in the last ten seconds; None without any.
+        """The acknowledged part of ten seconds' observations, those before the last ``out_after``; None without any.
 
-        Those of the last ``out_after`` seconds do not count yet: they may be in flight, or be retransmitted.
+        Newer ones do not count yet: they may be in flight, or be retransmitted.
         """
         acknowledged, sent = 0, 0
         until_ns = now_ns - int(self._limits.out_after * SECOND_NS)
         slots, counts = self._sent.slots, self._acknowledged
         for slot, following in pairwise(slots):
-            if slot.began_ns >= now_ns - LOOK_BACK_S * SECOND_NS and following.began_ns <= until_ns:
+            if slot.began_ns >= until_ns - LOOK_BACK_S * SECOND_NS and following.began_ns <= until_ns:
                 sent += max(0, following.first - max(self._first, slot.first))
                 acknowledged += counts.get(slot.first, 0)
         return acknowledged / sent if sent else None
@@ -142,7 +143,7 @@ class TwinSync:
             text = f"the newest observation that it acknowledged was sent {age_s:.1f} s ago, "
             return SyncReport(State.OUT_OF_SYNC, f"{text}more than {limits.out_after:g} s", age_ns)
         if completeness is not None and completeness < limits.completeness:
-            text = f"it acknowledged {completeness:.1%} of the last {LOOK_BACK_S} seconds' observations, "
+            text = f"it acknowledged {completeness:.1%} of {LOOK_BACK_S} seconds' observations, "
             return SyncReport(State.OUT_OF_SYNC, f"{text}less than {limits.completeness:.1%}", age_ns)
         return SyncReport(State.IN_SYNC, "", age_ns)
 
