@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -84,6 +85,7 @@ class Transport(ABC):
         self.frame_limit = max_frame  # octets; of the longest frame that the path takes, as far as is known
         self.frame_limit_reason = ""  # for a person: what limits it, and what to change; "" while nothing less is known
         self.too_long = 0  # frames that `send` dropped because they exceeded the limit
+        self.limits_exceeded: Counter[str] = Counter()  # connections that it ended for a limit, by option
         self.options = options
 
     def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:

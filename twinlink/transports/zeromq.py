@@ -4,6 +4,7 @@ The listener binds its PUB to the endpoint's port and its SUB to the next one up
 PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/protocol.md).
 """
 
+import math
 import os
 import select
 import threading
@@ -19,6 +20,9 @@ from ..process.malloc import keep_freed_memory
 from ..process.resolver import RepeatedLookup, addresses, is_address
 from ..protocol.frames import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
+from .connection_guard import PublisherGuard, SubscriberGuard
+from .tcp_connection import tcp_counters_available
+from .zeromq_guard import PUB_DOMAIN, SUB_DOMAIN, ZeromqGuard
 
 ACK_INITIAL = ord("a")
 # Integers, because access to members of an enumeration is slow.
@@ -33,16 +37,25 @@ VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; predicted by th
 HANDSHAKE_MS = 1000  # times the patience; otherwise 30 s for a silent connection, such as a tunnel's
 ATTEMPT_MS = 1000  # one round trip: over a longer one a peer would be declared down
 ANEW = 3  # times the handshake's time-out: after so long without a peer, no pending attempt can succeed
-DESCRIPTORS = 14  # of files and sockets, with one peer, and two for each of libzmq's threads
+DESCRIPTORS = 18  # of files and sockets, with one peer, and two for each of libzmq's threads
 FAREWELL_MS = 100  # to send queued frames at close
 SUBSCRIPTIONS = 16  # pending, of one connection
-SUBSCRIPTION_OCTETS = 1024
-LOOK_SUBSCRIPTIONS = 256  # read per call, so that a flood of them blocks nothing else
+SUBSCRIPTION_OCTETS = 1024  # of the longest
+LOOK_SUBSCRIPTIONS = 1024  # read per call, so that a flood of them blocks nothing else
+KEEPALIVE_S = 5
+BACKLOG = 1024  # TCP connections that wait to be accepted
+SHORT_PART = 255  # octets; ZMTP frames a longer part by 9 octets instead of 2
 JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ours, unless TCP lost it
 LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
 RESOLVE_S = 0.2  # likewise for a connector, after which `open` goes on
 HELD_LOOK_S = 0.001
 JOINED_S = 0.02  # how long data are held after a JOINING subscription ended, until that node's hello
+HOLD_EVERY_S = 100 * JOINED_S  # at most, since any program may subscribe
+# A node that confirms our hello has changed its subscriptions before.  If its JOINING topic stays subscribed for this
+# time, so that TCP would have repeated a lost packet, another program has subscribed to it.
+JOINS_WITHIN_S = 1.0
+JOINED_AGAIN_S = 10.0  # after which the time of a joining is another one's
+JOINERS = 256  # nodes whose joining is timed
 
 
 @dataclass(frozen=True)
@@ -50,8 +63,9 @@ class ZeromqOptions(Options):
     """Options of transport ``zeromq``.
 
     The link bounds messages in flight (``window`` octets and 131,072 messages per flow), so the high-water marks, which
-    count messages, only limit foreign programs: a raw subscriber that stops reading, a raw publisher that floods.  PUB
-    drops at its mark, and a full SUB stops answering heartbeats: both are beyond what seven full flows hold.
+    count messages, are beyond what seven full flows hold: PUB drops at its mark in silence, and a full SUB stops
+    answering heartbeats.  Foreign programs, such as a raw subscriber that stops reading or a raw publisher that floods,
+    are limited in octets instead: a connection that exceeds one of those limits is ended.
     """
 
     send_hwm: int = 1_000_000  # messages for each subscriber
@@ -64,6 +78,12 @@ class ZeromqOptions(Options):
     reconnect_max_ms: int = 0  # always the same
     connect_timeout_ms: int = 50  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts if it cannot start them all
+    connections: int = 400  # on each of a listener's two ports
+    handshakes: int = 128  # of them, those that have not completed the handshake; then the oldest is ended
+    handshake_ms: int = 1000  # limit of a listener for the handshake: two round trips
+    subscription_octets: int = 4096  # of one connection, ever; 8 times as many of all.  libzmq takes 50 for each
+    unsent_octets: int = 128 * 1024 * 1024  # queued for one connection
+    unread_octets: int = 256 * 1024 * 1024  # received from all connections, and not read yet
 
 
 class ZeromqTransport(Transport):
@@ -76,7 +96,7 @@ class ZeromqTransport(Transport):
 
     @property
     def threads(self) -> int:
-        return 1 + self.options.io_threads
+        return 2 + self.options.io_threads
 
     def open(self) -> None:
         check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
@@ -89,11 +109,17 @@ class ZeromqTransport(Transport):
         self._connected_to = ""
         self._tries_since = 0.0  # when it connected last, or lost its last peer
         self._lookup: RepeatedLookup | None = None  # None for an address, which needs no resolver
-        self._nodes_listen = False
+        self._nodes_listening = 0  # subscriptions to the topic of hellos
         self._joining: set[bytes] = set()  # the JOINING topics of such connectors
+        self._joined_by: dict[bytes, float] = {}  # for those that say hello: when each must have joined, see joins
         self._held_until = 0.0
+        self._held_last = -HOLD_EVERY_S
+        self._sent_octets = self._sent_messages = 0
+        self._read_octets = 0
+        self._drained = False  # whether everything was read since the guard looked
         self._joins_as = b"" if self.listening or self.epoch is None else b"%s%016x" % (JOINING, self.epoch)
         self._greeted = True
+        self._guard: ZeromqGuard | None = None
         self._topic = b""  # a topic that was received in place of a frame
         self._urgent: list[None] = []  # one item for each ack or hello that waits for the socket
         self._send_lock = threading.Lock()  # a socket belongs to one thread at a time
@@ -101,6 +127,7 @@ class ZeromqTransport(Transport):
             self._pub = self._socket(zmq.XPUB)  # a PUB that receives subscriptions
             self._pub.setsockopt(zmq.RCVHWM, SUBSCRIPTIONS)
             self._pub.setsockopt(zmq.MAXMSGSIZE, SUBSCRIPTION_OCTETS)
+            self._pub.setsockopt(zmq.XPUB_VERBOSER, 1)  # each subscription, also to a topic that others have
             self._sub = self._socket(zmq.SUB)
             for topic in TOPICS:
                 self._sub.setsockopt(zmq.SUBSCRIBE, topic)
@@ -112,6 +139,7 @@ class ZeromqTransport(Transport):
             # Bypasses pyzmq's Python layer, which checks for types that our frames never have: half the cost of a send.
             self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
             self._get: Callable[[int], Any] = super(zmq.Socket, self._sub).get
+            self._guard = self._guarded() if tcp_counters_available() else None
             first, second = self.endpoint.port, self.endpoint.port + 1
             if self.listening:
                 host = self.endpoint.host
@@ -119,13 +147,19 @@ class ZeromqTransport(Transport):
                     host = addresses(host, LISTEN_RESOLVE_S)[0]
                 for made, port in ((self._pub, first), (self._sub, second)):
                     made.setsockopt(zmq.IPV6, int(":" in host))
+                    made.setsockopt(zmq.BACKLOG, BACKLOG)
+                    made.setsockopt(zmq.HANDSHAKE_IVL, self.options.handshake_ms)
                     made.bind(_address(host, port))
             elif is_address(self.endpoint.host):
                 self._connect(self.endpoint.host)
             else:
                 self._lookup = RepeatedLookup(self.endpoint.host, self.endpoint.port)
                 self._move(RESOLVE_S)
+            if self._guard is not None:
+                self._guard.start()
         except BaseException as error:  # Ctrl-C as well
+            if self._guard is not None:
+                self._guard.stop()
             self._context.destroy(linger=0)  # with an open socket, ending the context blocks for ever
             if not isinstance(error, zmq.ZMQError | OSError):
                 raise
@@ -137,20 +171,49 @@ class ZeromqTransport(Transport):
                 f"{reason}{advice(reason)}"
             ) from error
 
+    def _guarded(self) -> ZeromqGuard:
+        options = self.options
+        limits = (f"zeromq {self.endpoint}", options.connections, options.handshakes, self.limits_exceeded)
+
+        def read() -> tuple[int, bool]:
+            drained, self._drained = self._drained, False
+            return self._read_octets, drained
+
+        return ZeromqGuard(
+            self._pub,
+            self._sub,
+            SubscriberGuard(
+                *limits, subscription_octets=options.subscription_octets, unsent_octets=options.unsent_octets
+            ),
+            PublisherGuard(*limits, unread_octets=options.unread_octets),
+            sent=lambda: (self._sent_octets, self._sent_messages),
+            read=read,
+            admits=self.listening,
+        )
+
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
         made = self._context.socket(kind)
         options = self.options
         made.setsockopt(zmq.LINGER, 0)
         # Refuses ZMTP before 3: libzmq mistakes answers of foreign programs for it, and aborts.
-        made.setsockopt(zmq.ZAP_DOMAIN, b"twinlink")
+        made.setsockopt(zmq.ZAP_DOMAIN, PUB_DOMAIN if kind == zmq.XPUB else SUB_DOMAIN)
         made.setsockopt(zmq.SNDHWM, options.send_hwm)
         made.setsockopt(zmq.RCVHWM, options.receive_hwm)
         if options.os_send_buffer:
             made.setsockopt(zmq.SNDBUF, options.os_send_buffer)
         if options.os_receive_buffer:
             made.setsockopt(zmq.RCVBUF, options.os_receive_buffer)
-        made.setsockopt(zmq.HEARTBEAT_IVL, options.heartbeat_ms)
-        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, options.heartbeat_timeout_ms)
+        if self.listening:
+            # libzmq 4.3.5 aborts the process if its heartbeat is due on a connection that was reset while its queue was
+            # full, which any program can bring about.  The connectors' heartbeats have a lifetime instead, after which
+            # the connection ends here as well, and TCP's own find other half-open connections.
+            made.setsockopt(zmq.TCP_KEEPALIVE, 1)
+            made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S)
+            made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
+        else:
+            made.setsockopt(zmq.HEARTBEAT_IVL, options.heartbeat_ms)
+            made.setsockopt(zmq.HEARTBEAT_TIMEOUT, options.heartbeat_timeout_ms)
+            made.setsockopt(zmq.HEARTBEAT_TTL, options.heartbeat_timeout_ms)
         # A ping waits behind queued frames, and its time-out begins when it leaves.  If TCP makes no progress, only its
         # own limit ends the connection; without one it would retry after 6, 13 and 26 s, and go on then.
         # It is longer, so that TCP can retransmit a lost packet twice on a path with some delay.
@@ -202,6 +265,9 @@ class ZeromqTransport(Transport):
                 except BaseException:
                     self._send(b"")  # after Ctrl-C: end the message, or the next frame would become a part of it
                     raise
+                octets = len(frame)
+                self._sent_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
+                self._sent_messages += 1
                 if self._joining:
                     self._look()
 
@@ -209,7 +275,7 @@ class ZeromqTransport(Transport):
         # A node that has just connected will say hello.  Data sent now would be ahead of our hello, and without a peer
         # that acknowledges there is no limit to them.
         self._read_subscriptions()
-        if not self._nodes_listen:
+        if not self._nodes_listening:
             self.send(topic, frame)
 
     def _read_subscriptions(self) -> None:
@@ -222,15 +288,19 @@ class ZeromqTransport(Transport):
         for _ in range(LOOK_SUBSCRIPTIONS):
             if not int(self._pub.get(zmq.EVENTS)) & zmq.POLLIN:
                 return
-            told = self._pub.recv()
-            begins, topic = told[:1] == b"\1", told[1:]
+            told = self._pub.recv(copy=False)
+            begins, topic = told.bytes[:1] == b"\1", told.bytes[1:]
+            if begins and self._guard is not None:
+                self._guard.subscribed(int(told.get("__fd")), len(topic))
             if topic == HELLO_TOPIC:
-                self._nodes_listen = begins
+                self._nodes_listening = max(0, self._nodes_listening + (1 if begins else -1))
             elif begins and topic.startswith(JOINING):
                 self._joining.add(topic)
             elif topic in self._joining:
                 self._joining.remove(topic)
-                self._held_until = time.monotonic() + JOINED_S
+                now = time.monotonic()
+                if topic in self._joined_by and now - self._held_last > HOLD_EVERY_S:
+                    self._held_last, self._held_until = now, now + JOINED_S
 
     def _is_held(self) -> bool:
         """Whether data are held until the hello of a node that has just subscribed to everything."""
@@ -245,7 +315,17 @@ class ZeromqTransport(Transport):
             time.sleep(JOIN_S)
             self._read_subscriptions()
         self._held_until = 0.0
-        return topic in self._joining
+        if topic not in self._joining:
+            self._joined_by.pop(topic, None)
+            return False
+        now = time.monotonic()
+        by = self._joined_by.get(topic, math.inf)
+        if by == math.inf or now > by + JOINED_AGAIN_S:  # the first time, or for another time
+            by = now + JOINS_WITHIN_S if hears_us else math.inf
+            self._joined_by[topic] = by
+            if len(self._joined_by) > JOINERS:
+                del self._joined_by[next(iter(self._joined_by))]
+        return now < by
 
     def greeted(self) -> None:
         if not self._greeted:
@@ -266,10 +346,13 @@ class ZeromqTransport(Transport):
         topic, self._topic = self._topic, b""
         if not topic:
             try:
-                if timeout_s > 0 and not self._get(EVENTS) & POLLIN and not self._poll.poll(timeout_s * 1000):
-                    return None
+                if timeout_s > 0 and not self._get(EVENTS) & POLLIN:
+                    self._drained = True
+                    if not self._poll.poll(timeout_s * 1000):
+                        return None
                 topic = recv(NOBLOCK)
             except zmq.Again:
+                self._drained = True
                 return None
         # Whether a part is the last of its message is not queried, which would take twice as long as to receive it.
         # A foreign message of one or many parts is recognised by how its parts begin.
@@ -277,7 +360,9 @@ class ZeromqTransport(Transport):
             frame: Frame = recv(NOBLOCK) if self._copies else recv(NOBLOCK, copy=False).buffer
         except zmq.Again:  # parts of one message arrive together
             return b"", b""
-        self._copies = len(frame) < VIEW_OCTETS
+        octets = len(frame)
+        self._read_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
+        self._copies = octets < VIEW_OCTETS
         if frame[:2] != MAGIC and bytes(frame[:8]).startswith((b"ack/", TRAFFIC)):
             self._topic = bytes(frame)
             return b"", b""
@@ -304,6 +389,8 @@ class ZeromqTransport(Transport):
     def close(self) -> None:
         with self._send_lock:
             self._closed = True
+            if self._guard is not None:
+                self._guard.stop()
             self._pub.close(FAREWELL_MS)
         self._sub.close()
         self._context.term()

@@ -1,0 +1,94 @@
+"""A TCP connection that a driver has in this process, found by its descriptor: its counters, and its end.
+
+libzmq and Zenoh have no call that ends the connection of one peer.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import sys
+import termios
+from collections.abc import Iterator
+from typing import NamedTuple
+
+TCP_INFO_OCTETS = 152
+ACKED_RECEIVED = struct.Struct("=QQ")  # tcpi_bytes_acked, tcpi_bytes_received
+ACKED_AT = 120  # in struct tcp_info, linux/tcp.h
+QUEUED = struct.Struct("i")
+FULL_PART = 8  # of the send buffer
+
+
+class Counters(NamedTuple):
+    """Of one connection, at one time."""
+
+    received: int  # octets that the driver has read from it
+    written: int  # octets that the driver has written to it, from an unknown origin
+    filled: bool  # whether octets wait in the send buffer, as they must while the driver has more to write
+
+
+class TcpConnection:
+    """One connection; only Linux tells its counters.
+
+    The driver owns the descriptor and may close it at any time, after which it may be another file.  So each access
+    checks that the peer's address is still the same.  Not for the main thread: interrupted by Ctrl-C, an access could
+    close the driver's descriptor.
+    """
+
+    def __init__(self, fd: int) -> None:
+        """Raises OSError if this is no connected TCP socket."""
+        self.fd = fd
+        with _borrowed(fd) as one:
+            self.peer = one.getpeername()
+            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
+
+    @property
+    def address(self) -> str:
+        """Of the peer, for messages."""
+        host, port = self.peer[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def counters(self) -> Counters:
+        """What has passed it.  Raises OSError once it is closed."""
+        with _borrowed(self.fd) as one:
+            self._check(one)
+            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
+            acked, received = ACKED_RECEIVED.unpack_from(info, ACKED_AT)
+            unacked = _queued(one, termios.TIOCOUTQ)
+            return Counters(
+                received - _queued(one, termios.FIONREAD),
+                acked + unacked,
+                unacked > one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // FULL_PART,
+            )
+
+    def end(self) -> None:
+        """End it, if it still is there."""
+        with contextlib.suppress(OSError):
+            held = socket.socket(fileno=os.dup(self.fd))  # cannot become another file while we look
+            with held:
+                self._check(held)
+                held.shutdown(socket.SHUT_RDWR)
+
+    def _check(self, one: socket.socket) -> None:
+        if one.getpeername() != self.peer:
+            raise OSError("the descriptor belongs to another connection now")
+
+
+def tcp_counters_available() -> bool:
+    """Whether this system has the counters of `TcpConnection`."""
+    return sys.platform == "linux"
+
+
+@contextlib.contextmanager
+def _borrowed(fd: int) -> Iterator[socket.socket]:
+    one = socket.socket(fileno=fd)
+    try:
+        yield one
+    finally:
+        one.detach()
+
+
+def _queued(one: socket.socket, request: int) -> int:
+    (octets,) = QUEUED.unpack(fcntl.ioctl(one, request, bytes(QUEUED.size)))
+    return int(octets)
