@@ -115,6 +115,134 @@ def test_a_wrong_key_is_named(tmp_path: Path, change: dict[str, Any], named: str
     assert named in str(caught.value)
 
 
+def segment(record: int, **others: Any) -> dict[str, Any]:
+    """A capture from a record of ``foreign(51)`` on."""
+    return {
+        "core:sample_start": record * 612,
+        "core:frequency": 3.6192e9,
+        **{f"core:{k}": v for k, v in others.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    ("captures", "named"),
+    [
+        ([segment(0), segment(2, frequency=3.7e9)], "captures[1].core:frequency is 3700000000 Hz"),
+        ([segment(0), segment(2), segment(3, frequency=3.7e9)], "captures[2].core:frequency"),
+        ([segment(0), {"core:sample_start": 1224}], "captures[1].core:frequency is missing"),
+        ([segment(0), segment(2, sample_start=1225)], "captures[1].core:sample_start is 1225, inside a record"),
+        ([segment(0), segment(4)], "captures[1].core:sample_start is 2448, past the end of the data"),
+        ([segment(0), segment(0)], "not behind that of the capture before"),
+        ([segment(0), segment(3), segment(2)], "captures[2].core:sample_start is 1224, not behind"),
+        ([segment(0), segment(2, global_index=1300)], "captures[1].core:global_index says that 76 samples are missing"),
+        ([segment(0, global_index=99), segment(2)], "99 samples overlap"),
+        ([segment(0), segment(2, header_bytes=64)], "captures[1].core:header_bytes: 0 was expected; cut them out"),
+        ([segment(0, datetime="yesterday")], "captures[0].core:datetime is 'yesterday'"),
+        ([segment(0, datetime="2026-11-27T16:00:00+01:00")], "captures[0].core:datetime"),
+        (
+            [segment(0, datetime="2026-11-27T16:00:00Z"), segment(2, datetime="2026-11-27T15:59:59.999Z")],
+            "captures[1].core:datetime is earlier",
+        ),
+    ],
+)
+def test_captures_of_more_than_one_carrier_without_gaps_are_refused(
+    tmp_path: Path, captures: list[dict[str, Any]], named: str
+) -> None:
+    path, _ = foreign(tmp_path, 51)
+    spoil(path, {"captures": captures})
+    with pytest.raises(RecordingError) as caught:
+        read(path)
+    assert named in str(caught.value)
+
+
+def test_captures_of_one_carrier_are_one_recording(tmp_path: Path) -> None:
+    path, samples = foreign(tmp_path, 51)
+    first, later = "2026-11-27T16:00:00Z", "2026-11-27T16:00:00.020123456Z"
+    spoil(
+        path, {"captures": [segment(0, global_index=5, datetime=first), segment(2, global_index=1229, datetime=later)]}
+    )
+    assert np.array_equal(read(path).samples, samples)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("core:version", "2.0.0", "this program reads SigMF 1"),
+        ("core:num_channels", 2, "interleaved channels are not separated"),
+        ("core:trailing_bytes", 8, "cut them off"),
+        ("core:metadata_only", True, "a recording without data cannot be played"),
+        ("core:dataset", "../foreign.sigmf-data", "core:dataset"),
+        ("core:dataset", "a\0b", "core:dataset"),
+        ("core:offset", 612, "captures[0].core:sample_start is 0, not 612"),
+        ("core:offset", -612, "core:offset"),
+        ("core:extensions", [{"name": "secret", "version": "9.0.0", "optional": False}], "extension 'secret' 9.0.0"),
+        ("core:extensions", [{"name": "dapp", "version": "2.0.0", "optional": False}], "extension 'dapp' 2.0.0"),
+        ("core:extensions", [{"name": "secret", "version": "9.0.0"}], "'optional' is a required property"),
+        ("core:extensions", {"secret": "9.0.0"}, "core:extensions"),
+    ],
+)
+def test_a_recording_of_another_form_is_refused(tmp_path: Path, key: str, value: object, named: str) -> None:
+    path, _ = foreign(tmp_path, 51)
+    spoil(path, {f"global/{key}": value})
+    with pytest.raises(RecordingError) as caught:
+        read(path)
+    assert named in str(caught.value)
+
+
+def test_an_optional_extension_is_ignored(tmp_path: Path) -> None:
+    path, _ = foreign(tmp_path, 51)
+    spoil(path, {"global/core:extensions": [{"name": "antenna", "version": "1.0.0", "optional": True}]})
+    read(path)
+
+
+def test_the_offset_of_a_recording_that_was_split(tmp_path: Path) -> None:
+    path, samples = foreign(tmp_path, 51)
+    whole = read(path)
+    spoil(path, {"global/core:offset": 7, "captures/0/core:sample_start": 7})
+    with pytest.raises(RecordingError, match=r"annotations\[\d\]\.core:sample_start is 0, before the data"):
+        read(path)
+    spoil(path, {f"annotations/{index}/core:sample_start": 7 + (index == 2) * 612 for index in range(3)})
+    found = read(path)
+    assert np.array_equal(found.samples, samples)
+    assert (found.areas, found.grid) == (whole.areas, whole.grid)
+
+
+@pytest.mark.parametrize("suffix", [".sigmf", ".sigmf.gz", ".sigmf.xz", ".sigmf.zip", ".SIGMF"])
+def test_an_archive_is_refused_as_one(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"run{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(RecordingError, match="is a SigMF archive, which is not read: unpack it"):
+        read(path)
+    if suffix.islower():
+        with pytest.raises(RecordingError, match=rf"run{suffix} is a SigMF archive"):
+            read(tmp_path / "run")
+
+
+def test_a_collection_is_refused_with_the_names_of_its_recordings(tmp_path: Path) -> None:
+    path = tmp_path / "run.sigmf-collection"
+    streams = [{"name": name, "hash": "0" * 128} for name in ("first", "second")]
+    for content, named in (
+        (json.dumps({"collection": {"core:version": "1.2.0", "core:streams": streams}}), ": first, second$"),
+        ("[]", "give one of them$"),
+    ):
+        path.write_text(content)
+        for name in (path, tmp_path / "run"):
+            with pytest.raises(RecordingError, match=f"run.sigmf-collection is a SigMF collection .*{named}"):
+                read(name)
+
+
+def test_the_page_has_every_key_of_the_standard() -> None:
+    """`sigmf` brings the standard's schema."""
+    page = (Path(__file__).parents[2] / "docs/ran-emulator.md").read_text(encoding="utf-8")
+    table = page.partition("| `global` |")[2].partition("`python -m")[0]
+    parts = dict(zip(("global", "captures", "annotations"), table.split("| `captures` |"), strict=False))
+    parts["captures"], _, parts["annotations"] = parts["captures"].partition("| `annotations` |")
+    standard = sigmf.schema.get_schema()["properties"]
+    for name, part in parts.items():
+        properties = standard[name].get("items", standard[name])["properties"]
+        assert {key for key in properties if f"`{key}`" not in part} == set(), name
+
+
 def test_missing_truncated_and_empty_data_are_named(tmp_path: Path) -> None:
     path, _ = foreign(tmp_path, 51)
     data = path.with_suffix(".sigmf-data")

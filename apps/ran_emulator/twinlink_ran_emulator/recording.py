@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .captures import check_captures
+from .container import refuse_container
 from .metadata import pair
 from .schema import RecordingError, check
 from .truth import Area, Grid, mark
@@ -53,6 +55,7 @@ def read(path: Path) -> Recording:
 
     Raises RecordingError, which names the file and the wrong key.
     """
+    refuse_container(path)
     meta_path, data_path = pair(path)
     try:
         metadata = json.loads(meta_path.read_bytes(), parse_constant=_not_json)
@@ -87,8 +90,6 @@ def _assemble(meta_path: Path, data_path: Path, metadata: dict[str, Any]) -> Rec
             f"global.core:sample_rate is {fields['core:sample_rate']:g}, but {bins} subcarriers of "
             f"{scs_hz / 1e3:g} kHz (dapp:subcarrier_spacing_khz) need {bins * scs_hz:g}"
         )
-    if capture["core:sample_start"] != 0:
-        raise RecordingError("captures[0].core:sample_start must be 0: the first record begins with the data")
     if "core:frequency" not in capture:
         raise RecordingError("captures[0].core:frequency, the carrier centre, is missing")
 
@@ -96,11 +97,13 @@ def _assemble(meta_path: Path, data_path: Path, metadata: dict[str, Any]) -> Rec
         data_path = meta_path.with_name(fields["core:dataset"])
     samples = _read_samples(data_path, fields, bins)
     grid = Grid(len(samples), n_prbs, scs_hz, float(capture["core:frequency"]))
+    offset = int(fields.get("core:offset", 0))
+    check_captures(metadata["captures"], offset, grid)
     areas = tuple(
         area
         for index, annotation in enumerate(metadata["annotations"])
         if annotation.get("core:label") in LABELS
-        for area in [_area(f"annotations[{index}]", annotation, grid)]
+        for area in [_area(f"annotations[{index}]", annotation, offset, grid)]
         if area.end_record > area.first_record and area.end_prb > area.first_prb
     )
     return Recording(
@@ -134,15 +137,21 @@ def _read_samples(data_path: Path, fields: dict[str, Any], bins: int) -> NDArray
     return np.frombuffer(data, "<i2").astype(np.int16, copy=False).reshape(-1, bins, 2)
 
 
-def _area(where: str, annotation: dict[str, Any], grid: Grid) -> Area:
-    start = int(annotation["core:sample_start"])
+def _area(where: str, annotation: dict[str, Any], offset: int, grid: Grid) -> Area:
+    start = int(annotation["core:sample_start"]) - offset  # of the data, as its end is
     total = grid.n_records * grid.bins
     count = int(annotation.get("core:sample_count", max(total - start, 0)))
+    if start < 0:
+        raise RecordingError(f"{where}.core:sample_start is {start + offset}, before the data (core:offset {offset})")
     for key, value in (("core:sample_start", start), ("core:sample_count", count)):
         if value % grid.bins:
-            raise RecordingError(f"{where}.{key} is {value}, not a multiple of the {grid.bins} samples of a record")
+            raise RecordingError(
+                f"{where}.{key} is {int(annotation[key])}, not on a border of records of {grid.bins} samples"
+            )
     if start + count > total:
-        raise RecordingError(f"{where} ends at sample {start + count}, but the data holds {total} samples")
+        raise RecordingError(
+            f"{where} ends at sample {offset + start + count}, but the data holds {total} samples from {offset} on"
+        )
     first_prb, end_prb = 0, grid.n_prbs
     if "core:freq_lower_edge" in annotation:
         first_prb = _border(f"{where}.core:freq_lower_edge", annotation["core:freq_lower_edge"], grid)

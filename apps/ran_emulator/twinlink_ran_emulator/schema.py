@@ -1,11 +1,15 @@
 """The JSON schema of a recording's metadata: the `dapp:` namespace, which the sigmf library does not check, and the
-required `core:` keys (docs/ran-emulator.md)."""
+`core:` keys that tell how the samples are to be read (docs/ran-emulator.md).
+
+A ``description`` is the reason that a message adds to the refused value.
+"""
 
 from typing import Any
 
 from twinlink.errors import TwinlinkError
 
 _INTEGER = {"type": "integer"}
+_EXTENSIONS = {"dapp": "1", "twinlink": "1"}  # name and major version of those that are known here
 
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -26,11 +30,26 @@ SCHEMA: dict[str, Any] = {
                 "dapp:subcarrier_spacing_khz",
             ],
             "properties": {
-                "core:datatype": {"const": "ci16_le"},
+                "core:version": {"type": "string", "pattern": r"^[01]\.", "description": "this program reads SigMF 1"},
+                "core:datatype": {"const": "ci16_le", "description": "convert the samples"},
                 "core:sample_rate": {"type": "number", "exclusiveMinimum": 0},
-                "core:num_channels": {"const": 1},
-                "core:trailing_bytes": {"const": 0},
-                "core:dataset": {"type": "string", "pattern": "^[^/]+$"},
+                "core:num_channels": {"const": 1, "description": "interleaved channels are not separated"},
+                "core:offset": _INTEGER | {"minimum": 0},
+                "core:metadata_only": {"const": False, "description": "a recording without data cannot be played"},
+                "core:trailing_bytes": {"const": 0, "description": "cut them off"},
+                "core:dataset": {"type": "string", "pattern": r"^[^/\x00]+$", "description": "a file beside this one"},
+                "core:extensions": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["name", "version", "optional"],
+                        "properties": {
+                            "name": {"type": "string"},
+                            "version": {"type": "string"},
+                            "optional": {"type": "boolean"},
+                        },
+                    },
+                },
                 "core:sha512": {"type": "string", "pattern": "^[0-9a-fA-F]{128}$"},
                 "dapp:domain": {"const": "frequency"},
                 "dapp:n_prbs": _INTEGER | {"minimum": 1, "maximum": 273},
@@ -51,7 +70,9 @@ SCHEMA: dict[str, Any] = {
                 "properties": {
                     "core:sample_start": _INTEGER | {"minimum": 0},
                     "core:frequency": {"type": "number", "minimum": 0, "maximum": 1e12},
-                    "core:header_bytes": {"const": 0},
+                    "core:global_index": _INTEGER | {"minimum": 0},
+                    "core:datetime": {"type": "string"},
+                    "core:header_bytes": {"const": 0, "description": "cut them out"},
                 },
             },
         },
@@ -85,4 +106,14 @@ def check(metadata: object) -> None:
     if errors:
         error = errors[0]
         where = ".".join(f"[{part}]" if isinstance(part, int) else str(part) for part in error.absolute_path)
-        raise RecordingError(f"{where.replace('.[', '[') or 'the metadata'}: {error.message}")
+        reason = f"; {error.schema['description']}" if "description" in error.schema else ""
+        raise RecordingError(f"{where.replace('.[', '[') or 'the metadata'}: {error.message}{reason}")
+    assert isinstance(metadata, dict)
+    for index, extension in enumerate(metadata["global"].get("core:extensions", ())):
+        name, version = extension["name"], extension["version"]
+        if not extension["optional"] and _EXTENSIONS.get(name) != version.partition(".")[0]:
+            known = ", ".join(f"{name} {major}" for name, major in _EXTENSIONS.items())
+            raise RecordingError(
+                f"global.core:extensions[{index}]: the recording requires the extension {name!r} {version}, without "
+                f"which its samples cannot be understood; known here: {known}"
+            )
