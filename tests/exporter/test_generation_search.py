@@ -148,3 +148,17 @@ def test_a_pdu_of_another_generation_is_named() -> None:
 
 def test_what_comes_before_setup_is_for_others() -> None:
     assert make().read(b"anything") is None
+
+
+def test_without_connections_no_subscription_is_asked_for_and_no_identifier_used_up() -> None:
+    session, agent = make(), Agent(106)
+    set_up(session, agent)
+    for second in range(1, 60):
+        assert session.request(second * 10**9, connected=False) is None
+    assert session.state is State.SUBSCRIBE
+    assert agent.counters["SetupRequest"] == 1
+    for second in range(60, 66):
+        request = session.request(second * 10**9)  # connected, but no answer comes
+        assert request is not None
+    assert session.state is State.SETUP
+    assert [e3.decode(octets).dapp_identifier for octets in session.releases()] == [1]  # type: ignore[union-attr]

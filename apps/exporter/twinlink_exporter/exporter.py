@@ -218,6 +218,7 @@ class Exporter:
             self._journal.complaint("e3-undecodable", f"the E3 agent's answer to setup cannot be read: {error}")
         if sockets.connected:
             session.connected(time.monotonic_ns())
+        if sockets.can_send:
             for release in session.releases():
                 sockets.send(release)
 
@@ -248,11 +249,17 @@ class Exporter:
             if release := session.release():
                 self._sockets.send(release)
             self._lose_agent("e3-silent", "no indication for a long time; releasing this dApp and setting up again")
-        before = session.state
-        if (request := session.request(now.monotonic_ns)) is None:
+        before, connected, endpoints = session.state, self._sockets.connected, self._sockets.endpoints
+        if before is State.SUBSCRIBE and not connected and now.monotonic_ns >= session.next_request_ns():
+            self._journal.complaint(
+                "e3-no-subscription",
+                f"the E3 agent set this dApp up, but {endpoints.to_dapp} and {endpoints.from_dapp} do not connect; "
+                "check --to-dapp and --from-dapp",
+            )
+        if (request := session.request(now.monotonic_ns, connected)) is None:
             return
         if session.state is State.SETUP:
-            endpoint = self._sockets.endpoints.setup
+            endpoint = endpoints.setup
             hint = "if none answers, start the gNB or check --e3, --e3-link and --setup"
             if is_closed_to_us(endpoint):
                 hint = "this user may not write to it: run as the gNB's user, or have its sockets opened to the group"
@@ -263,7 +270,7 @@ class Exporter:
                 self._journal.event(
                     "e3-no-subscription",
                     f"the E3 agent set this dApp up but answers no subscription on "
-                    f"{self._sockets.endpoints.from_dapp}; check --to-dapp and --from-dapp",
+                    f"{endpoints.from_dapp}; check --to-dapp and --from-dapp",
                 )
         else:
             self._sockets.send(request)

@@ -121,7 +121,12 @@ class PosixSockets:
     @property
     def connected(self) -> bool:
         """See `E3Sockets`."""
-        return bool(self._in and self._in.connected and self._out and self._out.connected)
+        return bool(self._in and self._in.connected and self.can_send)
+
+    @property
+    def can_send(self) -> bool:
+        """See `E3Sockets`."""
+        return bool(self._out and self._out.connected)
 
     def send_setup(self, octets: bytes) -> None:
         """See `E3Sockets`."""
@@ -148,7 +153,7 @@ class PosixSockets:
 
     def send(self, octets: bytes) -> None:
         """See `E3Sockets`."""
-        if self.connected:
+        if self.can_send:
             self._outgoing.append(octets)
             self._flush(time.monotonic_ns())
 

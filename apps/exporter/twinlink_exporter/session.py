@@ -137,9 +137,15 @@ class Session:
         self._tries = 0
         self._patience_ns = SILENCE_NS
 
-    def request(self, now_ns: int) -> bytes | None:
-        """The request that is due now, or None: for the setup channel in state SETUP, else for the RAN."""
+    def request(self, now_ns: int, connected: bool = True) -> bytes | None:
+        """The request that is due now, or None: for the setup channel in state SETUP, else for the RAN.
+
+        Without connections from and to the RAN there is no subscription, and no other setup would help.
+        """
         if now_ns < self._due_ns or self.state is State.SUBSCRIBED:
+            return None
+        if self.state is State.SUBSCRIBE and not connected:
+            self._due_ns = now_ns + RETRY_NS
             return None
         if self.state is State.SUBSCRIBE and self._tries >= RETRIES:
             dapp_id = self.dapp_id

@@ -33,6 +33,11 @@ class E3Sockets(Protocol):
         """Whether the RAN is connected both ways."""
         ...
 
+    @property
+    def can_send(self) -> bool:
+        """Whether the RAN is connected for `send`."""
+        ...
+
     def send_setup(self, octets: bytes) -> None:
         """Send a setup request, as soon as the agent can be reached; the request before, if unanswered, is dropped."""
         ...
@@ -42,7 +47,7 @@ class E3Sockets(Protocol):
         ...
 
     def send(self, octets: bytes) -> None:
-        """Send to the RAN; lost if it is not connected."""
+        """Send to the RAN; lost without `can_send`."""
         ...
 
     def receive(self) -> bytes | None:

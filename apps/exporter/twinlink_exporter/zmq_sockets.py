@@ -62,6 +62,11 @@ class ZmqSockets:
         """See `E3Sockets`."""
         return self._in_connected and self._out_connected
 
+    @property
+    def can_send(self) -> bool:
+        """See `E3Sockets`."""
+        return self._out_connected
+
     def send_setup(self, octets: bytes) -> None:
         """See `E3Sockets`; on a new socket, because a REQ without its reply cannot send again."""
         self._drop_request()
