@@ -25,8 +25,8 @@ def test_a_payload_beyond_the_limit_is_left_out_with_its_reason_and_is_no_failur
     reason = "its greatest payload is 65,496 octets: a data block has 64 KiB"
     assert f"Not measured: raw S7 ({reason})" in printed
     polled = (
-        "Polled: raw S7 (poll_ms 5, sweep_ms 0). "
-        "From DT to RW, the one-way delay is an age: it includes the wait for the poll."
+        "Polls and publishing: raw S7 (poll_ms 5, sweep_ms 0). "
+        "From DT to RW, the one-way delay is an age: it includes the wait for them."
     )
     assert polled in printed
     assert polled in (tmp_path / "out" / "table.md").read_text()
@@ -69,4 +69,4 @@ def test_a_table_names_the_intervals_of_its_polled_subjects_only() -> None:
     block = table.Block("closed", None, [*options], [], {}, 10, options)
     assert block.notes(["raw-tcp", "of another package"]) == []
     (note,) = block.notes(["raw-tcp", "raw-http"])
-    assert note.startswith("Polled: raw HTTP (poll_ms 50, sweep_ms 2.5). From DT to RW, ")
+    assert note.startswith("Polls and publishing: raw HTTP (poll_ms 50, sweep_ms 2.5). From DT to RW, ")

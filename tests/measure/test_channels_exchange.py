@@ -17,12 +17,15 @@ from twinlink.measure.channels import SUBJECTS, channel, check
 from twinlink.measure.setting import Loopback, Truth
 from twinlink.transports import Endpoint
 
-ONE_WAY_NS = 10_000_000
+ONE_WAY_NS = 15_000_000
 COUNT = 5
 SPLIT = 1500  # octets; several requests where the protocol splits
-SWEEP_MS, POLL_MS = 20, 30
-POLLED = ("raw-http", "raw-modbus", "raw-s7")
-OTHERS = ("raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub", "raw-http-new")
+SWEEP_MS, POLL_MS = 20, 60
+MQTT, WEBSOCKET = ("raw-mqtt-qos1", "raw-mqtt-qos2"), ("raw-websocket", "raw-websocket-hub")
+HTTP, MAILBOX, OPCUA = ("raw-http", "raw-http-new"), ("raw-modbus", "raw-s7"), ("raw-opcua", "raw-opcua-sub")
+DELAYED = (*MQTT, *WEBSOCKET, *HTTP, *MAILBOX, *OPCUA)
+SWEPT = ("raw-http", *MAILBOX, "raw-opcua")
+POLLED = ("raw-http", "raw-opcua-sub")
 
 
 def delayed(folder: Path, subject: str) -> dict[str, Any]:
@@ -36,8 +39,8 @@ def swept(folder: Path, subject: str) -> dict[str, Any]:
 
 
 def polled(folder: Path, subject: str) -> dict[str, Any]:
-    options = {subject: {"poll_ms": POLL_MS}}
-    return measure(folder, Plan((subject,), (100,), count=40, rounds=1, warm_up=1, options=options))
+    options = {subject: {"publishing_ms" if subject == "raw-opcua-sub" else "poll_ms": POLL_MS}}
+    return measure(folder, Plan((subject,), (100,), count=20, rounds=1, warm_up=1, options=options))
 
 
 Begun = dict[tuple[Any, str], tuple[Path, Future[dict[str, Any]]]]
@@ -46,8 +49,7 @@ Begun = dict[tuple[Any, str], tuple[Path, Future[dict[str, Any]]]]
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
     """All of them, several at the same time: they mostly wait."""
-    wanted = [(delayed, name) for name in (*OTHERS, *POLLED)]
-    wanted += [(how, name) for how in (swept, polled) for name in POLLED]
+    wanted = [(how, name) for how, names in ((delayed, DELAYED), (swept, SWEPT), (polled, POLLED)) for name in names]
     with ThreadPoolExecutor(3) as pool:
         found: Begun = {}
         for how, subject in wanted:
@@ -56,7 +58,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
         yield found
 
 
-@pytest.mark.parametrize("subject", [*OTHERS, *POLLED])
+@pytest.mark.parametrize("subject", DELAYED)
 def test_an_exchange_takes_the_stated_round_trips(subject: str, begun: Begun) -> None:
     folder, run = begun[delayed, subject]
     assert len(run.result()["cells"]) == 4
@@ -70,10 +72,11 @@ def test_an_exchange_takes_the_stated_round_trips(subject: str, begun: Begun) ->
         if subject == "raw-http-new":
             stated //= 2  # the relay accepts a connection by itself, without delay
         # The least is that of a first message, which may meet a poll in the middle of its round trip.
-        assert np.sort(sent["rtt_ns"])[1] // (2 * ONE_WAY_NS) == stated, cell["id"]
+        taken = np.sort(sent["rtt_ns"])[1] / (2 * ONE_WAY_NS)
+        assert stated <= taken < stated + max(1, stated / 2), cell["id"]
 
 
-@pytest.mark.parametrize("subject", POLLED)
+@pytest.mark.parametrize("subject", SWEPT)
 def test_requests_wait_for_the_end_of_the_servers_sweep(subject: str, begun: Begun) -> None:
     folder, run = begun[swept, subject]
     for cell in run.result()["cells"]:
@@ -84,8 +87,8 @@ def test_requests_wait_for_the_end_of_the_servers_sweep(subject: str, begun: Beg
 @pytest.mark.parametrize("subject", POLLED)
 def test_a_message_waits_for_the_next_poll_whenever_it_is_sent(subject: str, begun: Begun) -> None:
     folder, run = begun[polled, subject]
-    written, read = run.result()["cells"]
-    for cell, waits in ((written, False), (read, True)):
+    to_server, to_client = run.result()["cells"]
+    for cell, waits in ((to_server, False), (to_client, True)):
         received = table(folder, cell, "received")
         age_ms = np.median(received["received_ns"] - received["sent_ns"]) / 1e6
         assert (age_ms > POLL_MS / 4) == waits, cell["id"]

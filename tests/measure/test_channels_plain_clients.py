@@ -6,6 +6,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from asyncua import ua
+from asyncua.sync import Client as OpcuaClient
 from pymodbus.client import ModbusTcpClient
 from snap7.client import Client
 from websockets.sync.client import connect
@@ -115,3 +117,21 @@ def test_s7() -> None:
         for expected in ((2, 1), (3, 0), (3, 0)):  # each is replaced when it was read; the last stays
             assert HEAD.unpack_from(client.db_read(2, 0, len(image)))[:2] == expected
         client.disconnect()
+
+
+def test_opc_ua() -> None:
+    with (
+        reflecting("raw-opcua") as (endpoint, own),
+        OpcuaClient(f"opc.tcp://{endpoint.host}:{endpoint.port}/") as client,
+    ):
+        written, read = client.get_node("ns=1;s=Written"), client.get_node("ns=1;s=Read")
+        assert read.read_value() == b""
+        written.write_value(message(), ua.VariantType.ByteString)
+        assert own.received.used == 1
+        octets = read.read_value()
+        assert HEAD.unpack_from(octets)[:2] == (1, 0)
+        assert is_answer(octets[HEAD.size :])
+        for _ in range(2):
+            own.put(TRAFFIC, message())  # type: ignore[attr-defined]
+        for expected in ((2, 1), (3, 0), (3, 0)):  # each read takes one; the last stays
+            assert HEAD.unpack_from(read.read_value())[:2] == expected

@@ -59,6 +59,8 @@ SUBJECTS = {
     "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", raw=True),
     "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", raw=True),
     "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", raw=True),
+    "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", raw=True),
+    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

@@ -57,7 +57,7 @@ class Block:
         return [note for note in (self.polled(names), self.broken_off(names)) if note]
 
     def polled(self, subjects: Iterable[str]) -> str:
-        """The intervals of polled subjects, and what their one-way delay is; empty without such subjects."""
+        """The intervals of polls and publishing, and what the one-way delay is then; empty without such subjects."""
         found = []
         for name in subjects:
             known, options = SUBJECTS.get(name), self.options.get(name)
@@ -66,8 +66,8 @@ class Block:
                 found.append(f"{formatting.subject(name).short} ({times})")
         if not found:
             return ""
-        age = "From DT to RW, the one-way delay is an age: it includes the wait for the poll."
-        return f"Polled: {', '.join(found)}. {age}"
+        age = "From DT to RW, the one-way delay is an age: it includes the wait for them."
+        return f"Polls and publishing: {', '.join(found)}. {age}"
 
     def broken_off(self, subjects: Iterable[str]) -> str:
         """The note that explains `MARK` in a table of these subjects; empty if no cell is marked."""

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 START_S = 10.0
@@ -19,7 +20,11 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float = START_S) -> Result:
         """Execute a coroutine on the loop; returns its result or raises its error, TimeoutError after ``timeout_s``."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
+        return self.start(coroutine).result(timeout_s)
+
+    def start(self, coroutine: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        """Begin to execute a coroutine on the loop; may be called on its thread, too."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""

@@ -30,6 +30,7 @@ class PolledChannel(RawChannel):
 
     Attributes:
         answers_wait: whether answers to the client's messages must be polled for.
+        interval: the option that has the interval of polls.
         outgoing: frames that wait in the server.
         behind: number of frames that wait in the server, as the last poll told.
         inbox: frames that have arrived and are not read.
@@ -37,12 +38,13 @@ class PolledChannel(RawChannel):
     """
 
     answers_wait = True
+    interval = "poll_ms"
 
     def __init__(self, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any]) -> None:
         super().__init__(endpoint, listening, node, options)
         self.outgoing: deque[bytes] = deque()
         self.behind = 0
-        self._poll_s = options["poll_ms"] / 1000
+        self._poll_s = options[self.interval] / 1000
         self._sweep_s = options["sweep_ms"] / 1000
         self._part = 0.0  # of the poll interval, before the last message
         self._due = 0.0  # the next poll, on the monotonic clock

@@ -83,6 +83,19 @@ def _mailbox(module: str, attribute: str, memory: Memory, limit: str, **others: 
     )
 
 
+def _opcua(attribute: str, round_trips: RoundTrips, **intervals: int) -> Subject:
+    options = {"no_delay": True, **intervals, "sweep_ms": 0}
+    return Subject(
+        "opcua",
+        attribute,
+        options,
+        settable=tuple(options),
+        extra="industrial",
+        round_trips=round_trips,
+        polled=("dt-rw",),
+    )
+
+
 SUBJECTS = {
     "zeromq": twinlink("zeromq"),
     "zenoh": twinlink("zenoh"),
@@ -106,6 +119,8 @@ SUBJECTS = {
     "raw-http-new": _http(new_connection=True),
     "raw-modbus": _mailbox("modbus", "ModbusChannel", MODBUS, "a unit has 65,536 registers of 16 bits", no_delay=True),
     "raw-s7": _mailbox("s7", "S7Channel", S7, "a data block has 64 KiB"),
+    "raw-opcua": _opcua("OpcuaChannel", _alike(2), poll_ms=0),  # write and read
+    "raw-opcua-sub": _opcua("OpcuaSubscriptionChannel", _alike(1), publishing_ms=0, sampling_ms=0),
 }
 # The short names of `twinlink sweep --systems`.
 SYSTEMS = {
@@ -117,7 +132,8 @@ SYSTEMS = {
     "http": ("raw-http", "raw-http-new"),
     "modbus": ("raw-modbus",),
     "s7": ("raw-s7",),
+    "opcua": ("raw-opcua", "raw-opcua-sub"),
 }
 # The values of settable options: true and false, or a range in ms.
-RANGES_MS = {"poll_ms": (0, 10_000), "sweep_ms": (0, 2_000)}
+RANGES_MS = {"poll_ms": (0, 10_000), "publishing_ms": (0, 10_000), "sampling_ms": (0, 10_000), "sweep_ms": (0, 2_000)}
 SWITCHES = ("no_delay",)
