@@ -153,3 +153,15 @@ def test_published_context_names_its_source() -> None:
         assert each.points
         assert all((each.label, each.quantity, each.setting, each.source))
         assert ("RTT" in each.label) == ("RTT" in each.quantity)  # only the figure calls everything a one-way delay
+
+
+def test_published_figures_stand_with_the_setting_in_which_they_were_measured() -> None:
+    """Rocha et al. measured over 200 km and back, not on one host."""
+    rocha = next(each for each in reference_results.MQTT if (100, 6.08) in each.points)
+    assert rocha.points == ((100, 6.08), (10_000, 8.62), (100_000, 35.6))
+    assert "Rocha" in rocha.source
+    assert "Rocha" in rocha.label
+    assert "200 km" in rocha.setting
+    assert "own subscription" in rocha.quantity
+    for each in reference_results.MQTT:
+        assert ("one host" in each.setting) == ("Liang" in each.label)
