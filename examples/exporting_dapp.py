@@ -1,5 +1,6 @@
 """A dApp on the dApp library's own spectrum-sharing dApp that also exports what it hears to the digital twin.
 
+    pip install dapps==0.0.6
     python examples/exporting_dapp.py tcp/10.0.0.5:7447
 
 It goes on sensing and controlling as before; each symbol leaves for the twin first.

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,7 @@ from ..appkit.linking import connection_problem
 _Status = Literal["ok", "warn", "fail"]
 
 _E3_SOCKETS = Path("/tmp/dapps")  # where libe3 and the dApp library look for a gNB on the same host
+_APP_CHECKS = "twinlink.checks"  # entry points of applications: functions that return status, what was seen, and advice
 _E3_NAMES = ("setup", "e3_socket", "dapp_socket")
 _E3_LOGS = (Path("/tmp/e3.log"), Path("/tmp/dapp.log"))  # the dApp library opens them on import
 _PORTS = 2  # zeromq needs the most: the endpoint's port and the next one
@@ -269,10 +270,10 @@ def ntp(server: str) -> Iterator[Row]:
 
 
 def e3(required: bool, directory: Path = _E3_SOCKETS, logs: Iterable[Path] = _E3_LOGS) -> Iterator[Row]:
-    """The dApp library, its log files, and the sockets of a gNB on this host."""
+    """The compiler of the E3 grammar, the log files of the dApp library, and the sockets of a gNB on this host."""
     missing: _Status = "fail" if required else "warn"
     try:
-        yield Row("e3 packages", "ok", f"dapps {version('dapps')}, asn1tools {version('asn1tools')}")
+        yield Row("e3 packages", "ok", f"asn1tools {version('asn1tools')}")
     except PackageNotFoundError as error:
         advice = "pip install 'twinlink[e3]' (the exporter and the emulator need it)"
         yield Row("e3 packages", missing, f"{error.name or error} is not installed", advice)
@@ -290,7 +291,8 @@ def e3(required: bool, directory: Path = _E3_SOCKETS, logs: Iterable[Path] = _E3
         return
     trouble: dict[str, list[str]] = {}
     for name in found:
-        if reason := _socket_trouble(directory / name):
+        # libe3 up to 0.0.7 accepts a POSIX link's connection once, except that of setup.
+        if reason := _socket_trouble(directory / name, connect=name == "setup"):
             trouble.setdefault(reason, []).append(name)
     if trouble:
         seen = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in trouble.items())
@@ -298,7 +300,22 @@ def e3(required: bool, directory: Path = _E3_SOCKETS, logs: Iterable[Path] = _E3
         advice = "if no gNB runs, remove them; otherwise run as its user or extend the permissions"
         yield Row("e3 sockets", missing, seen, advice)
     else:
-        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}: accept connections")
+        yield Row("e3 sockets", "ok", f"{', '.join(found)} in {directory}; setup accepts connections")
+
+
+def e3_agent(link: str, directory: Path = _E3_SOCKETS) -> Iterator[Row]:
+    """What the E3 agent of this host speaks, as an installed application finds out by asking it.
+
+    Args:
+        link: ``zmq`` or ``posix``.
+        directory: of the agent's sockets.
+    """
+    for point in entry_points(group=_APP_CHECKS, name="e3-agent"):
+        try:
+            yield Row("e3 agent", *point.load()(directory, link))
+        except ImportError as error:
+            advice = "pip install 'twinlink[e3]'"
+            yield Row("e3 agent", "fail", f"the agent cannot be asked: {error}", advice)
 
 
 def _can_append(path: Path) -> bool:
@@ -309,10 +326,12 @@ def _can_append(path: Path) -> bool:
     return True
 
 
-def _socket_trouble(path: Path) -> str | None:
+def _socket_trouble(path: Path, connect: bool) -> str | None:
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             return "not a socket"
+        if not connect:
+            return None
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(path))
     except ConnectionRefusedError:

@@ -31,6 +31,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ntp", type=convert.ntp_server, metavar="HOST[:PORT]", help="check the clock against this NTP server"
     )
+    parser.add_argument(
+        "--ask-e3",
+        choices=("zmq", "posix"),
+        help="ask the E3 agent in /tmp/dapps over this link what it speaks: registers a dApp and releases it "
+        "(not for JSON or protobuf agents of libe3 up to 0.0.7)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
@@ -61,6 +67,8 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
     for endpoint in filter(None, (given.connect or "").split(",")):
         yield from checks.peer(endpoint)
     yield from checks.e3(required=given.role == "gnb")
+    if given.ask_e3:
+        yield from checks.e3_agent(given.ask_e3)
     yield from checks.mgen()
     yield from checks.socket_buffers()
     yield from checks.clock()
