@@ -160,5 +160,5 @@ def test_without_connections_no_subscription_is_asked_for_and_no_identifier_used
     for second in range(60, 66):
         request = session.request(second * 10**9)  # connected, but no answer comes
         assert request is not None
-    assert session.state is State.SETUP
+    assert session.dapp_id is None
     assert [e3.decode(octets).dapp_identifier for octets in session.releases()] == [1]  # type: ignore[union-attr]

@@ -1,5 +1,6 @@
 """The whole way with the emulator's E3 agent: every generation, over ZeroMQ and POSIX sockets, and its failures."""
 
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 import twinlink_e3 as e3
 from twinlink_exporter.generation_search import GenerationSearch
+from twinlink_exporter.observation import Carrier
 from twinlink_exporter.posix_sockets import PosixSockets
+from twinlink_ran_emulator import make_recording
 
+from tests.ran_emulator.running import Process
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
@@ -102,6 +106,19 @@ def test_another_agent_at_the_same_path_is_noticed_while_the_old_one_hangs(
             exporter.wait_for("e3-lost")
             exporter.wait_for("subscribed", 2)
             assert exporter.events("e3-setup")[-1]["dapp_id"] == 9
+
+
+def test_an_agent_that_hangs_is_noticed_over_zeromq(
+    start_exporter: StartExporter, endpoints: e3.Endpoints, tmp_path: Path
+) -> None:
+    """By ZMTP heartbeats: its sockets stay open, and E3 has none of its own."""
+    make_recording.write(tmp_path / "short", make_recording.Settings(n_prbs=24, seconds=0.5, n_ues=1, episodes=()))
+    options = ("--e3-generation", "G2a", "--loop", "0")
+    with Process(tmp_path / "short.sigmf-meta", endpoints, tmp_path / "emulator", *options) as emulator:
+        exporter = start_exporter(endpoints, carrier=Carrier(24))
+        exporter.wait_for("subscribed")
+        emulator.process.send_signal(signal.SIGSTOP)
+        exporter.wait_for("e3-lost")
 
 
 def test_without_the_control_every_decision_is_rejected(

@@ -35,7 +35,7 @@ def recognise(octets: Octets, request_id: int) -> Recognised:
         GrammarMissing: asn1tools is not installed.
     """
     if bytes(octets[:1]) == b"{":
-        return _recognise_json(octets)
+        return _recognise_json(octets, request_id)
     found = []
     for codec in ASN1_CODECS.values():
         pdu = codec.decode(octets) if codec.is_canonical(octets) else None
@@ -57,10 +57,12 @@ def _is_plausible(response: SetupResponse, request_id: int) -> bool:
     return printable and (response.response_code == "negative" or response.request_id == request_id)
 
 
-def _recognise_json(octets: Octets) -> Recognised:
+def _recognise_json(octets: Octets, request_id: int) -> Recognised:
     """Old agents state the time in ms, new ones in ns; nothing else tells them apart."""
     response = JSON_CODECS["G0"].decode(octets)
     if not isinstance(response, SetupResponse):
         raise MalformedPdu(f"the reply is a {type(response).__name__} in JSON, not a setupResponse")
+    if not _is_plausible(response, request_id):
+        raise MalformedPdu(f"the reply in JSON is no setupResponse to request {request_id}")
     is_new = response.timestamp is not None and response.timestamp >= NS_SINCE
     return Recognised(JSON_CODECS["G2b" if is_new else "G0"], response)
