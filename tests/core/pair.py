@@ -97,6 +97,7 @@ class End:
         budget = InFlightBudget(IN_FLIGHT_OCTETS)
         core = SendFlow(flow, 2**24, retention, budget, repair=reliability == "repair", pace=pace)
         sender = self.senders[flow] = sender_on(self.outlet, core, self.epoch)
+        sender._endpoint._link.peer_manager = self.session.peer_manager
         self.session.add_sender(sender._endpoint)
         self.say_hello()
         return sender
@@ -162,7 +163,7 @@ class Pair:
     now: int = START_NS
     transmitted: int = 0
     ends: list[End] = field(default_factory=list)
-    muted: list[End] = field(default_factory=list)  # what these send is lost
+    muted: dict[int, bytes] = field(default_factory=dict)  # by epoch: what it sends with such topics is lost
 
     def __post_init__(self) -> None:
         self.ends = [End(self, "near", 1), End(self, "far", 2)]
@@ -179,7 +180,7 @@ class Pair:
         """What the first end sends reaches all others; what they send reaches the first."""
         others = [] if end not in self.ends else self.ends[1:] if end is self.near else [self.near]
         for other in others:
-            for at in self.path.arrivals(self.now) if end not in self.muted else ():
+            for at in self.path.arrivals(self.now) if not topic.startswith(self.muted.get(end.epoch, b"-")) else ():
                 self.transmitted += 1
                 heapq.heappush(other.arriving, (at, self.transmitted, topic, frame))
 

@@ -72,7 +72,7 @@ def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
         endpoint="way",
         closing=False,
         send_timeout=0.0,
-        peer_manager=SimpleNamespace(up_names=list, alone=False, behind=lambda _: frozenset()),
+        peer_manager=SimpleNamespace(up_names=list, alone=False, read_until=lambda _: {}),
         closed=lambda: False,
         in_callback=lambda: False,
         wait=lambda *_: None,

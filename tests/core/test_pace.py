@@ -151,3 +151,18 @@ def test_a_peer_with_a_small_window_gets_everything_from_a_sender_with_a_large_o
     assert reader.sequences == list(range(2000))
     assert reader.most_octets <= WINDOW * 1.1
     assert {event.limit for event in reader.end.told(LimitExceeded)} == {"window"}  # type: ignore[attr-defined]
+
+
+def test_a_peer_that_says_hello_and_acknowledges_nothing_is_a_slow_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, readers = crowd(monkeypatch, 0)
+    mute = made.add("mute")
+    made.muted[mute.epoch] = b"ack/"
+    sender = made.near.sender("flow", retention=4 * WINDOW)
+    stream(made, sender, readers)
+    made.run(500 * MS)
+    for reader in readers:
+        reader.step(0)
+        assert reader.sequences == list(range(COUNT))
+        late = sorted(message.received_ns - message.sent_ns for message in reader.got)
+        assert late[len(late) * 9 // 10] < 10 * MS
+    assert {event.node for event in made.near.told(PeerSlow)} == {"mute"}  # type: ignore[attr-defined]

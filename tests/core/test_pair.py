@@ -169,7 +169,7 @@ def test_a_node_whose_name_is_taken_comes_back_and_goes_on(monkeypatch: pytest.M
     true, got, sender = made.far, made.near.receive("flow"), made.far.sender("flow")
     stream(made, sender, 20)
     made.add("far")
-    made.muted.append(true)
+    made.muted[true.epoch] = b""
     made.run_until(lambda: made.near.told(Restarted))
     made.muted.clear()
     stream(made, sender, 20)

@@ -140,12 +140,16 @@ class PeerManager:
         peer = self.find(epoch)
         return peer is not None and peer.start_known
 
-    def behind(self, mono_ns: int) -> frozenset[int]:
-        """The peers that are up and say that they have not read all that has arrived there."""
-        peers = list(self.peers.sessions.values())
-        return frozenset(
-            peer.epoch for peer in peers if peer.up and peer.behind and mono_ns - peer.heard_mono_ns < SUSPECT_NS
-        )
+    def read_until(self, mono_ns: int) -> dict[int, int]:
+        """For each peer that is up, up to when it has read what was sent, by its hellos.
+
+        Until now, where it says that it is behind: it will read the rest when its handler returns.
+        """
+        return {
+            peer.epoch: mono_ns if peer.behind and mono_ns - peer.heard_mono_ns < SUSPECT_NS else peer.confirmed
+            for peer in list(self.peers.sessions.values())
+            if peer.up
+        }
 
     def up_names(self) -> list[str]:
         """Names of the nodes that are up."""

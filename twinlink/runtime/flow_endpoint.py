@@ -72,7 +72,7 @@ class FlowEndpoint:
             except BaseException:
                 core.recover_after_interrupt()
                 raise
-        if core.receivers.lagging:
+        if core.pace_keeper.watches:
             with self.state_lock:
                 core.pace_keeper.on_acked(epoch, records)
         if self._queue.has_pending and (self._queue.can_send or self.check_pace(t4_mono_ns)):
@@ -93,9 +93,9 @@ class FlowEndpoint:
         """
         if len(self.core.receivers.pacing) < 2:
             return False
-        behind = self._link.peer_manager.behind(now_mono_ns)
+        read_until = self._link.peer_manager.read_until(now_mono_ns)
         with self.state_lock:
-            return self.core.pace_keeper.check(now_mono_ns, size, behind)
+            return self.core.pace_keeper.check(now_mono_ns, size, read_until)
 
     def nak_received(
         self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -161,7 +161,7 @@ class FlowEndpoint:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core, now_mono_ns = self.core, time.monotonic_ns()
         with self.state_lock:
-            core.on_tick(now_mono_ns, self._link.peer_manager.behind(now_mono_ns))
+            core.on_tick(now_mono_ns, self._link.peer_manager.read_until(now_mono_ns))
             self._next_at_tick = self._queue.next_sequence
         if self._queue.has_pending:
             self._link.wake_transmit()

@@ -60,6 +60,7 @@ class HeartbeatThread:
         rtt_ns = min(filter(None, [sender.path_rtt_ns(idle=not waiting) for sender in senders]), default=0)
         inline, unfragmented = transport.direct_octets, transport.whole_octets
         for priority, budget in peer_manager.budgets.items():
+            budget.frame_limit = transport.frame_limit
             beside_urgent = peer_manager.has_urgent and priority == "normal"
             sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
             octets = (

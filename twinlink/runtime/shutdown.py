@@ -15,6 +15,8 @@ from .port_probe import PortProbe
 from .transmit_thread import TransmitThread
 
 STOP_S = 0.1  # for what is being sent: a transport may hold it while a peer is stalled
+MAX_LOGGED_FLOWS = 3  # each with a line of its own
+MAX_NAMED_FLOWS = 20  # in the line for the others
 LOSS_ROUNDS = 16  # of reporting losses, 10 ms of handlers and 1000 ranges each
 
 logger = logging.getLogger("twinlink")
@@ -61,9 +63,17 @@ class Shutdown:
 
     def _log(self, ended: list[tuple[str, str, RangeSet]]) -> None:
         """Log what `FlowEndpoint.close` has said."""
-        for flow, by, missing in ended:
-            if missing:
-                logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self._name, flow, by, missing)
+        lacking = [one for one in ended if one[2]]
+        for flow, by, missing in lacking[:MAX_LOGGED_FLOWS]:
+            logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self._name, flow, by, missing)
+        if more := lacking[MAX_LOGGED_FLOWS:]:
+            logger.warning(
+                "link to %s closed; on %d more flows %d messages were not acknowledged: %s",
+                self._name,
+                len(more),
+                sum(missing.count() for _, _, missing in more),
+                ", ".join([flow for flow, _, _ in more[:MAX_NAMED_FLOWS]] + ["..."] * (len(more) > MAX_NAMED_FLOWS)),
+            )
 
     @defer_signals
     def _give_back(self, deadline: float) -> list[tuple[str, str, RangeSet]]:

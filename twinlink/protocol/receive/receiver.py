@@ -1,6 +1,6 @@
 """The receiving side of all flows of a session: messages come in, in frames of any kind.  No I/O, no clock."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
 
@@ -36,6 +36,7 @@ from .unclaimed import UnclaimedLimiter
 from .window import ReceiveWindow
 
 MAX_FLOWS = 1024  # that a link sends on, and that it takes from one peer
+MAX_STRANGERS = 4096  # streams that are remembered of nodes that have not said hello
 UNCLAIMED_OCTETS = MAX_UNCONSUMED * MESSAGE_OVERHEAD_OCTETS * 7 // 8  # below what a flow may have in flight, all tiny
 
 _new = tuple.__new__  # a named tuple's own constructor takes three times as long
@@ -76,6 +77,7 @@ class MessageReceiver:
         self._reassembler = FragmentReassembler(limits.max_payload + HEADER_OCTETS, limits.receive_buffer // 4)
         self._limit_counters = limit_counters
         self._max_flows = limits.max_flows
+        self._strangers: deque[tuple[ReceiveFlow, int]] = deque()  # streams of nodes that had not said hello
         self._flows_named_by: Counter[int] = Counter()  # by peer, and 0 for all that have not said hello
         # Below the window of a sender like this one by a whole message: its flow control must not stop it before.
         held_octets = min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS)
@@ -431,6 +433,8 @@ class MessageReceiver:
             self._window.release(evicted)
             receive_flow.forget(evicted)
         if peer is None:
+            self._forget_stranger()
+            self._strangers.append((receive_flow, epoch))
             return receive_flow.add_stream(epoch, None, None, False)
         first, start_known = peers.start_sequence(epoch, flow), peers.start_known(epoch)
         repairs = peer.repairs and flow not in peer.detect
@@ -441,6 +445,16 @@ class MessageReceiver:
         stream = receive_flow.add_stream(epoch, peer.node, first, repairs)
         stream.first_arrived = sequence if peer.repairs and not start_known else None
         return stream
+
+    def _forget_stranger(self) -> None:
+        """Where too many nodes that have not said hello have sent something, forget the oldest of them."""
+        while len(self._strangers) >= MAX_STRANGERS:
+            receive_flow, epoch = self._strangers.popleft()
+            stream = receive_flow.streams.get(epoch)
+            if stream is not None and self._peer_manager.find(epoch) is None:
+                self._window.release(stream)
+                receive_flow.forget(stream)
+                self._limit_counters.exceeded("peers")
 
     def _understands_rejection(self, epoch: int) -> bool:
         peer = self._peer_manager.find(epoch)

@@ -33,6 +33,7 @@ class InFlightBudget:
         inline: of them, as many as the transport takes at once: beyond, it may make the transmitting thread wait.
         share, inline_share: of each flow that has something in flight already.
         unfragmented, fragment: what is longer than ``unfragmented`` goes in fragments of so many octets.
+        frame_limit: octets of the longest frame that the path takes.
         backpressured: the transport may still be full of what is for a peer that fell silent, and make every thread
             wait for it: nothing goes directly, and no more than the transport takes at once is in flight to the others.
         in_flight: octets of all flows, framing included.
@@ -45,6 +46,7 @@ class InFlightBudget:
     def __init__(self, limit: int) -> None:
         self.limit = self.inline = self.share = self.inline_share = self.unfragmented = limit
         self.fragment = limit // FRAGMENTS
+        self.frame_limit = 2**31
         self.backpressured = False
         self._backpressured_until_ns = 0
         self.in_flight = 0

@@ -1,6 +1,7 @@
 """The sending side of one flow: what is unacknowledged, in flight, retransmitted, lost.  No I/O, no clock."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ...message import Ack
@@ -69,11 +70,11 @@ class SendFlow:
         self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self.abandonment.lose_unacked)
         self.pace_keeper = PaceKeeper(pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control)
 
-    def on_tick(self, now_mono_ns: int, behind: frozenset[int] = frozenset()) -> None:
-        """To be called five times a second; ``behind``: peers that have not read all that has arrived there."""
+    def on_tick(self, now_mono_ns: int, read_until: Mapping[int, int] = MappingProxyType({})) -> None:
+        """To be called five times a second; ``read_until``: as `PeerManager.read_until` says."""
         self._tail_loss_probe.on_tick()
-        self.pace_keeper.check(now_mono_ns, 0, behind)
-        self.pace_keeper.on_tick(behind)
+        self.pace_keeper.check(now_mono_ns, 0, read_until)
+        self.pace_keeper.on_tick()
         if not self.repair and self.losses.count != self._asked_losses and self.receivers.up:
             self._asked_losses = self.losses.count
             self.queue.probe()  # the answer says what of it has arrived

@@ -5,12 +5,15 @@ waits only for the peers that keep up: a peer for which it has waited for `LAG_N
 more, is *lagging* until it has caught up.  It requests what it missed as it finds room, as long as that is kept.
 
 That is for applications that are slow.  A peer that is stopped, or behind a slow path, does not read what is sent to
-it, and the transport would have to keep that: the flow waits for it.  So a peer is lagging only if it has seen what was
-sent, as its refusals and acks say, or says itself that it is behind; and it is not sent much more than it has seen.
+it, and the transport would have to keep that: the flow waits for it.  So a peer is lagging only if
+
+- it has seen what was sent, as its refusals and acks say; then it is not sent much more than it has seen;
+- or it says that it is behind, as a handler takes its time;
+- or it is mute: it acknowledges nothing, though its hellos say that it reads.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -33,6 +36,7 @@ class PaceKeeper:
     """Of one flow.
 
     Attributes:
+        watches: whether it matters which peer acknowledges something.
         changes: what is to be reported: by epoch, how many messages a peer is behind now; 0: it has caught up.
     """
 
@@ -53,38 +57,42 @@ class PaceKeeper:
         self._in_flight = in_flight
         self._flow_control = flow_control
         self._sent_at_ticks: deque[int] = deque([0] * SLOW_TICKS, SLOW_TICKS)  # the next number to leave, at each tick
-        self._behind: frozenset[int] = frozenset()
+        self.watches = False
+        self._unlimited: set[int] = set()  # of the lagging peers, those that are behind or mute
+        self._acking: set[int] = set()  # of the suspects, those that have acknowledged something since
         self._slow: set[int] = set()
         self._refused: dict[int, int] = {}  # by peer: one more than the highest number that it has refused
         self._seen: dict[int, int] = {}  # by lagging peer: likewise, that it has refused or acknowledged
         self._suspects: frozenset[int] = frozenset()  # the flow has waited for them since then
         self._since_mono_ns = 0
 
-    def check(self, now_mono_ns: int, size: int, behind: frozenset[int]) -> bool:
+    def check(self, now_mono_ns: int, size: int, read_until: Mapping[int, int]) -> bool:
         """Wait no longer for the peers that alone hold up the flow; whether there are any.
 
         To be called at each tick, after each ack while what waits cannot go, and while there is no room to keep a
-        message of ``size`` octets.  ``behind``: peers that say that they have not read all that has arrived.
+        message of ``size`` octets.  ``read_until``: as `PeerManager.read_until` says.
         """
-        receivers, self._behind = self._receivers, behind
+        receivers = self._receivers
         if self.pace == "slowest" or len(receivers.pacing) < 2:
             return False
         blockers = self._blockers(size)
         suspects = self._suspects & blockers
-        if not suspects or suspects == receivers.pacing:
-            suspects, self._since_mono_ns = blockers, now_mono_ns
-        elif self._suspects == receivers.pacing:  # until now it waited for all of them
-            self._since_mono_ns = now_mono_ns
+        if not suspects or receivers.pacing in {suspects, self._suspects}:  # until now it waited for all of them
+            suspects, self._since_mono_ns = suspects or blockers, now_mono_ns
+            self._acking.clear()
         self._suspects = suspects
+        self.watches = bool(suspects or receivers.lagging)
         waited_ns = now_mono_ns - self._since_mono_ns
         if not suspects or suspects == receivers.pacing or waited_ns < (SEND_LAG_NS if size else LAG_NS):
             return False
+        unlimited = {one for one in suspects - self._acking if read_until.get(one, 0) >= self._since_mono_ns + LAG_NS}
         limit = self._in_flight.budget.limit
-        lagging = {one for one in suspects if one in behind or self._unseen(self._refused.get(one, 0)) <= limit}
+        lagging = unlimited | {one for one in suspects if self._unseen(self._refused.get(one, 0)) <= limit}
         lagging |= suspects - self._late()  # these have acknowledged what was sent, and their applications are slow
         if not lagging:
             return False
         self._suspects = frozenset()
+        self._unlimited |= unlimited
         self._seen |= dict.fromkeys(lagging, self._queue.next_to_send)
         receivers.set_lagging(receivers.lagging | lagging)
         self.release()
@@ -100,15 +108,19 @@ class PaceKeeper:
 
     def on_acked(self, epoch: int, records: Sequence[Sequence[int]] | range) -> None:
         """A peer has acknowledged these."""
-        if records and epoch in self._seen:
+        if not records:
+            return
+        if epoch in self._suspects:
+            self._acking.add(epoch)
+        if epoch in self._seen:
             end = records.stop if isinstance(records, range) else records[-1][0] + 1
             self._seen[epoch] = max(end, self._seen[epoch])
         self._limit_unseen()
 
     def _limit_unseen(self) -> None:
-        """No lagging peer is to be sent more beyond what it has seen than may be in flight, unless it says that it is
-        behind."""
-        unseen = [self._unseen(self._seen[one]) for one in self._receivers.lagging - self._behind]
+        """No lagging peer is to be sent more beyond what it has seen than may be in flight, unless it is behind or
+        mute."""
+        unseen = [self._unseen(self._seen[one]) for one in self._receivers.lagging - self._unlimited]
         self._in_flight.limit_unseen(max(unseen, default=None))
 
     def _unseen(self, seen: int) -> int:
@@ -147,10 +159,9 @@ class PaceKeeper:
                 late |= unacked_by
         return late
 
-    def on_tick(self, behind: frozenset[int]) -> None:
+    def on_tick(self) -> None:
         """To be called five times a second, after `check`: which peers are slow, and which have caught up."""
         receivers, sent = self._receivers, self._sent_at_ticks
-        self._behind = behind
         self._refused = {epoch: end for epoch, end in self._refused.items() if epoch in receivers.up}
         self._seen = {epoch: end for epoch, end in self._seen.items() if epoch in receivers.lagging}
         slow_below, caught_up_from = sent[0], sent[SLOW_TICKS - CAUGHT_UP_TICKS]
@@ -158,6 +169,8 @@ class PaceKeeper:
         caught_up = {epoch for epoch in receivers.lagging if receivers.consumed[epoch] >= caught_up_from}
         if caught_up:
             receivers.set_lagging(receivers.lagging - caught_up)
+        self._unlimited &= receivers.lagging
+        self.watches = bool(self._suspects or receivers.lagging)
         self._limit_unseen()
         for epoch, consumed in receivers.consumed.items():
             if epoch in self._slow:

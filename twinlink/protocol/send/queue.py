@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..fragmentation import Fragmenter
-from ..frames import MAX_HELLO, MAX_RANGES, AbandonReason, Kind
+from ..frames import HEADER_OCTETS, MAX_HELLO, MAX_RANGES, AbandonReason, Kind
 from ..rangeset import RangeSet
 from .flow_control import FlowControlWindow
 from .in_flight import FRAMING_OCTETS, InFlight
@@ -193,6 +193,11 @@ class SendQueue:
         """What a kept message counts for in `InFlight`."""
         return self._unacked.size(entry) + FRAMING_OCTETS
 
+    @property
+    def _bundle_octets(self) -> int:
+        """Of a frame with several messages; 0: each has a frame of its own."""
+        return min(BUNDLE_OCTETS, self._in_flight.budget.frame_limit) if self._receivers.all_take_bundles else 0
+
     def _next_abandoned(self) -> tuple[AbandonReason, list[tuple[int, int]]]:
         reason, unannounced = next(iter(self._abandoned.items()))
         ranges = [unannounced.drop_first_range() for _ in range(min(len(unannounced), MAX_RANGES))]
@@ -205,7 +210,7 @@ class SendQueue:
     def _take_retransmissions(self, room: int, alone: bool) -> list[bytes]:
         taken: list[bytes] = []
         messages: dict[int, int] = {}  # of them, those that are not in flight yet
-        most = BUNDLE_OCTETS if self._receivers.all_take_bundles else 0
+        most = self._bundle_octets
         while self._to_retransmit:
             sequence, epoch = next(iter(self._to_retransmit.items()))
             entry = self._unacked.entries[sequence]
@@ -249,7 +254,7 @@ class SendQueue:
                 self._start_fragmenting(sequence, entries[sequence][2])
                 self.next_to_send = sequence + 1
             return taken
-        most = left = max(octets, min(room, BUNDLE_OCTETS) if self._receivers.all_take_bundles else 0)
+        most = left = max(octets, min(room, self._bundle_octets))
         end = self.next_sequence
         for place in range(sequence, end):
             entry = entries.get(place)
@@ -295,7 +300,9 @@ class SendQueue:
 
     def _next_fragment(self) -> bytes:
         assert self._fragmenter is not None
-        fragment = self._fragmenter.next_fragment(min(self._in_flight.budget.fragment, MAX_HELLO))
+        fragment = self._fragmenter.next_fragment(
+            min(self._in_flight.budget.fragment, MAX_HELLO, self._in_flight.budget.frame_limit - HEADER_OCTETS)
+        )
         self._count_fragments(self._fragmenter)
         return fragment
 
