@@ -18,7 +18,7 @@ from .process import exit_hooks
 from .process.signals import DeferSignals, defer_signals
 from .protocol.frames import FLOW_NAME, HEADER_OCTETS
 from .protocol.limits import Limits
-from .protocol.receive.receiver import MAX_FLOWS
+from .protocol.receive.flows import MAX_FLOWS
 from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow

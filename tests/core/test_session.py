@@ -26,7 +26,7 @@ from twinlink.protocol.frames import (
 )
 from twinlink.protocol.liveness import PeerState
 from twinlink.protocol.receive.flow import MAX_STREAMS
-from twinlink.protocol.receive.receiver import MAX_FLOWS
+from twinlink.protocol.receive.flows import MAX_FLOWS
 from twinlink.runtime.driver import SessionDriver
 from twinlink.runtime.receiver import Receiver
 

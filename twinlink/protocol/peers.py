@@ -6,7 +6,6 @@ No I/O, no clock.  One lock: threads of the application add senders while peers 
 import logging
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from .. import events as ev
 from .context import Context
@@ -15,6 +14,7 @@ from .frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Frame, Hel
 from .frames import frame as make_frame
 from .limits import LimitCounters, Limits
 from .liveness import BEHIND_NS, SUSPECT_NS, Peer, PeerState, PeerTable, PeerTransition
+from .path import Path
 from .reconnect import ProbeResult, ReconnectPolicy
 from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
 from .send.endpoint import Priority, SendEndpoint
@@ -28,35 +28,6 @@ LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in betw
 MAX_START_SEQUENCES = 512  # in one hello: it has room for so many
 
 logger = logging.getLogger("twinlink")
-
-
-class Path(Protocol):
-    """The transport, as far as the peers of a session need it."""
-
-    @property
-    def gives_up_ns(self) -> int:
-        """So long after a peer fell silent a transmission may wait for it; 0: it never waits."""
-
-    @property
-    def frame_limit(self) -> int:
-        """Octets of the longest frame that it takes, as far as is known; it may change."""
-
-    @property
-    def frame_limit_reason(self) -> str:
-        """What limits it, and what to change, for a person; empty where nothing less than the link's own is known."""
-
-    @property
-    def direct_octets(self) -> int:
-        """So many octets may be in flight before the congestion limit holds back."""
-
-    def joins(self, epoch: int, hears_us: bool) -> bool:
-        """Whether this peer has connected, and gets hellos and acks but no messages yet."""
-
-    def greeted(self) -> None:
-        """A peer has said hello."""
-
-    def parted(self) -> None:
-        """No peer is heard any more, or yet."""
 
 
 class PeerManager:

@@ -23,7 +23,8 @@ from .frames import (
     check,
 )
 from .limits import LimitCounters, Limits
-from .peers import Path, PeerManager
+from .path import Path
+from .peers import PeerManager
 from .receive.flow import ReceiveFlow
 from .receive.receiver import MessageReceiver
 from .send.endpoint import SendEndpoint

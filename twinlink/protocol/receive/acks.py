@@ -7,6 +7,7 @@ from ..frames import (
     ACK_ONE,
     ACK_ONE_LENGTH,
     ACK_WORD,
+    MAX_ACK_RANGE,
     REJECTED,
     Kind,
     Record,
@@ -133,3 +134,15 @@ def _consumed_to_report(stream: PeerStream, acked: int) -> int:
         return acked
     stream.unreported_octets = 0
     return consumed
+
+
+def end_of_run(words: tuple[int, ...], sequences: tuple[int, ...], at: int) -> int:
+    """The index behind the run that begins at this one: same kind, numbers in a row, at most MAX_ACK_RANGE."""
+    word, first, count = words[at], sequences[at], len(words)
+    end = min(count, at + MAX_ACK_RANGE)
+    if sequences[at:end] == tuple(range(first, first + end - at)) and words[at:end].count(word) == end - at:
+        return end  # mostly a bundle is one run
+    end = at + 1
+    while end < count and words[end] == word and sequences[end] == first + end - at and end - at < MAX_ACK_RANGE:
+        end += 1
+    return end

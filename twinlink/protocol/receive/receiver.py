@@ -1,42 +1,35 @@
 """The receiving side of all flows of a session: messages come in, in frames of any kind.  No I/O, no clock."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import repeat
 
 from ...message import Message
 from ..context import Calls, Context
 from ..fragmentation import FragmentReassembler, FrameTooLong
 from ..frames import (
-    FLOW_NAME,
     HEADER_OCTETS,
-    MAX_ACK_RANGE,
     MAX_SEQUENCE,
-    REJECTED,
     RETRANSMIT_WORD,
     Frame,
     Hello,
     Kind,
     MalformedFrame,
-    ack_body,
     nak_body,
     parse_abandoned,
     parse_bundle,
 )
 from ..limits import LimitCounters, Limits
 from ..peers import PeerManager
-from ..send.endpoint import URGENT_FLOW
 from ..send.flow_control import MAX_UNCONSUMED
-from .acks import AckQueue
+from .acks import AckQueue, end_of_run
 from .delivery_checks import AgeFilter, GapReporter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
+from .flows import FlowTable
 from .nak import SelectiveRepeat
 from .reorder_buffer import ReorderBuffer
 from .unclaimed import UnclaimedLimiter
 from .window import ReceiveWindow
 
-MAX_FLOWS = 1024  # that a link sends on, and that it takes from one peer
-MAX_STRANGERS = 4096  # streams that are remembered of nodes that have not said hello
 UNCLAIMED_OCTETS = MAX_UNCONSUMED * MESSAGE_OVERHEAD_OCTETS * 7 // 8  # below what a flow may have in flight, all tiny
 
 _new = tuple.__new__  # a named tuple's own constructor takes three times as long
@@ -48,7 +41,8 @@ class MessageReceiver:
     For the thread that receives, except `flow`.  Methods that take a frame raise MalformedFrame.
 
     Attributes:
-        flows: by name.  Only added to, so that other threads may read it.
+        flows: by name.  Other threads may read it.
+        flow: the receiving side of a flow, made when it is first named.  Any thread may call it.
         acks: that are to be sent.
     """
 
@@ -62,23 +56,21 @@ class MessageReceiver:
         limit_counters: LimitCounters,
     ) -> None:
         """``call_next(flow)`` calls the flow's handler with the next message of its queue."""
-        self.flows: dict[str, ReceiveFlow] = {}
         self.acks = AckQueue(context.epoch)
-        self._context = context
-        self._peer_manager = peer_manager
-        self._calls = calls
-        self._call_next = call_next
-        self._by_topic: dict[bytes, tuple[ReceiveFlow, bytes]] = {}  # topic -> flow, its ack topic
+        self._context, self._peer_manager = context, peer_manager
+        self._calls, self._call_next = calls, call_next
         self._age_filter = AgeFilter(context)
         self._gap_reporter = GapReporter(context)
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
         window, max_payload = limits.window, limits.max_payload
         self._window = ReceiveWindow(context, window, limits.receive_buffer, self._repair, limit_counters)
+        self._flow_table = FlowTable(
+            context, peer_manager, self._repair, self._window, limits.max_flows, limit_counters
+        )
+        self.flow, self.flows = self._flow_table.flow, self._flow_table.flows
+        self._by_topic, self._add_flow = self._flow_table.by_topic, self._flow_table.add
         self._reassembler = FragmentReassembler(limits.max_payload + HEADER_OCTETS, limits.receive_buffer // 4)
         self._limit_counters = limit_counters
-        self._max_flows = limits.max_flows
-        self._strangers: deque[tuple[ReceiveFlow, int]] = deque()  # streams of nodes that had not said hello
-        self._flows_named_by: Counter[int] = Counter()  # by peer, and 0 for all that have not said hello
         # Below the window of a sender like this one by a whole message: its flow control must not stop it before.
         held_octets = min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS)
         self._unclaimed = UnclaimedLimiter(
@@ -91,15 +83,15 @@ class MessageReceiver:
         self, topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int, retransmitted: bool, in_bulk: bool
     ) -> None:
         """Take in a data or retransmit frame."""
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._new_flow(topic, epoch)
+        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         if receive_flow is None:
-            self._reject_unheld(ack_topic, epoch, ((sequence, sent_ns),))
+            self._unclaimed.reject_unheld(ack_topic, epoch, ((sequence, sent_ns),))
             return
         stream = receive_flow.streams.get(epoch)
         if stream is None:
             if retransmitted:
                 return  # it is for another peer
-            stream = self._add_stream(receive_flow, epoch, sequence)
+            stream = self._flow_table.add_stream(receive_flow, epoch, sequence)
         payload = memoryview(frame)[HEADER_OCTETS:]
         message = _new(
             Message, (payload, receive_flow.flow, sequence, epoch, stream.node, sent_ns, self._context.now_ns)
@@ -138,10 +130,10 @@ class MessageReceiver:
 
     def on_bundle(self, topic: bytes, frame: Frame, epoch: int, in_bulk: bool) -> None:
         """Take in a bundle: runs of messages whose numbers are in a row."""
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._new_flow(topic, epoch)
+        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         words, sequences, sent_ns, payloads = parse_bundle(frame, epoch)
         if receive_flow is None:
-            self._reject_unheld(ack_topic, epoch, tuple(zip(sequences, sent_ns, strict=True)))
+            self._unclaimed.reject_unheld(ack_topic, epoch, tuple(zip(sequences, sent_ns, strict=True)))
             return
         stream, at, count = receive_flow.streams.get(epoch), 0, len(words)
         received_ns, flow = self._context.now_ns, receive_flow.flow
@@ -151,8 +143,8 @@ class MessageReceiver:
                 if retransmitted:
                     at += 1
                     continue
-                stream = self._add_stream(receive_flow, epoch, sequences[at])
-            end = _end_of_run(words, sequences, at)
+                stream = self._flow_table.add_stream(receive_flow, epoch, sequences[at])
+            end = end_of_run(words, sequences, at)
             fields = zip(
                 payloads[at:end], repeat(flow), sequences[at:end], repeat(epoch), repeat(stream.node), sent_ns[at:end],
                 repeat(received_ns),
@@ -174,7 +166,7 @@ class MessageReceiver:
         retransmitted: bool,
         has_room: bool,
     ) -> None:
-        """Take in messages of a bundle whose numbers are in a row: they are acknowledged together, if they can be."""
+        """Take in messages in a row of a bundle: they are acknowledged together, if they can be."""
         first, unchecked = messages[0].sequence, receive_flow.subscribed and not receive_flow.watched
         together = unchecked and len(messages) > 1 and has_room
         if together and first == stream.tracker.next and stream.reorder_buffer is None:
@@ -272,7 +264,7 @@ class MessageReceiver:
 
     def on_fragment(self, topic: bytes, fragment: Frame, epoch: int, sent_ns: int, known: bool) -> memoryview | None:
         """Take in a fragment; returns the frame that it completes.  ``known``: it is from a peer."""
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._new_flow(topic, epoch)
+        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         context = self._context
         try:
             received = self._reassembler.receive(topic, fragment, known)
@@ -291,7 +283,7 @@ class MessageReceiver:
         self._limit_counters.exceeded("max_payload")
         if receive_flow is None or self._peer_manager.find(epoch) is None or sequence > MAX_SEQUENCE:
             return
-        stream = receive_flow.streams.get(epoch) or self._add_stream(receive_flow, epoch, sequence)
+        stream = receive_flow.streams.get(epoch) or self._flow_table.add_stream(receive_flow, epoch, sequence)
         if stream.repairs:  # else what comes next shows the gap
             self._repair.skip(receive_flow, ack_topic, stream, sequence)
 
@@ -300,7 +292,7 @@ class MessageReceiver:
         reason, ranges = parse_abandoned(frame)
         if next_to_send > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._new_flow(topic, epoch)
+        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         if receive_flow is None:
             if not ranges:  # have it send again what it still keeps, to be rejected
                 self._context.send(ack_topic, Kind.NAK, nak_body(epoch, 0, [(0, next_to_send)]))
@@ -309,7 +301,7 @@ class MessageReceiver:
         if stream is None:
             if self._peer_manager.find(epoch) is None:
                 return
-            stream = self._add_stream(receive_flow, epoch, next_to_send)
+            stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send)
         if stream.repairs:
             self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
         elif not ranges:
@@ -375,87 +367,6 @@ class MessageReceiver:
 
     # Flows
 
-    def flow(self, name: str) -> ReceiveFlow:
-        """The receiving side of a flow, made when it is first named here or by a peer.  May be called by any thread."""
-        receive_flow = self.flows.get(name)
-        if receive_flow is None:
-            receive_flow = self.flows.setdefault(name, ReceiveFlow(name))  # another thread may be quicker
-            self._peer_manager.has_urgent |= name == URGENT_FLOW
-            self._by_topic.setdefault(f"traffic/{name}".encode(), (receive_flow, f"ack/{name}".encode()))
-        return receive_flow
-
-    def _new_flow(self, topic: bytes, epoch: int) -> tuple[ReceiveFlow | None, bytes]:
-        """A flow that a peer has named first, None where no more can be held, and its ack topic.
-
-        Raises MalformedFrame.
-        """
-        prefix, _, name = bytes(topic).partition(b"/")
-        flow = name.decode("ascii", "replace")
-        if prefix != b"traffic" or not FLOW_NAME.fullmatch(flow):
-            raise MalformedFrame("topic")
-        by = epoch if self._peer_manager.find(epoch) is not None else 0
-        if self._flows_named_by[by] >= MAX_FLOWS or (len(self.flows) >= self._max_flows and not self._forget_flow()):
-            self._limit_counters.exceeded("flows")
-            return None, b"ack/" + name
-        self._flows_named_by[by] += 1
-        receive_flow = self.flow(flow)
-        receive_flow.named_by = by
-        return receive_flow, b"ack/" + name
-
-    def _forget_flow(self) -> bool:
-        """Forget a flow without a subscription that no peer that is up uses; whether there was one."""
-        up = self._peer_manager.up
-        for name, receive_flow in list(self.flows.items()):
-            if receive_flow.subscribed or receive_flow.sync is not None or not up.isdisjoint(receive_flow.streams):
-                continue
-            for stream in receive_flow.streams.values():
-                self._window.release(stream)
-            self._flows_named_by[receive_flow.named_by] -= 1
-            del self.flows[name], self._by_topic[f"traffic/{name}".encode()]
-            return True
-        return False
-
-    def _reject_unheld(self, ack_topic: bytes, epoch: int, messages: Sequence[tuple[int, int]]) -> None:
-        """Reject messages (sequence, T1) of a flow that cannot be held."""
-        if self._understands_rejection(epoch):
-            records = [(sequence, sent_ns, REJECTED) for sequence, sent_ns in messages]
-            consumed = max(sequence for sequence, _ in messages) + 1
-            self._context.send(ack_topic, Kind.ACK, ack_body(epoch, consumed, records))
-
-    def _add_stream(self, receive_flow: ReceiveFlow, epoch: int, sequence: int) -> PeerStream:
-        """Begin a sender session on a flow with the message that has come first."""
-        if epoch == self._context.epoch:
-            raise MalformedFrame("reflected")
-        peers, flow = self._peer_manager, receive_flow.flow
-        peer = peers.find(epoch)
-        if (evicted := receive_flow.evictable_stream(peers.up)) is not None:
-            self._repair.abandon(receive_flow, evicted)
-            self._window.release(evicted)
-            receive_flow.forget(evicted)
-        if peer is None:
-            self._forget_stranger()
-            self._strangers.append((receive_flow, epoch))
-            return receive_flow.add_stream(epoch, None, None, False)
-        first, start_known = peers.start_sequence(epoch, flow), peers.start_known(epoch)
-        repairs = peer.repairs and flow not in peer.detect
-        if repairs or start_known:
-            first = min(first, sequence)  # a hello may overtake data
-        elif peer.repairs:
-            first = sequence  # what is missing before it shows when the peer has said what it owes this side
-        stream = receive_flow.add_stream(epoch, peer.node, first, repairs)
-        stream.first_arrived = sequence if peer.repairs and not start_known else None
-        return stream
-
-    def _forget_stranger(self) -> None:
-        """Where too many nodes that have not said hello have sent something, forget the oldest of them."""
-        while len(self._strangers) >= MAX_STRANGERS:
-            receive_flow, epoch = self._strangers.popleft()
-            stream = receive_flow.streams.get(epoch)
-            if stream is not None and self._peer_manager.find(epoch) is None:
-                self._window.release(stream)
-                receive_flow.forget(stream)
-                self._limit_counters.exceeded("peers")
-
     def _understands_rejection(self, epoch: int) -> bool:
         peer = self._peer_manager.find(epoch)
         return peer is not None and peer.repairs
@@ -486,15 +397,3 @@ class MessageReceiver:
         self._unclaimed.report()
         for receive_flow in list(self.flows.values()):
             self._age_filter.report_changes(receive_flow)
-
-
-def _end_of_run(words: tuple[int, ...], sequences: tuple[int, ...], at: int) -> int:
-    """The index behind the run that begins at this one: same kind, numbers in a row, at most MAX_ACK_RANGE."""
-    word, first, count = words[at], sequences[at], len(words)
-    end = min(count, at + MAX_ACK_RANGE)
-    if sequences[at:end] == tuple(range(first, first + end - at)) and words[at:end].count(word) == end - at:
-        return end  # mostly a bundle is one run
-    end = at + 1
-    while end < count and words[end] == word and sequences[end] == first + end - at and end - at < MAX_ACK_RANGE:
-        end += 1
-    return end

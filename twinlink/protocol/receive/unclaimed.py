@@ -1,10 +1,10 @@
 """Admission control of unclaimed flows: what there is no room to hold is rejected, and both sides name it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ... import events as ev
 from ..context import Context
-from ..frames import MAX_SEQUENCE, REJECTED, MalformedFrame
+from ..frames import MAX_SEQUENCE, REJECTED, Kind, MalformedFrame, ack_body
 from .acks import AckQueue
 from .delivery_checks import GapReporter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
@@ -80,6 +80,13 @@ class UnclaimedLimiter:
                 stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
                 self._acks.add_credit_update(ack_topic, stream)
             return True
+
+    def reject_unheld(self, ack_topic: bytes, epoch: int, messages: Sequence[tuple[int, int]]) -> None:
+        """Reject messages (sequence, T1) of a flow that cannot be held."""
+        if self._understands(epoch):
+            records = [(sequence, sent_ns, REJECTED) for sequence, sent_ns in messages]
+            consumed = max(sequence for sequence, _ in messages) + 1
+            self._context.send(ack_topic, Kind.ACK, ack_body(epoch, consumed, records))
 
     def _count(self, receive_flow: ReceiveFlow, stream: PeerStream, sequence: int) -> None:
         stream.rejected_count += 1

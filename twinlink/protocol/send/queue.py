@@ -42,8 +42,7 @@ class SendQueue:
         self.abandoned_end = 0
         self._unacked = unacked
         self._in_flight = in_flight
-        self._flow_control = flow_control
-        self._receivers = receivers
+        self._flow_control, self._receivers = flow_control, receivers
         self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # requested, in order -> by which peer
         self.retransmitted: set[int] = set()
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
