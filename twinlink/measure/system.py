@@ -10,7 +10,10 @@ from typing import Any
 
 from ..transports.mosquitto import SBIN
 
-PACKAGES = ("twinlink", "pyzmq", "eclipse-zenoh", "paho-mqtt", "numpy")
+PACKAGES = (
+    *("twinlink", "pyzmq", "eclipse-zenoh", "paho-mqtt", "numpy"),
+    *("aiohttp", "asyncua", "pymodbus", "python-snap7", "websockets"),
+)
 
 
 def facts() -> dict[str, Any]:

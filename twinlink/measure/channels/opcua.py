@@ -5,6 +5,7 @@ otherwise the one that waits longest, behind the eight octets of a mailbox (`mai
 """
 
 import asyncio
+import logging
 import socket
 from typing import Any
 
@@ -24,6 +25,7 @@ from .polled import ANSWER_S, PolledChannel
 
 WRITTEN, READ = map(ua.NodeId.from_string, ("ns=1;s=Written", "ns=1;s=Read"))
 START_S = 25.0  # `Server.init` takes two seconds of processor time
+SESSION_MS = 600_000  # what asyncua's server grants
 QUIET_S = 3600  # between reads of the server's state, by which the client's watchdog would disturb
 QUEUE = 10_000  # notifications of the monitored item, as many as asyncua's server keeps
 
@@ -44,6 +46,7 @@ class OpcuaChannel(PolledChannel):
 
     def open(self) -> None:
         """Listen, or connect.  Raises OSError."""
+        logging.getLogger("asyncua").setLevel(logging.ERROR)  # it warns of values that the server revised
         self._loop = LoopThread()
         try:
             self._loop.run(self._listen() if self.listening else self._connect(), START_S)
@@ -99,6 +102,7 @@ class OpcuaChannel(PolledChannel):
 
     async def _connect(self) -> None:
         self._client = client = Client(self._url, timeout=ANSWER_S, watchdog_intervall=QUIET_S)
+        client.session_timeout = SESSION_MS
         await client.connect()
         if not self.options["no_delay"] and client.uaclient.protocol is not None:
             _allow_nagle(client.uaclient.protocol.transport)

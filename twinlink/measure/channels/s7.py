@@ -10,6 +10,7 @@ from snap7.error import S7Error
 from snap7.server import Server
 from snap7.type import SrvArea, SrvEvent
 
+from ...errors import ConfigurationError
 from ...transports import Endpoint
 from .base import PeerLost
 from .mailbox import S7, MailboxChannel
@@ -30,13 +31,15 @@ class S7Channel(MailboxChannel):
         self._writing, self._reading = Client(), Client()  # for the thread that sends, and the one that receives
 
     def open(self) -> None:
-        """Listen, or connect.  Raises OSError."""
+        """Listen, or connect.  Raises OSError, or ConfigurationError."""
         host = self.endpoint.host.strip("[]")
         try:
             if not self.listening:
                 for client in (self._writing, self._reading):
                     client.connect(host, RACK, SLOT, self.endpoint.port)
                 return
+            if ":" in host:
+                raise ConfigurationError(f"python-snap7's server listens at IPv4 addresses only, not at {host}")
             self._server = _SweepingServer(self)
             self._server.register_area(SrvArea.DB, WRITTEN_BLOCK, self.written.memory)
             self._server.register_area(SrvArea.DB, READ_BLOCK, self.read.memory)
