@@ -231,3 +231,18 @@ def test_any_order_of_requests_keeps_the_books(actions: list[tuple[str, int]]) -
         else:
             assert (ask(agent, control(dapp, (dapp,))).response_code == "positive") == (dapp in known)
         assert sorted(receivers(agent, LATER)) == sorted(subscribed)
+
+
+def test_in_g2_a_block_ends_with_the_last_subscription() -> None:
+    for generation, after in (("G0", (5,)), ("G2a", ()), ("G2b", ())):
+        codec = e3.ASN1_CODECS[generation]
+        agent = Agent(106, codec)
+        for dapp in (1, 2):
+            assert codec.decode(setup(agent, codec.encode(e3.SetupRequest(7, "1.0.0", "a", "1", "v"))))
+            agent.receive(codec.encode(e3.SubscriptionRequest(8, dapp, 1, (1,), (1,))), 0)
+        action = codec.encode_structure(e3.PrbBlacklistControl((5,)))
+        agent.receive(codec.encode(e3.DAppControlAction(9, 1, 1, 1, action)), 0)
+        agent.receive(codec.encode(e3.ReleaseMessage(10, 1)), 0)
+        assert agent.block == (5,)
+        agent.receive(codec.encode(e3.SubscriptionDelete(11, 2, 2)), 0)
+        assert agent.block == after

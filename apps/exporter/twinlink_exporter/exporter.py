@@ -113,6 +113,8 @@ class Exporter:
                         self._take_from_link()
                     else:
                         self._take_from_agent()
+                if sockets.has_more:
+                    self._take_from_ran()
                 self._keep_time()
                 self.pulse.turn()
         finally:
@@ -289,6 +291,8 @@ class Exporter:
         self._do(self._blocks.clear(cause, now))
 
     def _timeout_ms(self) -> int:
+        if self._sockets.has_more:
+            return 0
         now_ns = time.monotonic_ns()
         times = [self._session.next_request_ns(), self._sockets.next_tick_ns(now_ns)]
         if (timer_ns := self._blocks.next_timer_ns()) is not None:

@@ -7,7 +7,6 @@ import struct
 import termios
 import time
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 
 import zmq
@@ -102,7 +101,7 @@ class PosixSockets:
         self._in: _Connection | None = None
         self._out: _Connection | None = None
         self._frames = FrameReader()
-        self._pdus: Iterator[bytes] = iter(())
+        self._pdus: deque[bytes] = deque()  # read from the RAN, and not taken
         self._outgoing: deque[bytes] = deque()
         self._sent_ns = 0
         self._lost = False
@@ -159,20 +158,20 @@ class PosixSockets:
 
     def receive(self) -> bytes | None:
         """See `E3Sockets`.  Raises MalformedPdu."""
-        if (pdu := next(self._pdus, None)) is not None:
-            return pdu
-        if self._in is None or not self._in.connected:
-            return None
-        try:
-            octets = self._in.receive()
-            self._pdus = self._frames.feed(octets or b"")
-            return next(self._pdus, None)
-        except OSError:
-            self._disconnect()
-        except MalformedPdu:
-            self._disconnect()
-            raise
-        return None
+        if not self._pdus and self._in is not None and self._in.connected:
+            try:
+                self._pdus.extend(self._frames.feed(self._in.receive() or b""))
+            except OSError:
+                self._disconnect()
+            except MalformedPdu:
+                self._disconnect()
+                raise
+        return self._pdus.popleft() if self._pdus else None
+
+    @property
+    def has_more(self) -> bool:
+        """See `E3Sockets`."""
+        return bool(self._pdus)
 
     def tick(self, now_ns: int) -> bool:
         """See `E3Sockets`."""
@@ -254,7 +253,8 @@ class PosixSockets:
             if connection:
                 connection.close()
         self._in = self._out = None
-        self._frames, self._pdus = FrameReader(), iter(())
+        self._frames = FrameReader()
+        self._pdus.clear()
         self._outgoing.clear()
         self._next_check_ns = 0  # `tick` is due, to report it
 

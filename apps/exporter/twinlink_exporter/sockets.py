@@ -54,6 +54,11 @@ class E3Sockets(Protocol):
         """The next PDU of the RAN, or None."""
         ...
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `receive` has PDUs of which `poller` does not know."""
+        ...
+
     def tick(self, now_ns: int) -> bool:
         """Update the connections; returns whether one was lost since the last call."""
         ...

@@ -99,6 +99,11 @@ class ZmqSockets:
         except zmq.Again:
             return None
 
+    @property
+    def has_more(self) -> bool:
+        """See `E3Sockets`."""
+        return False
+
     def tick(self, now_ns: int) -> bool:
         """See `E3Sockets`."""
         lost = False

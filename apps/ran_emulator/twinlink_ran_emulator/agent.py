@@ -11,7 +11,8 @@
                       any other PDU        -> messageAck, negative
                       no PDU at all        -> nothing, as there is no message id
 
-A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also after the dApp has left.
+A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also after the dApp has left.  In G2 it
+ends with the last subscription.
 """
 
 import random
@@ -291,6 +292,14 @@ class Agent:
         if self._dapps[identifier] is not None:
             self._dapps[identifier] = None
             self._events.append(Unsubscribed(identifier, identifier, reason))
+        if self.block and self._ends_block and not any(self._dapps.values()):
+            self.block = ()
+            self._events.append(Blocked(identifier, ()))
+
+    @property
+    def _ends_block(self) -> bool:
+        """Whether a block ends with the last subscription, as in OpenAirInterface since G2."""
+        return self.codec.generation.startswith("G2")
 
     def _setup_refused(self, request_id: int) -> bytes:
         return self.codec.encode(e3.SetupResponse(_message_id(), request_id, "negative", RAN_IDENTIFIER))
