@@ -105,7 +105,8 @@ class PosixSockets:
         self._outgoing: deque[bytes] = deque()
         self._sent_ns = 0
         self._lost = False
-        self._next_try_ns = 0
+        self._next_setup_ns = 0  # when to try again to connect
+        self._next_channels_ns = 0
         self._next_check_ns = 0
         self._file: tuple[int, int, int] | None = None
         for endpoint in (endpoints.setup, endpoints.to_dapp, endpoints.from_dapp):
@@ -131,7 +132,7 @@ class PosixSockets:
         """See `E3Sockets`."""
         self._drop_setup()
         self._request, self._replies = octets, FrameReader()
-        self._next_try_ns = 0
+        self._next_setup_ns = 0
         self._advance_setup(time.monotonic_ns())
 
     def receive_setup(self) -> bytes | None:
@@ -188,10 +189,14 @@ class PosixSockets:
 
     def next_tick_ns(self, now_ns: int) -> int:
         """See `E3Sockets`."""
-        due_ns = self._next_check_ns
-        if self._request is not None or not self.connected:
-            due_ns = min(due_ns, self._next_try_ns)
-        return min(due_ns, now_ns + POLL_NS) if self._outgoing else due_ns
+        times = [self._next_check_ns]
+        if self._request is not None and self._setup is None:
+            times.append(self._next_setup_ns)
+        if self._in is None or self._out is None:
+            times.append(self._next_channels_ns)
+        if self._outgoing:
+            times.append(now_ns + POLL_NS)
+        return min(times)
 
     def close(self) -> None:
         """See `E3Sockets`."""
@@ -208,7 +213,7 @@ class PosixSockets:
             return
         try:
             if self._setup is None:
-                if now_ns < self._next_try_ns:
+                if now_ns < self._next_setup_ns:
                     return
                 self._setup = _Connection(self.endpoints.setup, self.poller)
             if self._setup.advance():
@@ -217,7 +222,7 @@ class PosixSockets:
         except OSError:
             request = self._request
             self._drop_setup()
-            self._request, self._next_try_ns = request, now_ns + RECONNECT_NS
+            self._request, self._next_setup_ns = request, now_ns + RECONNECT_NS
 
     def _drop_setup(self) -> None:
         self._request = None
@@ -226,7 +231,7 @@ class PosixSockets:
             self._setup = None
 
     def _advance_channels(self, now_ns: int) -> None:
-        if self.connected or ((self._in is None or self._out is None) and now_ns < self._next_try_ns):
+        if self.connected or ((self._in is None or self._out is None) and now_ns < self._next_channels_ns):
             return
         # One that is connected is kept while the other is not: an agent of libe3 up to 0.0.7 accepts each only once.
         self._in = self._advance(self._in, self.endpoints.to_dapp)
@@ -234,7 +239,7 @@ class PosixSockets:
         if self.connected:
             self._file = file_identity(self.endpoints.to_dapp)
         elif self._in is None or self._out is None:
-            self._next_try_ns = now_ns + RECONNECT_NS
+            self._next_channels_ns = now_ns + RECONNECT_NS
 
     def _advance(self, connection: _Connection | None, endpoint: str) -> _Connection | None:
         """Begin or go on to connect; None if that failed."""
@@ -254,7 +259,6 @@ class PosixSockets:
                 connection.close()
         self._in = self._out = None
         self._frames = FrameReader()
-        self._pdus.clear()
         self._outgoing.clear()
         self._next_check_ns = 0  # `tick` is due, to report it
 
