@@ -162,3 +162,19 @@ def test_without_connections_no_subscription_is_asked_for_and_no_identifier_used
         assert request is not None
     assert session.dapp_id is None
     assert [e3.decode(octets).dapp_identifier for octets in session.releases()] == [1]  # type: ignore[union-attr]
+
+
+def test_a_g0_agent_that_reads_a_g1_request_gets_its_identifier_back() -> None:
+    """As libe3 0.0.9, which accepts one G1 request of ten: it finds the message id 1 in it."""
+    session = make("G1")
+    session.request(0)
+    response = e3.SetupResponse(5, 1, "positive", "gnb", "1.0.0", 42, ())
+    event = session.setup_answered(e3.encode(response), 0)
+    assert event == Refused("gnb speaks G0, which --e3-generation G1 excludes: change or omit it")
+    assert [e3.decode(octets).dapp_identifier for octets in session.releases()] == [42]  # type: ignore[union-attr]
+    session = make("G1")
+    while session._request_id in (0, 1):
+        session.lost()
+        session.request(0)
+    with pytest.raises(e3.MalformedPdu, match="no setupResponse to request"):
+        session.setup_answered(e3.ASN1_CODECS["G1"].encode(response), 0)

@@ -30,6 +30,7 @@ from twinlink_e3 import (
     Pdu,
     PrbBlacklistControl,
     RanFunctionDefinition,
+    Recognised,
     ReleaseMessage,
     SetupRequest,
     SetupResponse,
@@ -47,6 +48,7 @@ REFUSED_NS = 5 * S  # after a refusal, which needs a change of configuration
 RETRIES = 5  # subscription requests before setup is repeated
 SILENCE_NS = 10 * S  # without an indication; doubled each time without effect, because a RAN may have none to send
 MAX_SILENCE_NS = 160 * S
+G1_REQUEST_READ_AS_G0 = 1  # message id that a G0 agent finds in a request in G1, which it may then accept
 
 
 class State(Enum):
@@ -177,7 +179,7 @@ class Session:
 
     def setup_answered(self, octets: bytes, now_ns: int) -> SessionEvent:
         """Handle the reply on the setup channel.  Raises MalformedPdu if it is none, in any generation."""
-        found = recognise(octets, self._request_id)
+        found = self._recognise(octets)
         codec, response = found.codec, found.response
         asked, self._due_ns = self.codec, now_ns + REFUSED_NS  # unless it succeeds below
         ran, positive = response.ran_identifier, response.response_code == "positive"
@@ -266,6 +268,15 @@ class Session:
         if self.dapp_id is None:
             return None
         return self.codec.encode(ReleaseMessage(self._next_message_id(), self.dapp_id))
+
+    def _recognise(self, octets: bytes) -> Recognised:
+        try:
+            return recognise(octets, self._request_id)
+        except MalformedPdu:
+            found = recognise(octets, G1_REQUEST_READ_AS_G0)
+            if found.codec.name in self._search.accepted:
+                raise
+            return found
 
     def _give_back(self, codec: Codec, dapp_id: int | None) -> None:
         """An agent has 65535 identifiers, or 100, and keeps each until it is released."""
