@@ -17,6 +17,7 @@ a failed assertion show its values.  docs/adding-a-transport.md says what a tran
 | Acks       | every message acknowledged, what is missing is named                                           |
 | Handlers   | exceptions, sending and waiting in handlers                                                    |
 | Peers      | peers: none, several, late ones, returning ones                                                |
+| Crowds     | several peers of which one is slow                                                             |
 | Closing    | from every state within a second, nothing left behind                                          |
 | Repairing  | NAKs, retransmission, reports of losses, bounded buffers                                       |
 | Strangers  | garbage, gaps, duplicates and reordering from foreign programs                                 |
@@ -27,6 +28,7 @@ Environment: ``TWINLINK_TEST_SCALE`` (default 1) multiplies every time-out on a 
 
 from .base import Conformance, ForeignPeer, free_endpoint, patience, wait_until
 from .closing import Closing
+from .crowds import Crowds
 from .delivery import Acks, Delivery
 from .handlers import Handlers
 from .opening import Opening
@@ -37,5 +39,7 @@ from .strangers import Strangers
 __all__ = ["ForeignPeer", "TransportConformance", "free_endpoint", "patience", "wait_until"]
 
 
-class TransportConformance(Delivery, Acks, Handlers, Peers, Closing, Repairing, Strangers, Opening, Conformance):
+class TransportConformance(
+    Delivery, Acks, Handlers, Peers, Crowds, Closing, Repairing, Strangers, Opening, Conformance
+):
     """All tests of a transport; subclass it as ``TestSomething`` and set ``transport``."""
