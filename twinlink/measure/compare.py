@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from twinlink.errors import ConfigurationError
 
-from . import formatting, metrics, results
+from . import formatting, metrics, results, statistics
 from .records import Table
 
 FORMAT, VERSION = "twinlink-comparison", 1
@@ -128,7 +128,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _test(about: dict[str, Any], one: Rounds, other: Rounds) -> dict[str, Any]:
-    """B / A with its interval and p, which are None if a run has a single round."""
+    """B / A with its interval and p, which are None if a run has fewer rounds than `statistics.MIN_ROUNDS`."""
     a, b = (np.array(list(side.values()), np.float64) for side in (one, other))
     row = {
         **about,
@@ -140,7 +140,7 @@ def _test(about: dict[str, Any], one: Rounds, other: Rounds) -> dict[str, Any]:
         "rounds_a": len(a),
         "rounds_b": len(b),
     }
-    if min(len(a), len(b)) > 1:
+    if min(len(a), len(b)) >= statistics.MIN_ROUNDS:
         row |= _welch(a, b)
     return row
 
@@ -310,10 +310,13 @@ def _rows(rows: list[dict[str, Any]], kind: str) -> list[str]:
         other = [row for row in other if row["real"] is not None]
         if other:
             ratios = sorted(row["ratio"] for row in other)
-            lines.append(f"In {len(other)} of {len(rows)} cells no real difference was seen (ratios {ratios[0]:.3f} to "
+            lines.append(f"{len(other)} of {len(rows)} cells are inconclusive (ratios {ratios[0]:.3f} to "
                          f"{ratios[-1]:.3f}).")  # fmt: skip
         if untold:
-            lines.append(f"{len(untold)} cells have a single round in one of the runs: no test is possible.")
+            lines.append(
+                f"{len(untold)} cells have fewer than {statistics.MIN_ROUNDS} rounds in one of the runs: no test is "
+                "possible."
+            )
     return lines
 
 

@@ -4,11 +4,12 @@ import base64
 from html import escape
 from typing import Any
 
-from . import formatting, reference_results, report_details, summary, table
+from . import formatting, load, reference_results, report_details, summary, table
 from .plot_style import Drawn
 
 CSS = """
-:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
+:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a;
+        --doubt: #a65300; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: #fff;
        font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; overflow-wrap: break-word; }
@@ -17,6 +18,7 @@ h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
 h3 { margin: 1.2rem 0 .3rem; font-size: 1.05rem; }
 .verdict { display: inline-block; padding: .1rem .8rem; border-radius: 1rem; color: #fff; font-weight: 600; }
 .passed { background: var(--good); } .failed { background: var(--bad); }
+.doubtful { background: var(--doubt); }
 .beside { display: grid; gap: 0 2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
@@ -76,8 +78,12 @@ def _verdict(results: dict[str, Any]) -> str:
     else:
         word = f"{len(missing)} of {len(results['cells'])} cells missing" if missing else "complete"
     good = results["complete"] and not missing
+    busy = load.warning(results.get("load") or ())
+    if busy:
+        word += ", on a busy machine"
+    kind = "failed" if not good else "doubtful" if busy else "passed"
     return (
-        f'<p><span class="verdict {"passed" if good else "failed"}">{escape(word)}</span> '
+        f'<p><span class="verdict {kind}">{escape(word)}</span> '
         f'<span class="soft">{formatting.date(results["started_ns"])}</span></p>'
     )
 
@@ -91,7 +97,7 @@ def _told(results: dict[str, Any]) -> list[str]:
 
 
 def _round_trips(results: dict[str, Any]) -> str:
-    """Median RTTs of the first direction: a row for each subject, a column for each payload."""
+    """Mean RTTs of the first direction: a row for each subject, a column for each payload."""
     block = next((each for each in table.blocks(results) if each.mode == "closed"), None)
     if block is None:
         return ""
@@ -101,15 +107,15 @@ def _round_trips(results: dict[str, Any]) -> str:
     for name in block.subjects:
         cells = [block.cells.get((name, *place)) for place in places]
         found = [cell["statistics"]["rtt_ns"] if cell and cell["statistics"] else None for cell in cells]
-        medians = "".join(
-            _td(table.mark(cell) + formatting.ms(each["p50"]) if each else "-")
+        means = "".join(
+            _td(table.mark(cell) + formatting.ms(each["mean"]) if each else "-")
             for cell, each in zip(cells, found, strict=True)
         )
         shown = formatting.subject(name)
-        rows.append(f'<tr><td><span style="color:{shown.colour}">■</span> {escape(shown.short)}</td>{medians}</tr>')
+        rows.append(f'<tr><td><span style="color:{shown.colour}">■</span> {escape(shown.short)}</td>{means}</tr>')
     head = "".join(f"<th>{escape(formatting.place(flow, octets))}</th>" for _, octets, flow in places)
     return (
-        f"<h3>Median round-trip time in ms, {formatting.WAYS[direction]}</h3>\n"
+        f"<h3>Mean round-trip time in ms, {formatting.WAYS[direction]}</h3>\n"
         f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
         f"{_notes(block.notes(block.subjects))}"
     )

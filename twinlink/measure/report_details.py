@@ -50,9 +50,10 @@ def comparisons(results: dict[str, Any]) -> str:
         note = "" if mode == "closed" else formatting.MODES[mode]
         shown.append(_folded(f"{names}: {span}", note, _table(("", "ratio", "CI95", "p"), rows)))
     return (
-        "<h2>Comparisons between subjects</h2>\n<p>Ratio of the RTTs of two subjects. Rounds are interleaved and start "
-        "fresh processes, so that both meet the same machine. Below 1 the first is faster; where the interval holds 1, "
-        f"no difference was seen.</p>\n{''.join(shown)}\n{_anova(results)}"
+        "<h2>Comparisons between subjects</h2>\n<p>Ratio of the mean RTTs of two subjects. Rounds are interleaved and "
+        "start fresh processes, so that both meet the same machine. Below 1 the first is faster. Where the interval "
+        "contains 1, or the rounds are too few for one, the comparison is inconclusive.</p>\n"
+        f"{''.join(shown)}\n{_anova(results)}"
     )
 
 
@@ -142,7 +143,9 @@ def _cell(cell: dict[str, Any]) -> str:
     if not figures:
         return _folded(title, state or "nothing was sent", reason)
     rtt = figures["rtt_ns"]
-    short = f"RTT p50 {formatting.time(rtt['p50'])}, p99 {formatting.time(rtt['p99'])}" if rtt else "nothing came back"
+    short = (
+        f"RTT mean {formatting.time(rtt['mean'])}, p99 {formatting.time(rtt['p99'])}" if rtt else "nothing came back"
+    )
     rows = [(name, *_spread(figures[key])) for key, name in _SPREADS.items() if figures.get(key)]
     spreads = _table(("ms", "n", "mean", "CI95", "min", "p50", "p95", "p99", "max"), rows)
     return _folded(title, f"{short}; {state}".removesuffix("; "), reason + spreads + _facts(_counted(cell, figures)))

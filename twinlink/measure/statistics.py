@@ -37,6 +37,8 @@ LEVEL = 0.95
 RESAMPLES = 999  # so that the 2.5 % and 97.5 % points are the 25th and the 975th
 FEW = 30  # independent values, below which the estimate of the memory is not trusted
 MIN_FIT = 16  # values below which no autoregression can be fitted
+MIN_ROUNDS = 3  # below which a ratio has no interval: of two rounds Student's t reaches 12.7 standard errors
+MIN_BOOTSTRAP = 10  # rounds below which a bootstrap over them is too narrow
 _SEED = 20260101
 
 
@@ -191,14 +193,14 @@ def paired(
 ) -> dict[str, Any] | None:
     """The ratio of ``a`` to ``b``, from rounds in which both were measured one after the other.
 
-    ``ratio`` is the geometric mean of the rounds' ratios of medians.  ``ci95`` and ``p`` (that it is 1) are Student's
-    t on their logarithms, exact also for few rounds when those are normal.  ``bootstrap_ci95`` draws rounds and, in
-    them, blocks of messages; with fewer than about ten rounds it is too narrow.  Rounds in which either side has no
-    value, or a median that is not above 0, are left out; None when none is left.  For one round ``ci95``, ``p`` and
-    ``bootstrap_ci95`` are None.
+    ``ratio`` is the geometric mean of the rounds' ratios of means: the mean is what the tables have, too.  ``ci95`` and
+    ``p`` (that it is 1) are Student's t on their logarithms, exact also for few rounds when those are normal; None
+    below `MIN_ROUNDS`.  ``bootstrap_ci95`` draws rounds and, in them, blocks of messages; None below `MIN_BOOTSTRAP`
+    rounds.  Rounds in which either side has no value, or a mean that is not above 0, are left out; None when none is
+    left.
     """
     both = [(np.asarray(a), np.asarray(b)) for a, b in zip(a_rounds, b_rounds, strict=True) if len(a) and len(b)]
-    figures = [(float(np.median(a)), float(np.median(b))) for a, b in both]
+    figures = [(float(np.mean(a)), float(np.mean(b))) for a, b in both]
     kept = [index for index, (a, b) in enumerate(figures) if a > 0 and b > 0]
     if not kept:
         return None
@@ -209,16 +211,17 @@ def paired(
         "ci95": None,
         "p": None,
         "n_rounds": n,
-        "method": "Student t on the logarithms of the rounds' ratios",
+        "method": "Student t on the logarithms of the rounds' ratios of means",
         "bootstrap_ci95": None,
         "ratios": [float(value) for value in np.exp(logs)],
     }
-    if n > 1:
+    if n >= MIN_ROUNDS:
         error = float(logs.std(ddof=1) / np.sqrt(n))
         half = float(special.stdtrit(n - 1, (1 + LEVEL) / 2)) * error
         result["ci95"] = [float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))]
         if error:
             result["p"] = float(2 * special.stdtr(n - 1, -abs(logs.mean()) / error))
+    if n >= MIN_BOOTSTRAP:
         result["bootstrap_ci95"] = _bootstrapped_ratio(both)
     return result
 
@@ -228,7 +231,7 @@ def _bootstrapped_ratio(both: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> li
     draws = 200
     logs = np.empty((len(both), draws))
     for row, pair in enumerate(both):
-        a, b = (np.asarray(np.median(_blocks(side, draws, generator), axis=1), np.float64) for side in pair)
+        a, b = (np.asarray(np.mean(_blocks(side, draws, generator), axis=1), np.float64) for side in pair)
         if (a <= 0).any() or (b <= 0).any():
             return None
         logs[row] = np.log(a / b)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from . import formatting, reference_results
+from . import formatting, load, reference_results
 from .channels import beyond
 from .metrics import ONE_CLOCK
 
@@ -14,7 +14,11 @@ ROUND_TRIP = "Round trip"
 def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
     """Pairs of a heading and a sentence, most important first."""
     cells = [cell for cell in results["cells"] if cell["statistics"]]
-    told = [("Measured", _measured(results, cells)), ("State", _state(results))]
+    told = [
+        ("Measured", _measured(results, cells)),
+        ("State", _state(results)),
+        ("Load", load.warning(results.get("load") or ())),
+    ]
     if cells:
         paired = [each for each in results["comparisons"]["paired"] if each["mode"] == "closed"]
         told += [
@@ -167,12 +171,12 @@ def _rtt(cells: list[Cell]) -> str:
     parts = []
     for octets in dict.fromkeys((sizes[0], sizes[-1])):
         each = [
-            f"{formatting.subject(name).short} {formatting.time(cell['statistics']['rtt_ns']['p50'])}"
+            f"{formatting.subject(name).short} {formatting.time(cell['statistics']['rtt_ns']['mean'])}"
             for name in formatting.ordered(cell["subject"] for cell in closed)
             if (cell := _closed(closed, name, octets, direction))
         ]
         parts.append(f"With {formatting.payload(octets)}: {', '.join(each)}.")
-    return f"Median time from send to acknowledgement, {formatting.WAYS[direction]}. {' '.join(parts)}"
+    return f"Mean time from send to acknowledgement, {formatting.WAYS[direction]}. {' '.join(parts)}"
 
 
 def _closed(cells: list[Cell], subject: str, octets: int, direction: str) -> Cell | None:
@@ -197,7 +201,9 @@ def _beside_bare(paired: list[dict[str, Any]]) -> str:
     told = list(filter(None, told))
     if not told:
         return ""
-    told.append("Rounds were interleaved. In a closed loop twinlink looks before it sleeps; the bare ones do not.")
+    told.append(
+        "Rounds were interleaved. In a closed loop twinlink polls briefly before it blocks; the bare libraries do not."
+    )
     return " ".join(told)
 
 
@@ -229,9 +235,11 @@ def _ratio(paired: list[dict[str, Any]], subject: str, other: str, begin: str, e
 
 def _interval(each: dict[str, Any]) -> str:
     if not each["ci95"]:
-        return ""
+        rounds = each["n_rounds"]
+        return f" (inconclusive: {rounds} {'round is' if rounds == 1 else 'rounds are'} too few for an interval)"
     low, high = each["ci95"]
-    return f" (CI95 {low:.2f} to {high:.2f}{': no difference seen' if low <= 1 <= high else ''})"
+    verdict = ": inconclusive, as the interval contains 1" if low <= 1 <= high else ""
+    return f" (CI95 {low:.2f} to {high:.2f}{verdict})"
 
 
 def _rates(cells: list[Cell]) -> str:

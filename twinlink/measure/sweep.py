@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import TwinlinkError
-from . import formatting
+from . import formatting, load
 from .cell_run import CellRun, failure
 from .cells import Plan
 from .channels import beyond, round_trips
@@ -52,6 +52,7 @@ class Sweep:
         self._turn_began = 0.0
         self._unusable: dict[str, str] = {}
         self._gone_wrong: set[str] = set()  # ids of cells that miss a round
+        self._peer_sampled: set[int] = set()  # rounds in which the other host's load was asked
 
     def _measurable(self, cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Add all cells to the run; yields those whose payload their subject can carry, the others stay skipped."""
@@ -68,6 +69,7 @@ class Sweep:
         """Measure everything.  Results are saved however it ends; ``complete`` says whether all rounds are done."""
         try:
             for number in range(self._plan.rounds):
+                self._sample_load()
                 self._round(number)
                 self._note_missing_rounds()  # so that the saved state stays valid after a kill or a full disk
                 self._run.save()
@@ -77,8 +79,29 @@ class Sweep:
         finally:
             if self._stopped():
                 self._note_missing_rounds()
+            else:
+                self._sample_load()
             self._run.content["ended_ns"] = time.time_ns()
             self._run.save()
+
+    def _sample_load(self) -> None:
+        """Note how busy this host is, while no worker runs on it."""
+        self._note_load({"side": "real_world" if self._setting.name == "hosts" else load.ONE_HOST, **load.sample()})
+
+    def _sample_load_of_peer(self, pair: Pair, number: int) -> None:
+        """The same of the other host, whose worker is idle: once in each round, and in the last turn."""
+        if self._setting.name != "hosts" or (number in self._peer_sampled and len(self._turns_left) > 1):
+            return
+        self._peer_sampled.add(number)
+        taken = pair.digital_twin.ask("load", self._start_s)["load"]
+        self._note_load({"side": "digital_twin", **taken})
+
+    def _note_load(self, taken: dict[str, Any]) -> None:
+        samples = self._run.content.setdefault("load", [])
+        already = load.warning(samples)
+        samples.append(taken)
+        if not already and (now := load.warning(samples)):
+            self._say(now)
 
     def _note_missing_rounds(self) -> None:
         """Mark a cell that misses rounds as interrupted, until `_end_cell` marks it as done."""
@@ -162,6 +185,7 @@ class Sweep:
             self._run.content["configuration"]["used"].setdefault("subject_options", {})[subject] = used
             if number == 0:
                 self._idle(pair, subject)
+            self._sample_load_of_peer(pair, number)
         except BaseException:
             pair.end()
             raise

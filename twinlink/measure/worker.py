@@ -51,6 +51,7 @@ class Worker:
         self._does: dict[str, Callable[..., dict[str, Any]]] = {
             "system": self._system,
             "ntp": self._ntp,
+            "load": self._load,
             "open": self._open,
             "reflect": self._reflect,
             "mark": self._mark,
@@ -97,6 +98,11 @@ class Worker:
 
     def _system(self, _number: int) -> dict[str, Any]:
         return {"system": system.facts()}
+
+    def _load(self, _number: int) -> dict[str, Any]:
+        from . import load
+
+        return {"load": load.sample()}
 
     def _ntp(self, _number: int, server: str) -> dict[str, Any]:
         from . import ntp
