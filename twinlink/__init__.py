@@ -7,8 +7,10 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
     spectrum.flush(timeout=1)
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from . import options as link_options
 from .errors import (
@@ -49,6 +51,9 @@ from .runtime.receiver import EventStream, Receiver
 from .runtime.sender import Sender
 from .sync import Sync
 
+if TYPE_CHECKING:
+    from .aio import AsyncLink
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -87,7 +92,11 @@ __all__ = [
     "Unclaimed",
     "events",
     "open",
+    "open_async",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def __dir__() -> list[str]:
@@ -150,3 +159,19 @@ def open(
         transport, listen=listen, connect=connect, node=node, options={**limited, **rest, **options}
     )
     return Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
+
+
+def _takes_arguments_of(_: Callable[P, Link]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    return lambda function: cast(Callable[P, T], function)
+
+
+@_takes_arguments_of(open)
+def open_async(*args: Any, **kwargs: Any) -> "AbstractAsyncContextManager[AsyncLink]":
+    """Open a link for an asyncio program: ``async with twinlink.open_async(...) as link:``.
+
+    Takes the arguments of `open`, and raises its errors, at ``async with``.  The link is closed at the end of the
+    block.  Its methods are those of `twinlink.aio.AsyncLink`.
+    """
+    from .aio import opened  # other programs do without asyncio
+
+    return opened(partial(open, *args, **kwargs))

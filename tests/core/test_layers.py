@@ -17,6 +17,7 @@ LAYERS = (
     ("options",),
     ("runtime",),
     ("link",),
+    ("aio",),
     ("__init__", "spectrum", "control", "metrics"),
     ("measure", "mgen"),
     ("appkit",),

@@ -54,6 +54,7 @@ class LeaderFollower:
         self.followers = 0
         self._exclusive_waiters = 0  # threads that want to do something while nothing arrives
         self._waiters = WaiterList()
+        self._check_coroutines: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _new_lock(self) -> None:
@@ -113,6 +114,16 @@ class LeaderFollower:
         """Something has arrived: let the followers check whether it is what they wait for."""
         self._waiters.wake_all()
 
+    def serve_coroutines(self, check: Callable[[], None]) -> None:
+        """From now on call ``check()`` after each turn of receiving, which takes 0.1 s at most, and at `close`."""
+        receive = self._receive
+
+        def receive_and_check(timeout_s: float) -> None:
+            receive(timeout_s)
+            check()
+
+        self._receive, self._check_coroutines = receive_and_check, check
+
     def close(self, patience_s: float) -> bool:
         """End the link; whether it has been given back.
 
@@ -121,6 +132,8 @@ class LeaderFollower:
         """
         self.closed = True
         self.notify()
+        if self._check_coroutines is not None:
+            self._check_coroutines()
         if self.is_leading:
             return False
         # In two goes: one may be over because the machine stood still; the leader needs a moment after that.

@@ -143,17 +143,20 @@ class Sender:
         link = self._link
         link.wait(lambda: self._fits(size) or link.closing, deadline - time.monotonic())
         if time.monotonic() >= deadline and not self._fits(size) and not link.closing:
-            core = self._core
-            why = "the peer is stalled or slower than what is sent"
-            if core.flow_control.on_ack_is_slow:
-                why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
-            raise SendTimeout(
-                f"flow {self.flow!r} to {self._link.peer_manager.up_names() or 'no peer'} has been full for"
-                f" {link.send_timeout:g} s"
-                f" ({core.unacked.octets} octets not acknowledged, {core.flow_control.octets} not consumed): {why};"
-                " this message was not sent.  Send less, give send_timeout= more time, or choose another overflow="
-                " for the flow"
-            )
+            raise self._full_error()
+
+    def _full_error(self) -> SendTimeout:
+        core = self._core
+        why = "the peer is stalled or slower than what is sent"
+        if core.flow_control.on_ack_is_slow:
+            why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
+        return SendTimeout(
+            f"flow {self.flow!r} to {self._link.peer_manager.up_names() or 'no peer'} has been full for"
+            f" {self._link.send_timeout:g} s"
+            f" ({core.unacked.octets} octets not acknowledged, {core.flow_control.octets} not consumed): {why};"
+            " this message was not sent.  Send less, give send_timeout= more time, or choose another overflow="
+            " for the flow"
+        )
 
     def _fits(self, size: int) -> bool:
         with self._endpoint.state_lock:
@@ -168,12 +171,22 @@ class Sender:
                 before; ``missing`` holds their ranges.
             TransportError: the transport failed, perhaps with an ack of this side: the thread that waits receives.
         """
-        core, endpoint, end = self._core, self._endpoint, self._queue.next_sequence
+        end = self._begin_flush()
+        if self._core.unacked.entries or self._core.unconfirmed.open or self._endpoint.on_ack_pending:
+            self._link.wait(partial(self._is_flushed, end), timeout)
+        self._end_flush(end, timeout)
+
+    def _begin_flush(self) -> int:
+        """Transmit what waits for a bundle to fill; returns the end of what is flushed."""
+        endpoint, end = self._endpoint, self._queue.next_sequence
         if self._queue.has_pending:
             with endpoint.order_lock:
                 endpoint.transmitter.transmit_bundle()
-        if core.unacked.entries or core.unconfirmed.open or self._endpoint.on_ack_pending:
-            self._link.wait(partial(self._is_flushed, end), timeout)
+        return end
+
+    def _end_flush(self, end: int, timeout: float) -> None:
+        """Raise AckTimeout for messages below ``end`` that are not acknowledged."""
+        core = self._core
         if not core.unacked.entries and not core.unconfirmed.open and not core.losses.unflushed:
             return
         with self._endpoint.state_lock:
