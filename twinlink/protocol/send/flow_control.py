@@ -39,10 +39,10 @@ class FlowControlWindow:
         self._unconsumed.append((end, messages, octets))  # last, as in `release`: Ctrl-C comes where a call ends
         return True
 
-    def has_room(self, octets: int) -> bool:
-        """Whether `admit` would count one message of so many octets."""
-        fits = self.octets + octets <= self._limit or self.octets <= SLACK_OCTETS
-        return fits and self._messages < MAX_UNCONSUMED and not self.on_ack_is_slow
+    @property
+    def is_half_full(self) -> bool:
+        """Whether half of what may be unconsumed is."""
+        return 2 * self.octets >= self._limit or 2 * self._messages >= MAX_UNCONSUMED
 
     @property
     def on_ack_is_slow(self) -> bool:

@@ -40,6 +40,12 @@ class InFlight:
         return 0 if self._single else min(left, self.budget.share - self._octets)
 
     @property
+    def is_half_full(self) -> bool:
+        """Whether half of what the flow, or all of them, may have in flight is."""
+        budget = self.budget
+        return 2 * self._octets >= budget.share or 2 * budget.in_flight >= budget.limit
+
+    @property
     def inline_room(self) -> int:
         """Octets that may be transmitted now without having to wait for the transport, framing included."""
         budget, of = self.budget, self._of

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Literal
 
 from .flow_control import FlowControlWindow
-from .in_flight import FRAMING_OCTETS, InFlight
+from .in_flight import InFlight
 from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
@@ -136,18 +136,19 @@ class PaceKeeper:
             self._flow_control.release(self._receivers.consumed_by_pacing)
 
     def _blockers(self, size: int) -> frozenset[int]:
-        """The peers for which the flow waits now."""
+        """The peers for which the flow waits now, or will soon.
+
+        A limit counts from when half of it is used: a slow peer makes a little room now and then.
+        """
         entries, receivers, queue = self._unacked.entries, self._receivers, self._queue
         blockers: set[int] = set()
-        if self._unacked.room < size and (oldest := self._unacked.oldest()) is not None:
+        oldest = self._unacked.oldest()
+        if self._unacked.room < size and oldest is not None and oldest < queue.next_to_send:
             blockers |= entries[oldest][1]
-        head = entries.get(queue.next_to_send) if queue.next_to_send < queue.next_sequence else None
-        if head is not None:
-            waiting = self._unacked.size(head)
-            if self._in_flight.room < waiting + FRAMING_OCTETS:
-                blockers |= self._late() or receivers.pacing
-            if not self._flow_control.has_room(waiting) and (awaited := self._flow_control.awaited) is not None:
-                blockers |= {epoch for epoch, consumed in receivers.consumed.items() if consumed < awaited}
+        if queue.next_to_send < queue.next_sequence and self._in_flight.is_half_full:
+            blockers |= self._late() or receivers.pacing
+        if self._flow_control.is_half_full and (awaited := self._flow_control.awaited) is not None:
+            blockers |= {epoch for epoch, consumed in receivers.consumed.items() if consumed < awaited}
         return receivers.pacing & blockers
 
     def _late(self) -> set[int]:
