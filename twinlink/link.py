@@ -97,7 +97,7 @@ class Link:
         self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
         self._wait = state.wait = self._leader_follower.wait
         self._event_stream._attach(self._leader_follower, self._driver.callbacks)
-        self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver)
+        self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver, receive_loop.stand_in)
         self._transmit_thread = TransmitThread(self.node, self._driver)
         state.wake_transmit = self._transmit_thread.wake
         state.in_callback, state.closed = self._in_callback, lambda: self.closed

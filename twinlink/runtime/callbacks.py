@@ -10,6 +10,7 @@ from ..errors import LinkClosed
 from ..events import Event, HandlerError
 
 RUN_S = 0.01  # then a thread that waits for something gets to check whether it is there
+STAND_IN_S = 0.0005  # between two looks whether the other thread has done
 LOG_INTERVAL_S = 1.0  # between two reports of a flow's handlers in the log
 
 _monotonic = time.monotonic
@@ -25,6 +26,11 @@ class CallbackQueue:
         running: whether one is being made.
         errors: how many raised.
         closing: whether the link is being closed.
+        nested: whether the thread that leads receives from within a handler, as when that flushes.
+        has_stand_in: whether another thread reads.
+
+    While a handler takes long, another thread may read in place of the one that leads (`stand_in`), which waits for it
+    before it goes on.
     """
 
     def __init__(self, report: Callable[[Event], None]) -> None:
@@ -32,7 +38,10 @@ class CallbackQueue:
         self.running = False
         self.errors = 0
         self.closing = False
+        self.nested = False
+        self.has_stand_in = False
         self._report = report
+        self._is_same_call = False  # set by `stand_in`, cleared when a call ends
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
     def enqueue(self, function: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
@@ -61,6 +70,9 @@ class CallbackQueue:
                         function(argument)
                     except Exception as error:  # whatever an application does must not stop delivery
                         self._failed(error, flow)
+                    self._is_same_call = False
+                    if self.has_stand_in:
+                        self.wait_for_stand_in()
                     if several and _monotonic() >= until:
                         break
             finally:
@@ -69,6 +81,28 @@ class CallbackQueue:
                     due.appendleft((function, arguments[begun:], flow))
             if until and _monotonic() >= until:
                 return
+
+    def stand_in(self, read: Callable[[], None]) -> None:
+        """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
+
+        For one other thread.  The thread that leads is in the handler, and touches nothing of the session: between the
+        check and the flag there is no call, so no other thread runs (CPython's interpreter lock).
+        """
+        if not self._is_same_call:
+            self._is_same_call = True
+            return
+        if self.running and self._is_same_call and not self.nested:
+            self.has_stand_in = True
+        if self.has_stand_in:
+            try:
+                read()
+            finally:
+                self.has_stand_in = False
+
+    def wait_for_stand_in(self) -> None:
+        """Return when no other thread reads."""
+        while self.has_stand_in:
+            time.sleep(STAND_IN_S)
 
     @property
     def count(self) -> int:

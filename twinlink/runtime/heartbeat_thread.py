@@ -1,12 +1,13 @@
 """The heartbeat thread: hellos on time, and a tick for every flow, whatever the application does.
 
-It also says how much may be in flight, and what a flow's share of it is.  It never waits for a peer that takes
-nothing: it receives nothing, and says only what a transport may drop.
+It also says how much may be in flight, what a flow's share of it is, and reads while a handler takes long.  It never
+waits for a peer that takes nothing: it says only what a transport may drop.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from ..process.wakeup import Wakeup
 from ..protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS
@@ -15,13 +16,17 @@ from ..protocol.send.queue import BUNDLE_OCTETS
 from ..transports import Transport
 from .driver import SessionDriver
 
+STAND_IN_NS = 50_000_000  # a handler that has run between two looks takes long
+
 logger = logging.getLogger("twinlink")
 
 
 class HeartbeatThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, transport: Transport, driver: SessionDriver) -> None:
+    def __init__(self, node: str, transport: Transport, driver: SessionDriver, stand_in: Callable[[], None]) -> None:
+        """``stand_in()`` reads what has come while a handler takes long."""
+        self._stand_in = stand_in
         self._transport = transport
         self._driver = driver
         self._peer_manager = driver.session.peer_manager
@@ -87,4 +92,7 @@ class HeartbeatThread:
                         sender.on_tick()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the heartbeat thread of a link was interrupted; it goes on")
-            self._wakeup.wait(max(0, due - time.monotonic_ns()) / 1e9)
+            while not self._stopping and (left_ns := due - time.monotonic_ns()) > 0:
+                if self._wakeup.wait(min(left_ns, STAND_IN_NS) / 1e9):
+                    break
+                self._stand_in()

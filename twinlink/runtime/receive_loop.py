@@ -43,6 +43,20 @@ class ReceiveLoop:
 
     def run_once(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
+        callbacks = self._callbacks
+        callbacks.nested = callbacks.running
+        try:
+            if callbacks.has_stand_in:
+                callbacks.wait_for_stand_in()
+            self._run_once(timeout_s)
+        finally:
+            callbacks.nested = False
+
+    def stand_in(self) -> None:
+        """Read what has come while a handler takes long: for another thread than the one that leads."""
+        self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
+
+    def _run_once(self, timeout_s: float) -> None:
         began = _monotonic_ns()
         if self._handled and began - self._last_frame_ns > SLOW_HANDLER_NS:
             self._read_ahead(began)

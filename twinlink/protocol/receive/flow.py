@@ -30,7 +30,7 @@ class PeerStream:
         first_arrived: the number that came first, until the sender has said from where on it owes us something.
         rejected: what this side does not take, and the sender has not said since that it will not come.
         waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
-            without another look at the limits.
+            without another look at the limits; ``granted_as``: on which account.
         window_end, refused_end: where the receive window is closed, what is refused: from the first number on, and
             something up to the second one has come.  ``refused_size``: octets of the last of these;
             ``refused_octets``: of those that the sender has not been told of.
@@ -44,6 +44,7 @@ class PeerStream:
         "consumed",
         "epoch",
         "first_arrived",
+        "granted_as",
         "granted_octets",
         "node",
         "refused_end",
@@ -73,7 +74,7 @@ class PeerStream:
         self.consumed = first or 0
         self.acked = self.consumed
         self.first_arrived: int | None = None
-        self.waiting_octets = self.granted_octets = 0
+        self.waiting_octets = self.granted_octets = self.granted_as = 0
         self.window_end: int | None = None
         self.refused_end = self.refused_size = self.refused_octets = 0
         self.unreported_octets = 0

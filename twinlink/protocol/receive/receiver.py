@@ -63,7 +63,9 @@ class MessageReceiver:
         self._gap_reporter = GapReporter(context)
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
         window, max_payload = limits.window, limits.max_payload
-        self._window = ReceiveWindow(context, window, limits.receive_buffer, self._repair, limit_counters)
+        self._window = ReceiveWindow(
+            context, window, limits.receive_buffer, self._repair, limit_counters, lambda: peer_manager.up
+        )
         self._flow_table = FlowTable(
             context, peer_manager, self._repair, self._window, limits.max_flows, limit_counters
         )
@@ -149,8 +151,7 @@ class MessageReceiver:
                 payloads[at:end], repeat(flow), sequences[at:end], repeat(epoch), repeat(stream.node), sent_ns[at:end],
                 repeat(received_ns),
             )  # fmt: skip
-            has_room = stream.waiting_octets + len(frame) <= stream.granted_octets and stream.window_end is None
-            has_room = has_room or self._window.reserve(stream, len(frame))
+            has_room = self._window.has_room(stream, len(frame))
             messages = list(map(_new, repeat(Message), fields))
             self._on_run(receive_flow, ack_topic, stream, messages, retransmitted, has_room)
             at = end

@@ -5,6 +5,9 @@ acknowledged.  A peer that retransmits is asked for it when there is room again,
 window is *closed*, and everything from `PeerStream.window_end` on is refused, so that what is due first finds room.
 """
 
+from collections import Counter
+from collections.abc import Callable
+
 from ..context import Context
 from ..frames import MAX_SEQUENCE, Kind, refused_body
 from ..limits import LimitCounters
@@ -21,20 +24,29 @@ MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is s
 class ReceiveWindow:
     """Of one session; for the thread that receives.
 
-    Each stream is granted room as it needs it, at most ``window`` octets, from ``buffer_octets`` for all of them, of
-    which one peer gets half at most.
+    Each stream is granted room as it needs it, at most ``window`` octets, from ``buffer_octets`` for all of them.  Of
+    these one peer gets half at most, and all nodes that are not up get a quarter together.  A peer that is up always
+    gets `FIRST_GRANT_OCTETS` for a stream, whatever the others hold.
     """
 
     def __init__(
-        self, context: Context, window: int, buffer_octets: int, repair: SelectiveRepeat, limits: LimitCounters
+        self,
+        context: Context,
+        window: int,
+        buffer_octets: int,
+        repair: SelectiveRepeat,
+        limits: LimitCounters,
+        up: Callable[[], frozenset[int]],
     ) -> None:
+        """``up()``: the peers that are up."""
+        self._up = up
         self._context = context
         self._window = window
         self._buffer_octets = buffer_octets
         self._repair = repair
         self._limits = limits
         self._granted = 0
-        self._granted_to: dict[int, int] = {}  # by peer
+        self._granted_to: Counter[int] = Counter()  # by peer; 0: nodes that are not up
 
     def admits(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> bool:
         """Whether to take in this message, which is not of the fast lane; if not, it is counted as refused.
@@ -78,13 +90,11 @@ class ReceiveWindow:
         stream.refused_octets = 0
         self._context.send(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
 
-    def reserve(self, stream: PeerStream, octets: int) -> bool:
+    def has_room(self, stream: PeerStream, octets: int) -> bool:
         """Whether so many octets more, of messages that are not held, may wait; they are granted."""
-        return (
-            stream.window_end is None
-            and self._has_room(stream, stream.waiting_octets, octets)
-            and self._grant(stream, stream.waiting_octets + octets)
-        )
+        if stream.window_end is not None or not self._has_room(stream, stream.waiting_octets, octets):
+            return False
+        return self._grant(stream, stream.waiting_octets + octets)
 
     def _grant(self, stream: PeerStream, octets: int) -> bool:
         """Let a stream hold so many octets, if there are so many left."""
@@ -94,14 +104,18 @@ class ReceiveWindow:
         return self._set_grant(stream, most) or self._set_grant(stream, octets)
 
     def _set_grant(self, stream: PeerStream, octets: int) -> bool:
-        more, of_peer = octets - stream.granted_octets, self._granted_to.get(stream.epoch, 0)
-        if more > 0 and (self._granted + more > self._buffer_octets or of_peer + more > self._buffer_octets // 2):
+        is_up = stream.epoch in self._up()
+        holder, before = stream.epoch if is_up else 0, stream.granted_octets
+        granted = self._granted - before + octets
+        of_holder = self._granted_to[holder] - (before if stream.granted_as == holder else 0) + octets
+        share = self._buffer_octets // (2 if is_up else 4)
+        is_less = octets <= before or (is_up and octets <= FIRST_GRANT_OCTETS)
+        if not is_less and (granted > self._buffer_octets or of_holder > share):
             return False
-        stream.granted_octets = octets
-        self._granted += more
-        self._granted_to[stream.epoch] = of_peer + more
-        if not self._granted_to[stream.epoch]:
-            del self._granted_to[stream.epoch]
+        self._granted_to[stream.granted_as] -= before
+        self._granted_to[holder] += octets
+        self._granted_to = +self._granted_to  # without those that hold nothing
+        self._granted, stream.granted_octets, stream.granted_as = granted, octets, holder
         return True
 
     def release(self, stream: PeerStream) -> None:
