@@ -153,6 +153,15 @@ def test_zeromq_at_the_posix_endpoint_is_named(start_exporter: StartExporter, po
         assert "set --e3-link zmq" in exporter.said()
 
 
+def test_posix_sockets_at_the_zeromq_endpoint_are_named_and_sent_nothing(
+    start_exporter: StartExporter, endpoints: e3.Endpoints
+) -> None:
+    with EmulatedAgent(replace(endpoints, link="posix"), G0) as agent:
+        exporter = start_exporter(endpoints)
+        wait_until(lambda: "does not greet as ZeroMQ does: set --e3-link posix" in exporter.said())
+        assert agent.agent.counters["malformed"] == 0
+
+
 def test_an_agent_that_sends_no_frames_is_left_and_counted(start_exporter: StartExporter, posix: e3.Endpoints) -> None:
     with EmulatedAgent(posix, G0) as agent:
         exporter = start_exporter(posix)

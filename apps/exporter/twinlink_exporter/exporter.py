@@ -27,7 +27,7 @@ from .generation_search import GenerationSearch
 from .link_inbox import LinkInbox
 from .observation import Carrier, observe
 from .session import Session, SessionEvent, SetUp, State, Subscribed
-from .sockets import E3Sockets, is_closed_to_us
+from .sockets import E3Sockets, setup_problem
 from .twin_sync import SyncLimits
 from .twins import Twins
 
@@ -262,12 +262,12 @@ class Exporter:
             return
         if session.state is State.SETUP:
             endpoint = endpoints.setup
-            hint = "if none answers, start the gNB or check --e3, --e3-link and --setup"
-            if is_closed_to_us(endpoint):
-                hint = "this user may not write to it: run as the gNB's user, or have its sockets opened to the group"
+            problem = setup_problem(endpoints)
+            hint = problem or "if none answers, start the gNB or check --e3, --e3-link and --setup"
             text = f"asking for an E3 agent at {endpoint} in {session.codec.name}; {hint}"
             self._journal.complaint("e3-setup-request", text, endpoint=endpoint)
-            self._sockets.send_setup(request)
+            if problem is None:
+                self._sockets.send_setup(request)
             if before is State.SUBSCRIBE:
                 self._journal.event(
                     "e3-no-subscription",

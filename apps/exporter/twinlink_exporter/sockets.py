@@ -1,13 +1,16 @@
 """The dApp's end of the three E3 channels, over ZeroMQ or POSIX sockets."""
 
 import os
+import socket
 from typing import Protocol
 
 import zmq
-from twinlink_e3 import Endpoints, path_of
+from twinlink_e3 import Endpoints, path_of, posix_address
 
 S = 1_000_000_000
 LINGER_S = 0.5  # for the releaseMessage at the end
+GREETING_S = 0.2  # a ZeroMQ agent greets within a millisecond
+ZMTP_SIGNATURE = b"\xff"  # its first octet
 FILE_CHECK_NS = S  # between two looks at the file of an ipc socket
 
 
@@ -81,6 +84,35 @@ def open_sockets(endpoints: Endpoints) -> E3Sockets:
     from .zmq_sockets import ZmqSockets
 
     return ZmqSockets(endpoints)
+
+
+def setup_problem(endpoints: Endpoints) -> str | None:
+    """Why no answer to a setup request can come, with advice; None if one can.  May take `GREETING_S`."""
+    if is_closed_to_us(endpoints.setup):
+        return "this user may not write to it: run as the gNB's user, or have its sockets opened to the group"
+    if endpoints.link == "zmq" and _listens_without_greeting(endpoints.setup):
+        return "it does not greet as ZeroMQ does: set --e3-link posix, or look whether the gNB hangs"
+    return None
+
+
+def _listens_without_greeting(endpoint: str) -> bool:
+    """Whether connections are accepted, but not with the signature that ZMTP sends at once.
+
+    Nothing is sent, and an agent takes that on its setup channel for a dApp that left again.
+    """
+    family, address = posix_address(endpoint)
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(GREETING_S)
+        try:
+            probe.connect(address)
+        except OSError:
+            return False
+        try:
+            return probe.recv(1) != ZMTP_SIGNATURE
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
 
 
 def is_closed_to_us(endpoint: str) -> bool:

@@ -20,7 +20,8 @@ class ZmqSockets:
     """REQ to the setup channel, SUB from the RAN, PUB to the RAN; see `E3Sockets`.
 
     The PUB is an XPUB, identical on the wire, which reports the RAN's subscription: earlier messages are lost.
-    ZMQ_CONFLATE is never set: an indication would overwrite the subscriptionResponse.
+    ZMQ_CONFLATE is never set: an indication would overwrite the subscriptionResponse.  SUB and XPUB connect when the
+    agent has answered a setup: to an agent on POSIX sockets, the greetings of ZeroMQ would be PDUs.
     """
 
     def __init__(self, endpoints: Endpoints) -> None:
@@ -39,23 +40,13 @@ class ZmqSockets:
             lasting.heartbeat_ivl, lasting.heartbeat_timeout = PING_MS, PONG_MS
             lasting.handshake_ivl = HANDSHAKE_MS
             lasting.maxmsgsize = MAX_PDU_OCTETS
+        self._has_connected = False
         self._in_connected = False
         self._out_connected = False
         self._file: tuple[int, int, int] | None = None  # of `to_dapp`, when it was connected
         self._next_check_ns = 0
         for socket in (self.from_ran, self._monitor, self._to_ran):
             self.poller.register(socket, zmq.POLLIN)
-        try:
-            self.from_ran.connect(endpoints.to_dapp)
-            self._to_ran.connect(endpoints.from_dapp)
-            with self._context.socket(zmq.REQ) as probe:  # reports a bad endpoint now, not at the first request
-                probe.connect(endpoints.setup)
-        except zmq.ZMQError as error:
-            self.close()
-            raise TransportError(
-                f"the E3 endpoints {endpoints.setup}, {endpoints.to_dapp}, {endpoints.from_dapp} cannot be used: "
-                f"{error}; an endpoint reads ipc:///path or tcp://address:port"
-            ) from error
 
     @property
     def connected(self) -> bool:
@@ -73,7 +64,7 @@ class ZmqSockets:
         self._request = self._context.socket(zmq.REQ)
         self._request.linger = 0
         self._request.maxmsgsize = MAX_PDU_OCTETS
-        self._request.connect(self.endpoints.setup)
+        _connect(self._request, self.endpoints.setup)
         self._request.send(octets)
         self.poller.register(self._request, zmq.POLLIN)
 
@@ -86,6 +77,10 @@ class ZmqSockets:
         except zmq.Again:
             return None
         self._drop_request()
+        if not self._has_connected:
+            self._has_connected = True
+            _connect(self.from_ran, self.endpoints.to_dapp)
+            _connect(self._to_ran, self.endpoints.from_dapp)
         return octets
 
     def send(self, octets: bytes) -> None:
@@ -141,7 +136,7 @@ class ZmqSockets:
         self._file = file
         for socket, endpoint in ((self.from_ran, self.endpoints.to_dapp), (self._to_ran, self.endpoints.from_dapp)):
             socket.disconnect(endpoint)
-            socket.connect(endpoint)
+            _connect(socket, endpoint)
         return True
 
     def _drop_request(self) -> None:
@@ -149,3 +144,13 @@ class ZmqSockets:
             self.poller.unregister(self._request)
             self._request.close()
             self._request = None
+
+
+def _connect(socket: "zmq.Socket[bytes]", endpoint: str) -> None:
+    """Connect in the background.  Raises TransportError."""
+    try:
+        socket.connect(endpoint)
+    except zmq.ZMQError as error:
+        raise TransportError(
+            f"the E3 endpoint {endpoint} cannot be used: {error}; an endpoint reads ipc:///path or tcp://address:port"
+        ) from error
