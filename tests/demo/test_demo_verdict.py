@@ -72,8 +72,46 @@ def test_a_perfect_run_passes() -> None:
     assert summary["transports"]["zeromq"]["rtt_ns"] == {"n": 2, "min": 5, "p50": 5, "p95": 7, "p99": 7, "max": 7}
     *table, last = demo_verdict.text(summary).splitlines()
     assert last.startswith(f"passed: over zeromq, all {N:,} messages arrived")
-    assert "In 1 of 1 appearances of the interferer its PRBs were blocked, 95.0 ms (zeromq)" in last
+    assert "In the one appearance of the interferer that required a block its PRBs were blocked, 95.0 ms (zer" in last
+    assert "more did not" not in last
     assert max(map(len, table)) <= 46  # of two transports, 60
+
+
+@pytest.mark.parametrize(
+    ("strong", "waived", "why"),
+    [(False, "weak", "1 weaker than 6 dB over the noise"), (True, "short", "1 shorter than 1 s")],
+)
+def test_an_interferer_that_need_not_be_blocked_is_counted_apart_with_the_reason(
+    strong: bool, waived: str, why: str
+) -> None:
+    """A pass with a loop that stayed open says why it is one."""
+    truth = playout()
+    truth.interferer[300:340, 8:10] = True  # 0.4 s
+    if strong:
+        truth.samples[300:340, 96:120] = 400
+    summary = verdict(evidence(truth, rebuilt(truth)))
+    found = summary["transports"]["zeromq"]
+    assert [(each["required"], each["closed"], each["waived"]) for each in found["episodes"]] == [
+        (True, True, None),
+        (False, False, waived),
+    ]
+    assert summary["verdict"] == "passed"
+    *table, last = demo_verdict.text(summary).splitlines()
+    assert f"1 more did not require one ({why}); in 0 of these the loop closed." in last
+    shares = {line[:32].strip(): line[32:].strip() for line in table}
+    assert (shares["loop closed, where required"], shares["loop closed, where not required"]) == (
+        "yes, 1 of 1",
+        "0 of 1",
+    )
+
+
+def test_a_block_whose_effect_could_not_be_seen_is_not_told_as_one_that_worked() -> None:
+    truth = playout()
+    truth.interferer[250:, 3:5] = truth.blocked[290:, 3:5] = True  # to the end of the run
+    summary = verdict(evidence(truth, rebuilt(truth)))
+    (episode,) = summary["transports"]["zeromq"]["episodes"]
+    assert (episode["closed"], episode["effect_seen"]) == (True, None)
+    assert "The run ended too soon to see the effect of 1 of these blocks." in demo_verdict.text(summary)
 
 
 def test_what_is_wrong_is_said() -> None:

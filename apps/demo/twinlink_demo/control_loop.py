@@ -12,6 +12,7 @@ from .score import on_air
 STRONG_DB = 6.0  # an interferer with this INR, and ...
 LONG_NS = 1_000_000_000  # ... this duration must be blocked, ...
 STALL_NS = 250_000_000  # ... unless the playout stalled for longer than this between two records
+WEAK, SHORT, STALLED = "weak", "short", "stalled"
 FREE_SHARE = 0.05  # of the cells freed by the block in which the twin may still see energy
 FREE_CELLS = 20  # least number of freed cells for a verdict
 AFTER_RECORDS = 200  # by which a block may outlast the interferer
@@ -28,14 +29,15 @@ class Episode:
         on_ns: time at which its first record was played.
         duration_ns: up to its last record.
         inr_db: its power above the floor in cells without a UE, None without such cells.
-        required: strong and long enough to require a block, and played without a stall.
+        waived: why it need not be blocked: `WEAK`, `SHORT` or `STALLED`; None if it must be.
         proposed_ns: when the twin first proposed a block of all its PRBs, or None.
         installed_ns: when the gNB acknowledged a block of all of them, or None.
         applied_record: the first record played with all of them blocked, or None.
         freed_cells: PRBs of records after its end from which the block kept UEs away.
         freed_busy: of these, those in which the twin saw energy.
         end_seen_ns: when the twin reported its end on all of them, or None.
-        closed: installed, applied, and effective: the freed cells are free, or the twin saw its end.
+        effect_seen: the freed cells are free, or the twin saw its end; None if the run ended too soon to tell.
+        closed: installed and applied, and the effect was seen or could not be.
     """
 
     prbs: tuple[int, ...]
@@ -44,14 +46,20 @@ class Episode:
     on_ns: int
     duration_ns: int
     inr_db: float | None
-    required: bool
+    waived: str | None
     proposed_ns: int | None
     installed_ns: int | None
     applied_record: int | None
     freed_cells: int
     freed_busy: int
     end_seen_ns: int | None
+    effect_seen: bool | None
     closed: bool
+
+    @property
+    def required(self) -> bool:
+        """Whether the loop must close for it: it is strong and long enough, and was played without a stall."""
+        return self.waived is None
 
     @property
     def time_to_block_ns(self) -> int | None:
@@ -60,7 +68,8 @@ class Episode:
 
     def as_dict(self) -> dict[str, Any]:
         """As a dictionary for the summary."""
-        return asdict(self) | {"prbs": list(self.prbs), "time_to_block_ns": self.time_to_block_ns}
+        derived = {"required": self.required, "time_to_block_ns": self.time_to_block_ns}
+        return asdict(self) | {"prbs": list(self.prbs), **derived}
 
 
 def episodes(evidence: Evidence) -> list[Episode]:
@@ -107,7 +116,7 @@ def _episode(
     # An interferer hides the cells under it, and the twin reports its end with a delay: at the end of a run neither
     # can be observed.
     unseen = over_ns is None or int(playout.played_ns[-1]) - over_ns < LONG_NS
-    closed = installed_ns is not None and applied is not None and (works or unseen)
+    effect_seen = works or (None if unseen else False)
     return Episode(
         prbs=prbs,
         first_record=first,
@@ -115,15 +124,22 @@ def _episode(
         on_ns=on_ns,
         duration_ns=last_ns - on_ns,
         inr_db=inr_db,
-        required=(inr_db is None or inr_db >= STRONG_DB) and last_ns - on_ns >= LONG_NS and steady,
+        waived=_waived(inr_db, last_ns - on_ns, steady),
         proposed_ns=proposed_ns,
         installed_ns=installed_ns,
         applied_record=applied,
         freed_cells=cells,
         freed_busy=busy,
         end_seen_ns=end_seen_ns,
-        closed=closed,
+        effect_seen=effect_seen,
+        closed=installed_ns is not None and applied is not None and effect_seen is not False,
     )
+
+
+def _waived(inr_db: float | None, duration_ns: int, steady: bool) -> str | None:
+    if inr_db is not None and inr_db < STRONG_DB:
+        return WEAK
+    return SHORT if duration_ns < LONG_NS else None if steady else STALLED
 
 
 def _first(events: list[dict[str, Any]], key: str, begin_ns: int, end_ns: int) -> int | None:

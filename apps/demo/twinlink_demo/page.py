@@ -35,10 +35,10 @@ pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
 
 
 WORDS = """<p class="soft">Precision: share of detections that are true; recall: share of the interferer that was
-detected. Loop closed: the block was installed and applied, and the twin saw its effect; per appearance of the
-interferer. Round-trip time: from sending a record to its acknowledgement. Age of information: age of the newest record
-that the twin has analysed; it peaks just before the next one. Stale, out of sync: how often that age exceeded 0.5 s and
-2 s, or too many records were missing.</p>"""
+detected. Loop closed: the block was installed and applied, and the twin saw its effect; in how many of the
+appearances of the interferer that required a block, and in how many others. Round-trip time: from sending a record to
+its acknowledgement. Age of information: age of the newest record that the twin has analysed; it peaks just before the
+next one. Stale, out of sync: how often that age exceeded 0.5 s and 2 s, or too many records were missing.</p>"""
 
 
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
@@ -128,15 +128,20 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
             "-" if each["installed_ns"] is None else f"+{ms(each['installed_ns'] - each['on_ns'])}",
             "-" if each["applied_record"] is None else f"{each['applied_record']}",
             f"{each['freed_busy']} of {each['freed_cells']}",
-            "no, not required" if not each["closed"] and not each["required"] else yes(each["closed"]),
+            _closed(each),
         )
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return (
         f'<h3>Every interferer</h3>\n<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
         '<p class="soft">Times count from the record with which the interferer came on, to a block that covers all its '
-        "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away. Not required: it lasted "
-        "less than a second, was weak, or was played with a stall.</p>"
+        "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away.</p>"
     )
+
+
+def _closed(episode: dict[str, Any]) -> str:
+    if episode["closed"]:
+        return "yes" if episode["effect_seen"] else "yes; the run ended too soon to see the effect"
+    return yes(False) if episode["required"] else f"no, not required: {verdict.WAIVED[episode['waived']]}"
 
 
 def _flows(results: dict[str, Any]) -> str:

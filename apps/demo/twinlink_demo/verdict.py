@@ -1,6 +1,7 @@
 """The summary of a demo: every figure, the requirements, and the verdict."""
 
 import signal
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ FORMAT, VERSION = "twinlink-demo-summary", 1
 MET, NOT_MET, PART_FAILED = 0, 1, 2
 ON_ITS_WAY_NS = 1_000_000_000
 LATE_MS = 100.0
+WAIVED = {
+    control_loop.WEAK: f"weaker than {control_loop.STRONG_DB:g} dB over the noise",
+    control_loop.SHORT: f"shorter than {control_loop.LONG_NS / 1e9:g} s",
+    control_loop.STALLED: "played with a stall",
+}
 
 
 def summarise(facts: dict[str, Any], evidence: dict[str, Evidence], sent: dict[str, Table]) -> dict[str, Any]:
@@ -199,16 +205,44 @@ def text(summary: dict[str, Any]) -> str:
 
 
 def answer(summary: dict[str, Any]) -> str:
-    """The result of a passed run, in two sentences."""
+    """The result of a passed run, in a few sentences."""
     transports = summary["transports"]
     messages = sum(found["received"] for found in transports.values())
     episodes = [each for found in transports.values() for each in found["episodes"]]
     times = (f"{ms(found['interferer_on_to_block_ns'])} ({name})" for name, found in transports.items())
     return (
         f"over {formatting.listed(transports)}, all {messages:,} messages arrived, once, and the twin rebuilt their "
-        f"samples bit for bit. In {sum(each['closed'] for each in episodes)} of {len(episodes)} appearances of the "
-        f"interferer its PRBs were blocked, {formatting.listed(times)} after its first record in the median."
+        f"samples bit for bit. {_blocked(episodes)}, {formatting.listed(times)} after its first record in the median."
+        f"{_unseen(episodes)}{_not_required(episodes)}"
     )
+
+
+def _blocked(episodes: list[dict[str, Any]]) -> str:
+    """How often the interferer was blocked where the verdict requires it."""
+    required = sum(each["required"] for each in episodes)
+    if not required:
+        blocked = sum(each["closed"] for each in episodes)
+        return (
+            f"No appearance of the interferer required a block; in {blocked} of {len(episodes)} its PRBs were blocked"
+        )
+    appearances = "the one appearance" if required == 1 else f"all {required} appearances"
+    return f"In {appearances} of the interferer that required a block its PRBs were blocked"
+
+
+def _unseen(episodes: list[dict[str, Any]]) -> str:
+    number = sum(each["required"] and each["effect_seen"] is None for each in episodes)
+    return f" The run ended too soon to see the effect of {number} of these blocks." if number else ""
+
+
+def _not_required(episodes: list[dict[str, Any]]) -> str:
+    """The appearances that do not count for the verdict, and why."""
+    waived = [each for each in episodes if not each["required"]]
+    if not waived or len(waived) == len(episodes):
+        return ""
+    reasons = Counter(WAIVED[each["waived"]] for each in waived)
+    why = formatting.listed(f"{number} {reason}" for reason, number in reasons.items())
+    closed = sum(each["closed"] for each in waived)
+    return f" {len(waived)} more did not require one ({why}); in {closed} of these the loop closed."
 
 
 def number(value: float | None, form: str = "{:,}") -> str:
@@ -227,9 +261,13 @@ def yes(value: bool | None) -> str:
 
 
 def _closed(found: dict[str, Any]) -> str:
-    """Whether the loop closed, and for how many of the interferer's episodes."""
-    episodes = found["episodes"]
-    return f"{yes(found['loop_closed'])}, {sum(each['closed'] for each in episodes)} of {len(episodes)}"
+    """Whether the loop closed, and for how many of the episodes that required it."""
+    return f"{yes(found['loop_closed'])}, {_share_closed(found, required=True)}"
+
+
+def _share_closed(found: dict[str, Any], required: bool) -> str:
+    episodes = [each for each in found["episodes"] if each["required"] == required]
+    return f"{sum(each['closed'] for each in episodes)} of {len(episodes)}"
 
 
 def part_of(found: dict[str, Any], *path: str) -> Any:
@@ -249,7 +287,8 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("interferer found: recall", lambda found: number(found["detection_recall"], "{:.4f}")),
     ("occupied PRBs: precision", lambda found: number(part_of(found, "occupancy", "precision"), "{:.4f}")),
     ("occupied PRBs: recall", lambda found: number(part_of(found, "occupancy", "recall"), "{:.4f}")),
-    ("interferer blocked, loop closed", _closed),
+    ("loop closed, where required", _closed),
+    ("loop closed, where not required", lambda found: _share_closed(found, required=False)),
     ("interferer on to block (median)", lambda found: ms(found["interferer_on_to_block_ns"])),
     ("interferer on to block (worst)", lambda found: ms(part_of(found, "time_to_block_ns", "max"))),
     ("round-trip time p50", lambda found: ms(found["rtt_p50_ns"])),
