@@ -135,3 +135,19 @@ def test_opc_ua() -> None:
             own.put(TRAFFIC, message())  # type: ignore[attr-defined]
         for expected in ((2, 1), (3, 0), (3, 0)):  # each read takes one; the last stays
             assert HEAD.unpack_from(read.read_value())[:2] == expected
+
+
+def test_a_silent_opc_ua_subscription_brings_nothing_twice() -> None:
+    """asyncua's client would make it anew after a second, and get the last value again."""
+    with reflecting("raw-opcua-sub") as (endpoint, own):
+        client = channel("raw-opcua-sub", endpoint, False, "real-world")
+        client.open()
+        try:
+            client.wait_ready(10)
+            client.load(len(PAYLOAD))
+            assert client.exchange(10)
+            time.sleep(1.7)
+            assert client.get(False) is None  # type: ignore[attr-defined]
+        finally:
+            client.close()
+        assert own.received.used >= 2

@@ -15,7 +15,7 @@ from ...protocol.send.endpoint import Reliability
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
-from .subjects import RANGES_MS, SUBJECTS, SWITCHES, SYSTEMS, Subject, twinlink
+from .subjects import RANGES_MS, SUBJECTS, SWITCHES, SYSTEMS, Subject, over
 
 __all__ = ["SUBJECTS", "SYSTEMS", "Channel", "PeerLost", "Subject", "beyond", "channel", "check", "find", "round_trips"]
 
@@ -28,7 +28,7 @@ def find(subject: str) -> Subject:
     if known is not None:
         return known
     if subject in names() and subject not in ("memory", "mqtt"):
-        return twinlink(subject)
+        return over(subject)
     raise ConfigurationError(f"no subject is called {subject!r}; known: {', '.join(SUBJECTS)}")
 
 

@@ -169,6 +169,9 @@ class OpcuaSubscriptionChannel(OpcuaChannel):
         await super()._connect()
         assert self._client is not None
         subscription = await self._client.create_subscription(self.options["publishing_ms"], self)
+        # asyncua takes a subscription with an interval of 0 as stale after a second without notifications, makes it
+        # anew, and so delivers the last value again.
+        subscription.is_stale = lambda margin: False  # type: ignore[method-assign]
         await subscription.subscribe_data_change(
             self._read, queuesize=QUEUE, sampling_interval=self.options["sampling_ms"]
         )

@@ -27,8 +27,8 @@ class Subject:
         greatest: octets of its longest payload, and why; None if a link's own limit comes first.
         round_trips: of one exchange in a closed loop, over the path between the two sides, by octets of payload and
             direction; without connection set-up at the beginning, and while TCP's window has room.  None: not stated.
-        polled: directions in which the client must ask for the message.  Their one-way delay is an *age*: it includes
-            the wait for the poll.
+        polled: whether messages from the Digital Twin wait there for a poll or the publishing.  Their one-way delay is
+            an *age*, which includes that wait.
     """
 
     module: str
@@ -39,10 +39,10 @@ class Subject:
     extra: str = ""
     greatest: tuple[int, str] | None = None
     round_trips: RoundTrips | None = None
-    polled: tuple[str, ...] = ()
+    polled: bool = False
 
 
-def twinlink(transport: str, *programs: str, **options: Any) -> Subject:
+def over(transport: str, *programs: str, **options: Any) -> Subject:
     """twinlink over a transport."""
     return Subject("link", "LinkChannel", {"transport": transport, "send_timeout": SEND_S, **options}, programs)
 
@@ -54,8 +54,13 @@ def _mqtt(qos: int, round_trips: int) -> Subject:
     )
 
 
+def _websocket(attribute: str) -> Subject:
+    options = {"no_delay": True}
+    return Subject("websocket", attribute, options, (), ("no_delay",), "websocket", round_trips=_alike(1))
+
+
 def _http(new_connection: bool) -> Subject:
-    """A request to connect where the connection is new, and one to write; a message of the server is polled for."""
+    """One round trip to connect, where the connection is new, and one for the request."""
     each = 2 if new_connection else 1
     return Subject(
         "http",
@@ -64,7 +69,7 @@ def _http(new_connection: bool) -> Subject:
         settable=("no_delay", "poll_ms", "sweep_ms"),
         extra="industrial",
         round_trips=lambda octets, direction: each if direction == "rw-dt" else 2 * each,
-        polled=("dt-rw",),
+        polled=True,
     )
 
 
@@ -79,7 +84,7 @@ def _mailbox(module: str, attribute: str, memory: Memory, limit: str, **others: 
         extra="industrial",
         greatest=(memory.greatest_payload, limit),
         round_trips=memory.round_trips,
-        polled=("dt-rw",),
+        polled=True,
     )
 
 
@@ -92,16 +97,16 @@ def _opcua(attribute: str, round_trips: RoundTrips, **intervals: int) -> Subject
         settable=tuple(options),
         extra="industrial",
         round_trips=round_trips,
-        polled=("dt-rw",),
+        polled=True,
     )
 
 
 SUBJECTS = {
-    "zeromq": twinlink("zeromq"),
-    "zenoh": twinlink("zenoh"),
-    "mqtt-qos0": twinlink("mqtt", "mosquitto", qos=0),
-    "mqtt-qos1": twinlink("mqtt", "mosquitto", qos=1),
-    "mqtt-qos2": twinlink("mqtt", "mosquitto", qos=2),
+    "zeromq": over("zeromq"),
+    "zenoh": over("zenoh"),
+    "mqtt-qos0": over("mqtt", "mosquitto", qos=0),
+    "mqtt-qos1": over("mqtt", "mosquitto", qos=1),
+    "mqtt-qos2": over("mqtt", "mosquitto", qos=2),
     "raw-tcp": Subject("tcp", "TcpChannel", round_trips=_alike(1)),
     "raw-zeromq": Subject("zeromq", "ZeromqChannel", round_trips=_alike(1)),
     "raw-zenoh": Subject("zenoh", "ZenohChannel", round_trips=_alike(1)),
@@ -109,12 +114,8 @@ SUBJECTS = {
     "raw-mqtt": _mqtt(0, 1),  # paho-mqtt, QoS 0
     "raw-mqtt-qos1": _mqtt(1, 1),  # mosquitto forwards before it has the subscriber's PUBACK
     "raw-mqtt-qos2": _mqtt(2, 3),  # PUBLISH, PUBREC and PUBREL before each delivery: one and a half each way
-    "raw-websocket": Subject(
-        "websocket", "WebsocketChannel", {"no_delay": True}, (), ("no_delay",), "websocket", round_trips=_alike(1)
-    ),
-    "raw-websocket-hub": Subject(  # the hub is beside the listening side
-        "websocket", "HubChannel", {"no_delay": True}, (), ("no_delay",), "websocket", round_trips=_alike(1)
-    ),
+    "raw-websocket": _websocket("WebsocketChannel"),
+    "raw-websocket-hub": _websocket("HubChannel"),  # the hub is beside the listening side
     "raw-http": _http(new_connection=False),
     "raw-http-new": _http(new_connection=True),
     "raw-modbus": _mailbox("modbus", "ModbusChannel", MODBUS, "a unit has 65,536 registers of 16 bits", no_delay=True),
