@@ -87,7 +87,7 @@ class OpcuaChannel(PolledChannel):
         if self.outgoing:
             frame = self.outgoing.popleft()
             self._sequence = self._sequence % MOST_SEQUENCE + 1
-            self._shown = HEAD.pack(self._sequence, len(self.outgoing), len(frame)) + frame
+            self._shown = HEAD.pack(self._sequence, min(len(self.outgoing), 0xFFFF), len(frame)) + frame
         return _value(self._shown)
 
     async def _turn(self, _event: Any, _dispatcher: Any) -> None:
