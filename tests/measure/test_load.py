@@ -1,5 +1,6 @@
 """Other work on the machine: sampled, said, and what a sweep concludes from few rounds."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from tests.cli.running import Run
 from tests.measure import synthetic_run
 from tests.measure.test_sweep_command import content, sweep
-from twinlink.measure import formatting, load, page, results, summary
+from twinlink.measure import compare, formatting, load, page, results, summary
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq"), "payloads": (100,), "directions": ("rw-dt",)}
 IDLE = {"side": "both", "at_ns": 1, "busy": 0.03, "load_1min": 0.4, "cpus": 2}
@@ -123,3 +124,13 @@ def test_prose_and_tables_have_the_same_statistic(tmp_path: Path) -> None:
     assert prose.startswith("Mean time")
     for name, spread in cells.items():
         assert formatting.time(spread["mean"]) in prose, name
+
+
+def test_a_comparison_names_the_run_of_a_busy_machine(tmp_path: Path) -> None:
+    for name, busy in (("a", 0.0), ("b", 0.9)):
+        run = synthetic_run.write(tmp_path / name, **SMALL)
+        (tmp_path / name / "run.json").write_text(json.dumps(run | {"load": [IDLE | {"busy": busy}]}))
+    found = compare.compare(tmp_path / "a", tmp_path / "b")
+    assert (found["a"]["busy"], found["b"]["busy"]) == (False, True)
+    assert "- B was measured on a busy machine" in compare.text(found)
+    assert "- A was measured" not in compare.text(found)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from twinlink.cli.clock import _Ntp as Polled
 from twinlink.measure import ntp
 from twinlink.process import resolver
 from twinlink.testing import free_endpoint, patience
@@ -222,6 +223,27 @@ def test_a_kiss_code_is_named(code: str) -> None:
     assert view["kiss"] == code
     assert f"code {code} (" in view["error"]
     assert "not listed" not in view["error"]
+
+
+@pytest.mark.parametrize(
+    ("code", "asked_again", "every_s"), [("DENY", False, 16), ("RSTR", False, 16), ("RATE", True, 64)]
+)
+def test_a_clock_that_is_told_so_asks_less_or_no_more(code: str, asked_again: bool, every_s: float) -> None:
+    questions = []
+
+    def answer(right: Packet) -> list[Packet | bytes]:
+        questions.append(right)
+        return [replace(right, stratum=0, reference_id=code.encode())]
+
+    with serving(answer) as server:
+        asking = Polled(server)
+        for _ in range(2):
+            asking._next = 0.0  # as if the interval had passed
+            asking.poll()
+            if asking._thread is not None:
+                asking._thread.join()
+    assert len(questions) == (2 if asked_again else 1)
+    assert asking._every_s == every_s
 
 
 @pytest.mark.parametrize("years", [0, 20, -40])

@@ -223,6 +223,7 @@ def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> 
     content = one.content()
     assert content["setting"] == "hosts"
     assert content["complete"]
+    assert {each["side"] for each in content["load"]} == {"real_world", "digital_twin"}
     for cell in content["cells"]:
         assert cell["status"] == "done", cell["reason"]
         assert table(one.folder, cell, "sent")["acknowledged"].all()

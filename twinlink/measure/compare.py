@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from twinlink.errors import ConfigurationError
 
-from . import formatting, metrics, results, statistics
+from . import formatting, load, metrics, results, statistics
 from .records import Table
 
 FORMAT, VERSION = "twinlink-comparison", 1
@@ -82,7 +82,12 @@ def compare(folder_a: Path, folder_b: Path) -> dict[str, Any]:
 
 
 def _about(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
-    return {"folder": folder.name or str(folder), "started_ns": run["started_ns"], "complete": run["complete"]}
+    return {
+        "folder": folder.name or str(folder),
+        "started_ns": run["started_ns"],
+        "complete": run["complete"],
+        "busy": bool(load.warning(run.get("load") or ())),
+    }
 
 
 def _place(cell: dict[str, Any]) -> dict[str, Any]:
@@ -284,6 +289,8 @@ def _warnings(found: dict[str, Any]) -> list[str]:
     for side in "ab":
         if not found[side]["complete"]:
             lines.append(f"- {side.upper()} was broken off: it may lack rounds and cells.")
+        if found[side]["busy"]:
+            lines.append(f"- {side.upper()} was measured on a busy machine, which may be the difference.")
     alone = [(len(found[f"only_in_{side}"]), side.upper()) for side in "ab" if found[f"only_in_{side}"]]
     lines += [f"- {number} cells are in {side} only and are not compared." for number, side in alone]
     lines += [f"- not the same: {row['what']}: A {row['a']}, B {row['b']}" for row in found["differences"]]

@@ -42,6 +42,7 @@ class Sweep:
         self._stopped = stopped
         self._say = say
         self._ntp_server = ntp_server
+        self._ntp_view: dict[str, Any] | None = None  # of this host, once asked
         self._start_s = max(START_S, plan.timeout_s)
         self._order = random.Random(plan.seed)
         self._cells = list(self._measurable(plan.cells()))
@@ -205,12 +206,18 @@ class Sweep:
             self._say(f"no time from NTP at the {' and the '.join(sides)}: {error}")
 
     def _ask_ntp(self, server: str, worker: WorkerHandle) -> dict[str, Any]:
-        """The clock of a worker's host by an NTP server; for a namespace, which cannot reach one, this host asks."""
+        """The clock of a worker's host by an NTP server.
+
+        Where both are on this host, it asks: a namespace cannot reach a server.  Once, because two questions within a
+        second exceed the rate of some servers.
+        """
         if self._setting.name == "hosts":
             return dict(worker.ask("ntp", self._start_s, server=server)["ntp"])
         from . import ntp
 
-        return ntp.view(server)
+        if self._ntp_view is None:
+            self._ntp_view = ntp.view(server)
+        return self._ntp_view
 
     def _idle(self, pair: Pair, subject: str) -> None:
         """RTT of an idle path, for the preflight."""
