@@ -15,7 +15,7 @@ from .ntp_answer import Answer, UnrelatedPacket, UnusableAnswer
 
 TIMEOUT_S = 2.0
 PORT = 123
-MAX_DISTANCE_NS = 1_000_000_000  # MAXDIST of RFC 5905 figure 27: a server beyond it is not fit to set a clock by
+MAX_DISTANCE_NS = 1_000_000_000  # MAXDIST of RFC 5905, appendix A.1.1: a server beyond it is not fit to set a clock by
 _FREQUENCY_TOLERANCE = 15e-6  # PHI, s/s: what the dispersion grows by
 _MAX_SLEW = 500e-6  # s/s between wall clock and monotonic clock that is no step (adjtimex(2))
 _QUICK_NS, _READINGS = 10_000, 5  # of both clocks: until one is as quick, at most as many
@@ -46,7 +46,7 @@ def view(server: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     seen from this host, the resolution of both clocks included.  A failure, or an answer that breaks a rule, gives
     ``server``, ``error``, and the code of a kiss-o'-death packet as ``kiss``.
 
-    A host's addresses are asked in turn, each for its share of the time.
+    A host's addresses are asked in turn, each for its share of the time, until one gives an offset.
 
     Raises:
         ValueError: ``server`` is not HOST or HOST:PORT.
@@ -58,7 +58,7 @@ def view(server: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     except OSError as error:  # TimeoutError, too
         why = "does not resolve" if isinstance(error, socket.gaierror) else f"does not resolve ({error})"
         return {"server": server, "error": f"{host} {why}: check the name, and DNS"}
-    failures = []
+    failures, kiss = [], None
     for place, address in enumerate(addresses):
         share_s = max(end_s - time.monotonic(), 0.0) / (len(addresses) - place)
         where = f"{host}{f' ({address})' if address != host else ''}, UDP port {port}"
@@ -66,8 +66,8 @@ def view(server: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
             exchange = _ask(address, port, share_s)
             return {"server": server, **exchange.figures()}
         except UnusableAnswer as error:
-            kiss = {"kiss": error.kiss} if error.kiss else {}
-            return {"server": server, "error": f"{where}: no offset from its answer: {error}", **kiss}
+            failures.append(f"{where}: no offset from its answer: {error}")
+            kiss = error.kiss or kiss
         except TimeoutError as error:
             other = f" to this question, only {error}" if str(error) else ""
             advice = "" if other else ": does a server run there, and is UDP let through?"
@@ -76,7 +76,7 @@ def view(server: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
             failures.append(f"{where}: no answer: nothing listens there, or a firewall rejects UDP")
         except OSError as error:
             failures.append(f"{where}: {error.strerror or error}")
-    return {"server": server, "error": "; ".join(failures)}
+    return {"server": server, "error": "; ".join(failures), **({"kiss": kiss} if kiss else {})}
 
 
 @dataclass(frozen=True, slots=True)

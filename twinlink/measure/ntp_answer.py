@@ -16,23 +16,23 @@ HEADER_OCTETS = 48
 _UNSYNCHRONISED = 3  # leap indicator
 _STRATUM_INVALID = 16
 _UNIX_EPOCH_S = 2_208_988_800  # in the prime epoch of NTP, 1900
-# RFC 5905 figure 13, and RFC 8915 section 5.7 for NTSN
+# RFC 5905 section 7.4, and RFC 8915 section 5.7 for NTSN
 KISSES = {
-    "ACST": "the association belongs to a unicast server",
-    "AUTH": "server authentication failed",
-    "AUTO": "Autokey sequence failed",
-    "BCST": "the association belongs to a broadcast server",
-    "CRYP": "cryptographic authentication or identification failed",
-    "DENY": "access denied by the remote server",
-    "DROP": "lost peer in symmetric mode",
-    "INIT": "the association has not yet synchronised for the first time",
-    "MCST": "the association belongs to a dynamically discovered server",
-    "NKEY": "no key found",
-    "NTSN": "NTS authentication failed",
-    "RATE": "asked more often than the server allows",
-    "RMOT": "alteration of association from a remote host",
-    "RSTR": "access denied due to local policy",
-    "STEP": "a step change in system time has occurred, but the association has not yet resynchronised",
+    "ACST": "it was asked as an anycast server and answers as one for single clients",
+    "AUTH": "it could not authenticate the question",
+    "AUTO": "its Autokey exchange failed",
+    "BCST": "it serves by broadcast",
+    "CRYP": "a cryptographic check failed",
+    "DENY": "it refuses to serve this host",
+    "DROP": "it has lost its symmetric peer",
+    "INIT": "it has not set its clock for the first time yet",
+    "MCST": "it serves by multicast",
+    "NKEY": "it has no such key",
+    "NTSN": "it could not decrypt the question (NTS)",
+    "RATE": "it was asked too often",
+    "RMOT": "its association was changed from another host",
+    "RSTR": "its policy refuses this host",
+    "STEP": "its clock was stepped and has not settled yet",
 }
 
 
