@@ -266,12 +266,12 @@ def _join(given: argparse.Namespace) -> int:
         raise twinlink.TwinlinkError(f"{given.tx} has no SEND: start the sending mgen with txlog")
     try:
         rows = [row for path in given.records or [] for row in records.read(path)]
-        if given.records and not rows:
-            files = ", ".join(map(str, given.records))
-            raise twinlink.TwinlinkError(f"{files}: no message is recorded there; give the records of this run")
-        found = log_join.join_logs(sender, listener, rows)
     except ValueError as error:
         raise twinlink.TwinlinkError(str(error)) from error
+    if given.records and not rows:
+        files = ", ".join(map(str, given.records))
+        raise twinlink.TwinlinkError(f"{files}: no message is recorded there; give the records of this run")
+    found = log_join.join_logs(sender, listener, rows)
     output = Output(given.json)
     if given.json:
         for trace in found.traces:
@@ -280,6 +280,8 @@ def _join(given: argparse.Namespace) -> int:
     counts = {key: value for key, value in found._asdict().items() if key != "traces"}
     output.emit(counts | figures, "\n".join(_report(found, figures, bool(given.records))))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
+    if found.unmatched:
+        return NOT_MET
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
 
 
@@ -324,6 +326,8 @@ def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None], r
         rendered(table),
         *_zones(found, recorded),
     ]
+    for pair in found.unmatched:
+        lines.append(f"nothing matches in {pair}, in any time zone: they are of other runs, or everything was lost")
     if found.unrecorded:
         lines.append(f"{found.unrecorded} of {found.sent} have no record: the link's part of their delay is not known")
     if found.offset_ns is not None and found.offset_bound_ns is not None:

@@ -48,6 +48,8 @@ class Joined(NamedTuple):
         unrecorded: of those sent, messages without a record; 0 without records.
         sender_zone_ns, listener_zone_ns: the zones that the log was in, in ns ahead of the records (UTC), or of the
             sender's log without records; empty if there is nothing to compare with.
+        unmatched: pairs of logs and records that both have messages, but none in common in any time zone: they are of
+            other runs, or everything was lost between them.
         offset_ns, offset_bound_ns: the receiving host's clock minus the sending one's, from the acknowledged message
             with the least round-trip time, and its bound; None without an acknowledgement.
     """
@@ -63,6 +65,7 @@ class Joined(NamedTuple):
     unrecorded: int
     sender_zone_ns: tuple[int, ...]
     listener_zone_ns: tuple[int, ...]
+    unmatched: tuple[str, ...]
     offset_ns: int | None
     offset_bound_ns: int | None
 
@@ -71,19 +74,15 @@ _Key = tuple[int, int, int]
 
 
 def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()) -> Joined:
-    """Join a sender's log, a listener's log, and the bridge's records of one or both ends, as far as they exist.
-
-    Raises:
-        ValueError: two of them have messages, and none in common: they are of different runs.
-    """
+    """Join a sender's log, a listener's log, and the bridge's records of one or both ends, as far as they exist."""
     rows = list(rows)
     recorded = [Stamp(row.mgen_flow, row.mgen_sequence, row.mgen_sent_ns) for row in rows]
-    sender, sender_zone_ns = _aligned(sender, recorded, "the sender's log", "the records")
-    if recorded or sender is None:
-        listener, listener_zone_ns = _aligned(listener, recorded, "the listener's log", "the records")
-    else:
-        sent_stamps = list(log_zone.stamps(sender))
-        listener, listener_zone_ns = _aligned(listener, sent_stamps, "the listener's log", "the sender's log")
+    sender, sender_zone_ns, alone = _aligned(sender, recorded)
+    unmatched = ["the sender's log and the records"] if alone else []
+    known = recorded or (list(log_zone.stamps(sender)) if sender else [])
+    listener, listener_zone_ns, alone = _aligned(listener, known)
+    if alone and recorded:
+        unmatched.append("the listener's log and the records")
     taken: dict[_Key, Received] = {}
     duplicates = incomplete = 0
     for message in join(listener.events if listener else ()):
@@ -109,8 +108,8 @@ def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()
     else:
         keys = list(into or out or taken)
     received = len(taken.keys() & set(keys))
-    if taken and keys and not received:
-        raise ValueError(_unmatched("the listener's log", "the sender's log" if sender else "the records"))
+    if taken and keys and not received and sender is not None:
+        unmatched.append("the listener's log and the sender's")
     offset_ns, offset_bound_ns = _offset(into.values())
     return Joined(
         [_trace(key, octets[key], into.get(key) or out.get(key), taken.get(key)) for key in keys],
@@ -124,26 +123,18 @@ def join_logs(sender: Log | None, listener: Log | None, rows: Iterable[Row] = ()
         sum(key not in into and key not in out for key in keys) if rows else 0,
         sender_zone_ns,
         listener_zone_ns,
+        tuple(unmatched),
         offset_ns,
         offset_bound_ns,
     )
 
 
-def _aligned(log: Log | None, known: list[Stamp], name: str, other: str) -> tuple[Log | None, tuple[int, ...]]:
-    """The log in the zone of the known messages.  Raises ValueError if it has messages and none of these."""
+def _aligned(log: Log | None, known: list[Stamp]) -> tuple[Log | None, tuple[int, ...], bool]:
+    """The log in the zone of the known messages, its zones, and whether nothing matches although both have messages."""
     if log is None or not known:
-        return log, ()
+        return log, (), False
     log, zones_ns = log_zone.aligned(log, known)
-    if not zones_ns and any(log_zone.stamps(log)):
-        raise ValueError(_unmatched(name, other))
-    return log, zones_ns
-
-
-def _unmatched(one: str, other: str) -> str:
-    return (
-        f"nothing matches: no message of {one} has its flow, sequence and send time in {other}, in any time zone. Are "
-        "they of one run?"
-    )
+    return log, zones_ns, not zones_ns and any(log_zone.stamps(log))
 
 
 def _by_key(rows: Iterable[Row], taken: Container[_Key]) -> tuple[dict[_Key, Row], dict[_Key, Row]]:
