@@ -64,9 +64,9 @@ class ZmqSockets:
         self._request = self._context.socket(zmq.REQ)
         self._request.linger = 0
         self._request.maxmsgsize = MAX_PDU_OCTETS
+        self.poller.register(self._request, zmq.POLLIN)
         _connect(self._request, self.endpoints.setup)
         self._request.send(octets)
-        self.poller.register(self._request, zmq.POLLIN)
 
     def receive_setup(self) -> bytes | None:
         """See `E3Sockets`."""
