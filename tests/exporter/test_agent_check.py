@@ -44,6 +44,14 @@ def test_an_agent_that_refuses_is_named(directory: Path) -> None:
     assert "refused the setup of this dApp" in row.seen
 
 
+def test_an_agent_on_the_other_link_is_not_asked(directory: Path) -> None:
+    with EmulatedAgent(endpoints(directory, "posix"), e3.G0) as agent:
+        (row,) = checks.e3_agent("zmq", directory)
+        assert row.status == "warn"
+        assert "set --e3-link posix" in row.next
+        assert agent.agent.counters["malformed"] == 0
+
+
 def test_an_agent_that_is_not_there_is_missed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_check, "PATIENCE_S", 0.2)
     (row,) = checks.e3_agent("posix", directory)

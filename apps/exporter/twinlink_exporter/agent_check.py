@@ -9,7 +9,7 @@ import twinlink_e3 as e3
 import twinlink
 
 from .session import OtherGeneration, Refused, Session, SetUp, State
-from .sockets import E3Sockets, open_sockets
+from .sockets import E3Sockets, open_sockets, setup_problem
 
 PATIENCE_S = 3.0  # for all answers, and for the connection over which the identifier is given back
 STEP_MS = 10
@@ -36,6 +36,8 @@ def ask(directory: Path, link: str) -> Finding:
 
 
 def _finding(session: Session, sockets: E3Sockets, link: str) -> Finding:
+    if problem := setup_problem(sockets.endpoints):
+        return "warn", f"the E3 agent at {sockets.endpoints.setup} was not asked", problem
     way = "asked in G0"
     for _ in _turns(sockets):
         if request := session.request(time.monotonic_ns()):
