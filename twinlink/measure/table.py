@@ -62,7 +62,7 @@ class Block:
         for name in subjects:
             known, options = SUBJECTS.get(name), self.options.get(name)
             if known and known.polled and options:
-                times = ", ".join(f"{option} {options[option]:g}" for option in RANGES_MS if option in options)
+                times = ", ".join(f"{option} {options[option]}" for option in RANGES_MS if option in options)
                 found.append(f"{formatting.subject(name).short} ({times})")
         if not found:
             return ""
