@@ -1,4 +1,5 @@
 import signal
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from twinlink_ran_emulator.emulator import choose_fft_size
 from twinlink_ran_emulator.recording import Recording, read
 
 from twinlink.errors import ConfigurationError
-from twinlink.testing import free_endpoint
+from twinlink.testing import free_endpoint, wait_until
 
 from .running import PATIENCE_S, DApp, Process
 from .test_recording import foreign
@@ -139,6 +140,33 @@ def test_rubbish_is_counted_and_everything_goes_on(ipc: e3.Endpoints, tmp_path: 
         code, said = emulator.stop(signal.SIGINT)
         assert (code, "Traceback" in said) == (0, False)
         assert len(emulator.events("refused")) >= 10
+
+
+def test_it_speaks_the_generation_and_link_of_its_options(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
+    codec = e3.ASN1_CODECS["G2b"]
+    options = ("--e3-link", "posix", "--e3-generation", "G2b", "--no-control")
+    with Process(small_path, ipc, tmp_path / "log", *options), socket.socket(socket.AF_UNIX) as setup:
+        setup.settimeout(PATIENCE_S)
+        setup.connect(ipc.setup.removeprefix("ipc://"))
+        setup.sendall(codec.encode(e3.SetupRequest(70_000, "1.0.0", "test", "1", "twinlink")))
+        (reply,) = e3.FrameReader().feed(setup.recv(65536))
+    response = codec.decode(reply)
+    assert isinstance(response, e3.SetupResponse)
+    assert (response.request_id, response.dapp_identifier) == (70_000, 1)
+    assert [function.control_identifier_list for function in response.ran_function_list or ()] == [()]
+
+
+def test_a_stuck_agent_answers_no_dapp_any_more(ipc: e3.Endpoints, tmp_path: Path, small_path: Path) -> None:
+    good = e3.encode(e3.SetupRequest(1, "1.0.0", "test", "1", "twinlink"))
+    with Process(small_path, ipc, tmp_path / "log", "--stuck") as emulator, DApp(ipc, subscribe=False) as dapp:
+        dapp.request.send(b"unreadable")
+        wait_until(lambda: emulator.events("refused"))
+        with zmq.Context() as context, context.socket(zmq.REQ) as other:
+            other.linger = 0
+            other.connect(ipc.setup)
+            other.send(good)
+            assert not other.poll(300)
+        assert emulator.stop()[0] == 0
 
 
 @pytest.mark.parametrize(("n_prbs", "fft_size"), [(51, 1024), (106, 1536), (273, 4096)])

@@ -18,7 +18,7 @@ Finding = tuple[str, str, str]  # status, what was found, what to do
 
 
 def ask(directory: Path, link: str) -> Finding:
-    """What the agent speaks whose sockets are in this folder, as ``(status, seen, next)``.
+    """What the agent at the sockets of this folder speaks, as ``(status, seen, next)``.
 
     Args:
         directory: of the sockets ``setup``, ``e3_socket`` and ``dapp_socket``.

@@ -101,7 +101,7 @@ class PosixSockets:
             octets = b""
         except OSError:
             octets = b""
-        if not octets:  # it left, or says nothing
+        if not octets:  # the dApp left, or sends nothing
             self._drop_asking()
             return None
         return octets
