@@ -102,6 +102,8 @@ def test_of_two_hosts_the_busy_one_is_named(tmp_path: Path) -> None:
 def test_few_rounds_carry_no_interval(tmp_path: Path, rounds: int, words: str) -> None:
     statements, _ = told_of(tmp_path, [IDLE], rounds=rounds, round_noise=0.5)
     assert words in statements["twinlink and the bare library"]
+    few = statements.get("Rounds", "")
+    assert few.startswith(f"{rounds} {'is' if rounds == 1 else 'are'} too few") if rounds < 3 else not few
 
 
 def test_prose_and_tables_have_the_same_statistic(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ _METHOD = (
     "Closed loop: the next message goes when the last is acknowledged. Open loop: messages go on a schedule, and the "
     "delay counts from when each should have gone. Saturation: the highest rate without loss, found by search.",
     "CI95 of means: moving-block bootstrap, because neighbouring messages are alike; the paper's plain interval, which "
-    "takes them as independent, stands beside it in results.json. A percentile has an interval where there are "
-    "messages enough for one.",
+    "takes them as independent, stands beside it in results.json. Neither contains how rounds differ; the comparisons "
+    "do. A percentile has an interval where there are messages enough for one.",
     "A hundred messages say nothing of a p99.9, and little of a p99. Figures hold for this setting, these hosts and "
     "this load. Processes and namespaces of one host share its processors: what one spends the other waits for; and "
     "there is no network between them but the kernel's.",

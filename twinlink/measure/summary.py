@@ -6,6 +6,7 @@ from typing import Any
 from . import formatting, load, reference_results
 from .channels import beyond
 from .metrics import ONE_CLOCK
+from .statistics import MIN_ROUNDS
 
 Cell = dict[str, Any]
 ROUND_TRIP = "Round trip"
@@ -18,6 +19,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("Measured", _measured(results, cells)),
         ("State", _state(results)),
         ("Load", load.warning(results.get("load") or ())),
+        ("Rounds", _few_rounds(cells)),
     ]
     if cells:
         paired = [each for each in results["comparisons"]["paired"] if each["mode"] == "closed"]
@@ -98,6 +100,17 @@ def _state(results: dict[str, Any]) -> str:
                     f"{what}: {formatting.listed(f'{formatting.listed(names)} ({why})' for names, why in found)}."
                 )
     return " ".join(told)
+
+
+def _few_rounds(cells: list[Cell]) -> str:
+    """What few rounds leave open; an application's flows have no rounds."""
+    rounds = max((len(cell["rounds"]) for cell in cells if "flow" not in cell), default=MIN_ROUNDS)
+    if rounds >= MIN_ROUNDS:
+        return ""
+    return (
+        f"{rounds} {'is' if rounds == 1 else 'are'} too few to show how rounds, each in new processes, differ: the "
+        f"intervals of means cover the messages measured here only. Take --rounds {MIN_ROUNDS} or more."
+    )
 
 
 def _reasons(cells: Iterable[Cell], name: Callable[[Cell], str]) -> list[tuple[list[str], str]]:
