@@ -111,10 +111,3 @@ def test_half_a_sample_is_malformed(payload: str, octets: int) -> None:
     queue.put(message(0, bytes(octets)))
     assert queue.take() is None
     assert queue.malformed == 1
-
-
-def test_arguments_are_checked() -> None:
-    with pytest.raises(ValueError, match="spectrum, ci16, cf32"):
-        PacketQueue("wav", 1)
-    with pytest.raises(ValueError, match="at least 1"):
-        PacketQueue("ci16", 0)

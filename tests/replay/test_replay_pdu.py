@@ -96,6 +96,38 @@ def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endp
     assert PrbBlock.decode(payloads[2]) == block
 
 
+def test_pdu_source_gives_octets_and_text_as_the_sink_takes_them(endpoint: str) -> None:
+    sent = {
+        "u8": [pmt.init_u8vector(3, [1, 0, 255]), pmt.init_u8vector(0, [])],
+        "text": [pmt.intern("µ {}"), pmt.intern("")],
+    }
+    sources = {payload: PduSource(listen=endpoint, flow=payload, payload=payload) for payload in sent}
+    caught, emit = {payload: Catch() for payload in sent}, {payload: Emit() for payload in sent}
+    here, there = gr.top_block(), gr.top_block()
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        for payload, source in sources.items():
+            here.msg_connect(source, "pdus", caught[payload], "pdus")
+            there.msg_connect(emit[payload], "pdus", PduSink(link=gnb, flow=payload), "pdus")
+        here.start()
+        there.start()
+        try:
+            gnb.wait_ready(patience())
+            gnb.sender("text").send(b"\xff is not UTF-8")
+            for payload, values in sent.items():
+                for value in values:
+                    emit[payload].emit(value)
+            wait_until(lambda: all(len(catch.pdus) == 2 for catch in caught.values()))
+        finally:
+            for top in (there, here):
+                top.stop()
+                top.wait()
+    for payload, values in sent.items():
+        assert all(pmt.equal(pmt.cdr(pdu), value) for pdu, value in zip(caught[payload].pdus, values, strict=True))
+    lengths = [[pmt.to_python(pmt.car(pdu))["packet_len"] for pdu in catch.pdus] for catch in caught.values()]
+    assert lengths == [[3, 0], [5, 0]]
+    assert sources["text"].stats() == {"missing": 0, "malformed": 1}
+
+
 def test_a_sink_logs_the_first_failure_in_a_row(endpoint: str, capfd: pytest.CaptureFixture[str]) -> None:
     with twinlink.open("zeromq", listen=endpoint, max_payload=10) as link:
         sending = SinkSender(gr.logger("sink"), Address("zeromq", endpoint, None, None), "flow", link)

@@ -9,6 +9,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 from ..detection.detector import Detector
 from ..detection.features import prb_features, subcarrier_power, to_dbfs
 from ..detection.power_trace import PowerTrace
+from .arguments import MAX_PRBS, finite, whole
 from .gnuradio_compat import gr, keep
 from .packet import int16_of
 
@@ -23,11 +24,15 @@ class Analyser(gr.decim_block):  # type: ignore[misc]
         3. state of each PRB: 0 free, 1 occupied, 2 interfered (float32, ``n_prbs``), the filtered answer of `Detector`.
 
     Args:
-        n_prbs: PRBs of a symbol.
-        average_records: time constant of the average, in symbols.
+        n_prbs: PRBs of a symbol, 1 to 275.
+        average_records: time constant of the average, in symbols, from 1.
+
+    Raises ConfigurationError for other values.
     """
 
     def __init__(self, n_prbs: int = 106, average_records: float = 50.0) -> None:
+        n_prbs = whole("n_prbs", n_prbs, 1, MAX_PRBS)
+        average_records = finite("average_records", average_records, 1)
         width = n_prbs * SUBCARRIERS_PER_PRB
         gr.decim_block.__init__(
             self,

@@ -14,6 +14,7 @@ from twinlink.spectrum import Spectrum
 
 PayloadFormat = Literal["spectrum", "ci16", "cf32"]
 PAYLOAD_FORMATS: tuple[str, ...] = get_args(PayloadFormat)
+OCTET_FORMATS = ("u8", "text")  # without samples: any octets, and UTF-8
 
 MAX_FILL = 4096  # messages of one gap that are filled with zeros; an outage of minutes would stall the flowgraph
 MAX_SENDERS = 64  # sessions with a tracked sequence
@@ -25,7 +26,7 @@ class Packet:
     """The samples and metadata of one message.
 
     Attributes:
-        samples: complex64, shape ``(n,)``, in LSB of the sender (not scaled).
+        samples: complex64, shape ``(n,)``, in LSB of the sender (not scaled); none of a payload of `OCTET_FORMATS`.
         sequence, epoch: the message's sequence number and the sender's session.
         gap: messages between the previous packet and this one that are missing, were dropped, or cannot be decoded.
         dropped: number of those that the full queue on this side dropped.
@@ -34,6 +35,7 @@ class Packet:
         sent_ns, received_ns: Unix times of the message.
         rate_hz, freq_hz: bandwidth of the samples and centre frequency; None if the payload does not contain them.
         e3: identifiers of the E3 indication.
+        octets: a payload of `OCTET_FORMATS`, unchanged.
     """
 
     samples: NDArray[np.complex64]
@@ -48,10 +50,11 @@ class Packet:
     rate_hz: float | None = None
     freq_hz: float | None = None
     e3: dict[str, int] = field(default_factory=dict)
+    octets: bytes = b""
 
 
 def read(message: Message, payload_format: str) -> Packet:
-    """Decode a message, see `PAYLOAD_FORMATS`.  Raises MalformedPayload."""
+    """Decode a message, see `PAYLOAD_FORMATS` and `OCTET_FORMATS`.  Raises MalformedPayload."""
     packet = Packet(_NOTHING, message.sequence, message.epoch, message.sent_ns, message.sent_ns, message.received_ns)
     if payload_format == "spectrum":
         spectrum = Spectrum.decode(message.payload)
@@ -60,6 +63,11 @@ def read(message: Message, payload_format: str) -> Packet:
         packet.rate_hz = float(len(spectrum.samples) * spectrum.scs_hz)
         packet.freq_hz = spectrum.centre_hz
         packet.e3 = spectrum.e3
+        return packet
+    if payload_format in OCTET_FORMATS:
+        packet.octets = bytes(message.payload)
+        if payload_format == "text":
+            _check_text(packet.octets)
         return packet
     size = 4 if payload_format == "ci16" else 8
     if len(message.payload) % size:
@@ -71,6 +79,13 @@ def read(message: Message, payload_format: str) -> Packet:
     else:
         packet.samples = np.frombuffer(message.payload, "<c8").astype(np.complex64, copy=False)
     return packet
+
+
+def _check_text(octets: bytes) -> None:
+    try:
+        octets.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedPayload(f"the payload is not UTF-8: {error}") from None
 
 
 def complex_of(samples: NDArray[np.int16]) -> NDArray[np.complex64]:
@@ -94,8 +109,8 @@ class PacketQueue:
     It counts them, and the next packet reports them.
 
     Args:
-        payload_format: one of `PAYLOAD_FORMATS`.
-        limit: size of the queue in octets.
+        payload_format: one of `PAYLOAD_FORMATS` or `OCTET_FORMATS`.
+        limit: size of the queue in octets, from 1.
         zero_fill: insert a packet of zeros for each missing message.
         warn: called with a message about the first malformed payload; otherwise a sender with another payload format
             would look like a silent one.
@@ -113,10 +128,6 @@ class PacketQueue:
         zero_fill: bool = False,
         warn: Callable[[str], object] = lambda text: None,
     ) -> None:
-        if payload_format not in PAYLOAD_FORMATS:
-            raise ValueError(f"payload must be one of {', '.join(PAYLOAD_FORMATS)}, not {payload_format!r}")
-        if limit < 1:
-            raise ValueError(f"the buffer limit must be at least 1 octet, not {limit}")
         self.dropped = self.malformed = self.missing = 0
         self._warn = warn
         self._format = payload_format

@@ -7,9 +7,10 @@ import numpy as np
 
 import twinlink
 
+from .arguments import choice, link_address
 from .gnuradio_compat import gr, keep, pmt, time_tag
-from .link_pool import Address, Lease
-from .packet import Packet, PacketQueue, int16_of
+from .link_pool import Lease
+from .packet import OCTET_FORMATS, PAYLOAD_FORMATS, Packet, PacketQueue, int16_of
 from .sink_sender import SinkSender
 from .source import BUFFER_OCTETS
 
@@ -18,14 +19,18 @@ _PDUS = pmt.intern("pdus")
 
 
 class PduSource(gr.basic_block):  # type: ignore[misc]
-    """Publishes each message of a flow as a PDU on port ``pdus``: a dict and a vector of samples.
+    """Publishes each message of a flow as a PDU on port ``pdus``: a dict, and a vector or a symbol.
 
     The dict holds packet_len, rx_time, rx_freq, rx_rate (where known), sequence, epoch, sent_ns, received_ns, gap,
     flow, and e3.  PDUs are published from the link's thread; GNU Radio limits the queue of a message port.
 
     Args:
-        transport, listen, connect, flow, node, payload, link: as of `Source`.
-        vector: ``complex`` (c32vector) or ``s16`` (interleaved I and Q).
+        transport, listen, connect, flow, node, link: as of `Source`.
+        payload: as of `Source`; ``u8`` (any octets, as a u8vector), or ``text`` (UTF-8, as a symbol, of which GNU Radio
+            keeps each different one in memory).
+        vector: of samples: ``complex`` (c32vector) or ``s16`` (interleaved I and Q).
+
+    Raises ConfigurationError or TransportMissing for arguments with which it cannot start.
     """
 
     def __init__(
@@ -39,13 +44,14 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         vector: str = "complex",
         link: twinlink.Link | None = None,
     ) -> None:
+        address = link_address(transport, listen, connect, flow, node, link)
+        choice("payload", payload, PAYLOAD_FORMATS + OCTET_FORMATS)
+        choice("vector", vector, VECTORS)
         gr.basic_block.__init__(self, name="Twinlink PDU Source", in_sig=None, out_sig=None)
         keep(self)
-        if vector not in VECTORS:
-            raise ValueError(f"vector must be one of {', '.join(VECTORS)}, not {vector!r}")
         self.message_port_register_out(_PDUS)
-        self._address = Address(transport, listen, connect, node or None)
-        self._flow, self._vector = flow, vector
+        self._address = address
+        self._flow, self._vector = flow, payload if payload in OCTET_FORMATS else vector
         self._make_queue = partial(PacketQueue, payload, BUFFER_OCTETS, warn=self.logger.warn)
         self._queue = self._make_queue()
         self._given = link
@@ -83,9 +89,13 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
             return
         self._queue.put(message)
         while (packet := self._queue.take()) is not None:
-            self.message_port_pub(_PDUS, pmt.cons(self._meta(packet), self._samples(packet)))
+            self.message_port_pub(_PDUS, pmt.cons(self._meta(packet), self._body(packet)))
 
-    def _samples(self, packet: Packet) -> Any:
+    def _body(self, packet: Packet) -> Any:
+        if self._vector == "u8":
+            return pmt.init_u8vector(len(packet.octets), list(packet.octets))
+        if self._vector == "text":
+            return pmt.intern(packet.octets.decode())
         if self._vector == "complex":
             return pmt.init_c32vector(len(packet.samples), packet.samples)
         values = int16_of(packet.samples).ravel()
@@ -94,7 +104,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
     def _meta(self, packet: Packet) -> Any:
         meta = pmt.make_dict()
         fields = {
-            "packet_len": pmt.from_long(len(packet.samples)),
+            "packet_len": pmt.from_long(len(packet.octets) or len(packet.samples)),
             "rx_time": time_tag(packet.time_ns),
             "sequence": pmt.from_uint64(packet.sequence),
             "epoch": pmt.from_uint64(packet.epoch),
@@ -121,6 +131,8 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
 
     Args:
         transport, listen, connect, flow, node, link: as of `Source`.
+
+    Raises ConfigurationError or TransportMissing for arguments with which it cannot start.
     """
 
     def __init__(
@@ -132,9 +144,10 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
         node: str | None = None,
         link: twinlink.Link | None = None,
     ) -> None:
+        address = link_address(transport, listen, connect, flow, node, link)
         gr.basic_block.__init__(self, name="Twinlink PDU Sink", in_sig=None, out_sig=None)
         keep(self)
-        self._sending = SinkSender(self.logger, Address(transport, listen, connect, node or None), flow, link)
+        self._sending = SinkSender(self.logger, address, flow, link)
         self.message_port_register_in(_PDUS)
         self.set_msg_handler(_PDUS, self._handle)
 

@@ -6,8 +6,11 @@ import numpy as np
 
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
+from .arguments import MAX_PRBS, finite, whole
 from .gnuradio_compat import gr, keep, pmt
 from .ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
+
+MAX_FFT = 65536  # 3GPP has 4096 at most; GNU Radio's buffers limit what a block can put out at once
 
 
 class Retransmit(gr.basic_block):  # type: ignore[misc]
@@ -21,13 +24,18 @@ class Retransmit(gr.basic_block):  # type: ignore[misc]
         fft_size: size of the IFFT; the output rate is ``fft_size * scs_hz``.
         scs_hz: subcarrier spacing.
         scale: factor on the amplitude, such as ``1 / 2048`` to bring int16 samples to about 1.
+
+    Raises ConfigurationError, or ValueError if the symbol does not fit the FFT or the prefix has no whole samples.
     """
 
     def __init__(self, n_prbs: int = 106, fft_size: int = 2048, scs_hz: int = 30_000, scale: float = 1 / 2048) -> None:
-        gr.basic_block.__init__(self, name="OFDM Retransmit", in_sig=[np.complex64], out_sig=[np.complex64])
-        keep(self)
+        n_prbs = whole("n_prbs", n_prbs, 1, MAX_PRBS)
+        fft_size, scs_hz = whole("fft_size", fft_size, 1, MAX_FFT), whole("scs_hz", scs_hz, 1)
+        scale = finite("scale", scale)
         bins_of(n_prbs, fft_size)
         cyclic_prefix(fft_size, scs_hz, 0)
+        gr.basic_block.__init__(self, name="OFDM Retransmit", in_sig=[np.complex64], out_sig=[np.complex64])
+        keep(self)
         self._subcarriers = n_prbs * SUBCARRIERS_PER_PRB
         self._fft_size, self._scs_hz, self._scale = fft_size, scs_hz, scale
         self._subframe = SYMBOLS_PER_SLOT * scs_hz // 15_000

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 import twinlink
 
+from .arguments import choice, flag, link_address, whole
 from .gnuradio_compat import gr, keep, pmt, time_tag, wake
-from .link_pool import Address, Lease
-from .packet import Packet, PacketQueue
+from .link_pool import Lease
+from .packet import PAYLOAD_FORMATS, Packet, PacketQueue
 
 BUFFER_OCTETS = 64 * 1024 * 1024
 OUTPUT_SAMPLES = 128 * 1024  # 40 symbols of 273 PRBs, so that a backlog is processed in batches
@@ -52,6 +53,8 @@ class Source(gr.sync_block):  # type: ignore[misc]
         on_message: called with each message on the link's thread.
 
     Message port ``events`` (out): a dict for each event of the link (peer up, peer down, gap, ...).
+
+    Raises ConfigurationError or TransportMissing for arguments with which it cannot start.
     """
 
     def __init__(
@@ -67,12 +70,16 @@ class Source(gr.sync_block):  # type: ignore[misc]
         link: twinlink.Link | None = None,
         on_message: Callable[[twinlink.Message], None] | None = None,
     ) -> None:
+        address = link_address(transport, listen, connect, flow, node, link)
+        choice("payload", payload, PAYLOAD_FORMATS)
+        flag("zero_fill", zero_fill)
+        buffer_octets = whole("buffer_octets", buffer_octets, 1)
         gr.sync_block.__init__(self, name="Twinlink Source", in_sig=None, out_sig=[np.complex64])
         keep(self)
         self.set_log_level("warning")  # suppresses the info message that the next line causes
         self.set_min_output_buffer(OUTPUT_SAMPLES)
         self.message_port_register_out(_EVENTS)
-        self._address = Address(transport, listen, connect, node or None)
+        self._address = address
         self._flow = flow
         self._make_queue = partial(PacketQueue, payload, buffer_octets, zero_fill, warn=self.logger.warn)
         self._queue = self._make_queue()

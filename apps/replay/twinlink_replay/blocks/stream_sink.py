@@ -6,9 +6,9 @@ import numpy as np
 
 import twinlink
 
+from .arguments import choice, link_address
 from .assembler import PacketAssembler
 from .gnuradio_compat import gr, keep
-from .link_pool import Address
 from .packet import int16_of
 from .sink_sender import SinkSender
 
@@ -19,6 +19,8 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
     Args:
         transport, listen, connect, flow, node, link: as of `Source`.
         payload: ``cf32``, or ``ci16`` (rounded and clipped).
+
+    Raises ConfigurationError or TransportMissing for arguments with which it cannot start.
     """
 
     def __init__(
@@ -31,12 +33,12 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         payload: str = "cf32",
         link: twinlink.Link | None = None,
     ) -> None:
+        address = link_address(transport, listen, connect, flow, node, link)
+        choice("payload", payload, ("cf32", "ci16"))
         gr.sync_block.__init__(self, name="Twinlink Stream Sink", in_sig=[np.complex64], out_sig=None)
         keep(self)
-        if payload not in ("cf32", "ci16"):
-            raise ValueError(f"payload must be cf32 or ci16, not {payload!r}")
         self._payload = payload
-        self._sending = SinkSender(self.logger, Address(transport, listen, connect, node or None), flow, link)
+        self._sending = SinkSender(self.logger, address, flow, link)
         self._packets = PacketAssembler()
 
     def start(self) -> bool:
