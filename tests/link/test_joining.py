@@ -14,7 +14,8 @@ from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer
 from twinlink.transports import Endpoint
-from twinlink.transports.zeromq import JOINING, TRAFFIC, ZeromqOptions, ZeromqTransport
+from twinlink.transports.zeromq import TRAFFIC, ZeromqOptions, ZeromqTransport
+from twinlink.transports.zeromq_joining import JOINING
 
 EPOCH = 0xFEED
 

@@ -29,6 +29,7 @@ ALL_SUBSCRIPTIONS = 8  # in all, times the octets of one connection
 PENALTY_S = 1.0
 SLOT_S = 0.1
 DURING_DRAIN = 0.1  # of the limit: what the others may queue while the backlog of an ended connection is read
+SILENT_S = 1.0  # after which a connection that has sent nothing is ended: a peer's first octets come at once
 REPORT_S = 1.0
 
 
@@ -104,6 +105,9 @@ class ConnectionGuard:
         pending = sorted(
             (one for one in self._guarded.values() if one.received < GREETING_OCTETS), key=lambda one: one.opened
         )
+        for one in [one for one in pending if not one.received and now - one.opened > SILENT_S]:
+            pending.remove(one)
+            self._end(one, now, "handshakes", "had not begun the handshake after a second")
         excess = len(self._guarded) - self.connections_limit
         for one in pending[: max(excess, len(pending) - self.handshakes_limit, 0)]:
             self._end(one, now, "handshakes", "was among too many that had not completed the handshake")
@@ -204,7 +208,10 @@ class PublisherGuard(ConnectionGuard):
     """Connections from which the driver receives messages."""
 
     unread_octets: int = 0
-    _read: int = 0
+    message_octets: int = MESSAGE_OCTETS
+    _read: tuple[int, int] = (0, 0)
+    _drained_at: tuple[int, int] = (0, 0)  # what was read when everything was
+    _memory: float = 1.0  # that an octet takes in the queue
     _retired: float = 0.0  # the backlog of connections that have ended
 
     def closed(self, fd: int) -> None:
@@ -213,18 +220,18 @@ class PublisherGuard(ConnectionGuard):
             self._retired += one.backlog
         super().closed(fd)
 
-    def check(self, now: float, read: int, drained: bool) -> float:
+    def check(self, now: float, read: tuple[int, int], drained: bool) -> float:
         """End what exceeds its limits.
 
         Args:
             now: monotonic, in seconds.
-            read: octets that the transport has read since it was opened.
+            read: octets and messages that the transport has read since it was opened.
             drained: whether it has read everything at some time since the last check.
 
         Returns: seconds until the next check.
         """
         if drained:
-            self._retired = 0.0
+            self._retired, self._drained_at = 0.0, read
             for one in self._guarded.values():
                 one.backlog = 0.0
         for one, octets in self._received():
@@ -233,19 +240,23 @@ class PublisherGuard(ConnectionGuard):
         total = self._total()
         if not drained and total:
             # Which connections the octets read came from is unknown: from each in proportion.
-            left = max(0.0, 1 - (read - self._read) / total)
+            left = max(0.0, 1 - (read[0] - self._read[0]) / total)
             self._retired *= left
             for one in self._guarded.values():
                 one.backlog *= left
         self._read = read
-        while (total := self._total()) > self.unread_octets:
-            others = max(self.unread_octets - self._retired, DURING_DRAIN * self.unread_octets)
+        octets, messages = read[0] - self._drained_at[0], read[1] - self._drained_at[1]
+        if octets:  # what waits is taken to be like what was read
+            self._memory = 1 + messages * self.message_octets / octets
+        limit = self.unread_octets / self._memory
+        while (total := self._total()) > limit:
+            others = max(limit - self._retired, DURING_DRAIN * limit)
             if total - self._retired <= others:
                 break
             largest = max(self._guarded.values(), key=lambda one: one.backlog)
             self._retired += largest.backlog
             self._end_and_penalise(largest, now, "unread_octets", "sends more than is read")
-        return min(CHECK_S, (self.unread_octets - total) / OCTETS_PER_S)
+        return min(CHECK_S, (limit - total) / OCTETS_PER_S)
 
     def _total(self) -> float:
         return self._retired + sum(one.backlog for one in self._guarded.values())

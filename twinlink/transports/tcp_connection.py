@@ -41,6 +41,7 @@ class TcpConnection:
         self.fd = fd
         with _borrowed(fd) as one:
             self.peer = one.getpeername()
+            self.port = one.getsockname()[1]  # this side's
             one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
 
     @property

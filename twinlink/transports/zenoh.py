@@ -11,13 +11,10 @@ import contextlib
 import math
 import os
 import re
-import socket
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import zenoh
@@ -28,14 +25,11 @@ from ..protocol.frames import HEADER_OCTETS, HELLO_TOPIC
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration
+from .zenoh_connections import ZenohConnections, clear_linger
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's default on two cores.  More
 # threads connect and accept, because they may block (see LINGER).  ZENOH_RUNTIME in the environment has precedence.
 RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 1), tx: (worker_threads: 1))"
-# Zenoh sets SO_LINGER: closing the socket of a peer that vanished blocks the thread, and the connections that it
-# serves, for these 10 s.
-LINGER = struct.Struct("ii")  # on or off, seconds
-ZENOHS_LINGER = LINGER.pack(1, 10)
 TICK_S = 0.05
 # A message that was sent alone occupies 64 KiB until it is read.  So while no thread reads, because of a long handler,
 # each tick copies some; a reader waits meanwhile.
@@ -50,6 +44,7 @@ POLL_S = 0.0005
 SEAL = slice(24, 32)
 SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
+PUT_OCTETS = 12  # of Zenoh's own for each frame
 FIFO_MESSAGES = 1_000_000  # more than seven full flows hold; a full one would block Zenoh's network thread
 DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
@@ -98,11 +93,15 @@ class ZenohTransport(Transport):
             raise TransportError(FORKED)
         check_descriptors(DESCRIPTORS)
         self._publishers: dict[bytes, zenoh.Publisher] = {}
+        self._others: dict[bytes, zenoh.Publisher] = {}  # those of the other congestion control
+        self._drops = False  # whether data are dropped for a peer that does not take them, see _let_drop
         self._publishers_lock = threading.Lock()
         self._preferred: set[bytes] = set()
         self._ticks_left = 0  # until a recv is woken
         self._reading = threading.Lock()
         self._stowed: deque[tuple[bytes, Frame]] = deque()  # read by the ticker, before all later frames
+        self._read_octets = self._read_messages = 0
+        self._drained = False  # whether everything was read since the connections were checked
         self._closing = threading.Event()
         self._left = False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
@@ -141,7 +140,7 @@ class ZenohTransport(Transport):
         self._connected = False  # when renew was last called
         with self._publishers_lock:
             self._session = session
-            self._publishers = {}
+            self._publishers, self._others = {}, {}
 
     def renew(self, patience: int) -> None:
         # When a connection ends and the next one with the same peer is there at once, Zenoh 1.10 may take the new one's
@@ -186,6 +185,9 @@ class ZenohTransport(Transport):
         interpreter ends.  The session may be closed meanwhile, see renew.
         """
         trim_at = math.inf
+        options = self.options
+        limits = options.connections, options.handshakes, options.unread_octets
+        connections = ZenohConnections(f"zenoh {self.endpoint}", self.endpoint.port, limits, self.limits_exceeded)
         if self._client:
             self._keep_router([])
         while not self._closing.wait(TICK_S):
@@ -195,6 +197,11 @@ class ZenohTransport(Transport):
                 trim_at = min(trim_at, time.monotonic() + CALM_S)
             if self._client:
                 self._keep_router(changes)
+            elif self.listening:
+                if changes:
+                    self._let_drop(len(self._session.info.peers_zid()) > 1)
+                drained, self._drained = self._drained, False
+                connections.check((self._read_octets, self._read_messages), drained, bool(changes))
             if time.monotonic() > trim_at:
                 trim_at = math.inf
                 trim()
@@ -210,6 +217,16 @@ class ZenohTransport(Transport):
                 finally:
                     self._reading.release()
         self._leave()
+
+    def _let_drop(self, drops: bool) -> None:
+        """Set whether data are dropped for a peer that does not take them for a moment; else `send` waits for it.
+
+        A peer that stops reading must not delay the others.  Repair delivers what was dropped.
+        """
+        with self._publishers_lock:
+            if drops != self._drops:
+                self._drops = drops
+                self._publishers, self._others = self._others, self._publishers
 
     def _connection_changes(self) -> list[zenoh.SampleKind]:
         """PUT for each connection made, DELETE for each that ended, since the last call."""
@@ -241,7 +258,7 @@ class ZenohTransport(Transport):
         self._connections, self._subscriber, self._waker = absent, absent, absent
         with self._publishers_lock:
             self._session = cast(zenoh.Session, AbsentSession())
-            self._publishers = {}
+            self._publishers, self._others = {}, {}
 
     def why_alone(self) -> str | None:
         if not self._client:
@@ -257,8 +274,9 @@ class ZenohTransport(Transport):
         for _ in range(STOWED_IN_A_TICK):
             sample = self._subscriber.try_recv()
             if sample is None:
+                self._drained = not self._stowed
                 break
-            if (taken := _taken(sample)) is not None:  # a wake-up without a waiting reader is discarded
+            if (taken := self._taken(sample)) is not None:  # a wake-up without a waiting reader is discarded
                 self._stowed.append(taken)
 
     def config(self) -> zenoh.Config:
@@ -274,7 +292,7 @@ class ZenohTransport(Transport):
                     topic.decode(),
                     reliability=zenoh.Reliability.RELIABLE,
                     # The receiving thread must not wait for a peer that reads nothing.
-                    congestion_control=control.BLOCK if data else control.DROP,
+                    congestion_control=control.BLOCK if data and not self._drops else control.DROP,
                     priority=zenoh.Priority.DATA
                     if data and topic not in self._preferred
                     else zenoh.Priority.INTERACTIVE_HIGH,
@@ -317,12 +335,15 @@ class ZenohTransport(Transport):
             if self._stowed:
                 return self._stowed.popleft()
             if timeout_s < TICK_S:
-                sample = self._subscriber.try_recv() or self._poll(timeout_s)
+                sample = self._subscriber.try_recv()
+                if sample is None:
+                    self._drained = True
+                    sample = self._poll(timeout_s)
             else:
                 self._ticks_left = int(timeout_s / TICK_S)
                 sample = self._subscriber.recv()
                 self._ticks_left = 0
-        return None if sample is None else _taken(sample)
+        return None if sample is None else self._taken(sample)
 
     def _poll(self, timeout_s: float) -> zenoh.Sample | None:
         """Wait for less than a tick."""
@@ -333,6 +354,18 @@ class ZenohTransport(Transport):
             if sample is not None:
                 return sample
         return None
+
+    def _taken(self, sample: zenoh.Sample) -> tuple[bytes, Frame] | None:
+        """Topic and frame; None for a wake-up."""
+        topic = str(sample.key_expr)
+        if topic.startswith("wake/"):
+            return None
+        frame = sample.payload.to_bytes()
+        self._read_octets += len(frame) + PUT_OCTETS
+        self._read_messages += 1
+        if frame[-SEAL_OCTETS:] != frame[SEAL]:
+            return b"", b""
+        return topic.encode(), memoryview(frame)[:-SEAL_OCTETS]
 
     def close(self) -> None:
         self._closing.set()
@@ -345,39 +378,13 @@ class ZenohTransport(Transport):
         # Zenoh 1.10 leaks 20 KB of a session that still has a publisher when it is closed.
         with self._publishers_lock:
             left, self._left = self._left, True
-            publishers, self._publishers = self._publishers, {}
+            publishers, self._publishers = [*self._publishers.values(), *self._others.values()], {}
+            self._others = {}
         if left:  # after Ctrl-C during the start of the ticker, the opening thread closed it
             return
         publishers.clear()  # outside the lock, for which a sending thread may wait
         del self._waker
         self._session.close()  # type: ignore[no-untyped-call]
-
-
-def _taken(sample: zenoh.Sample) -> tuple[bytes, Frame] | None:
-    """Topic and frame; None for a wake-up."""
-    topic = str(sample.key_expr)
-    if topic.startswith("wake/"):
-        return None
-    frame = sample.payload.to_bytes()
-    if frame[-SEAL_OCTETS:] != frame[SEAL]:
-        return b"", b""
-    return topic.encode(), memoryview(frame)[:-SEAL_OCTETS]
-
-
-def clear_linger() -> None:
-    """Reset SO_LINGER of this process's sockets that have Zenoh's value."""
-    try:
-        entries = list(Path("/proc/self/fd").iterdir())
-    except OSError:  # no free descriptor: retried at the next connection
-        return
-    for entry in entries:
-        with contextlib.suppress(OSError):  # not a socket, or closed by now
-            found = socket.socket(fileno=int(entry.name))
-            try:
-                if found.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.size) == ZENOHS_LINGER:
-                    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.pack(0, 0))
-            finally:
-                found.detach()
 
 
 def _reason(error: zenoh.ZError) -> str:

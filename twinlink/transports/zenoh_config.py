@@ -27,13 +27,18 @@ class ZenohOptions(Options):
     data_queue: int = field(default=16, metadata={"most": 16})
     lease_ms: int = 2000  # silence after which Zenoh closes a connection
     block_before_close_ms: int = 700  # a peer that does not take a message, or part, for this long is disconnected
-    drop_after_ms: int = 20  # an ack or hello is dropped after so long at a full queue: the next one replaces it
+    # A frame is dropped for a peer whose queue stays full for so long: an ack or a hello, which the next one replaces,
+    # and with several connections any frame, so that a peer that stops reading delays the others no longer.
+    drop_after_ms: int = 20
     reconnect_ms: int = 30
     reconnect_max_ms: int = 30  # constant interval
     open_timeout_ms: int = 120  # at first, see renew: four round trips must fit; TCP would try again after 1, 3, 7 s
-    accept_timeout_ms: int = 4000  # two round trips
+    accept_timeout_ms: int = 4000  # two round trips; a connection on which nothing comes is ended after 1 s
     os_send_buffer: int = 0  # octets; 0 leaves it to the kernel
     os_receive_buffer: int = 0
+    connections: int = 400  # of a listener
+    handshakes: int = 128  # of them, those that have not begun the handshake; then the oldest is ended
+    unread_octets: int = 256 * 1024 * 1024  # received from all connections, and not read yet
 
 
 def check(options: ZenohOptions, listening: bool) -> None:
@@ -97,6 +102,7 @@ def configuration(
         "transport/link/tx/queue/size": _queue_sizes(options),
         "transport/link/tx/queue/congestion_control/block/wait_before_close": options.block_before_close_ms * 1000,
         "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
+        "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": options.drop_after_ms * 1000,
         "transport/link/rx/max_message_size": max_frame + FRAMING_OCTETS,
     }
     if options.namespace:

@@ -4,7 +4,6 @@ The listener binds its PUB to the endpoint's port and its SUB to the next one up
 PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/protocol.md).
 """
 
-import math
 import os
 import select
 import threading
@@ -23,6 +22,7 @@ from .base import Frame, Options, Transport, advice, check_descriptors
 from .connection_guard import PublisherGuard, SubscriberGuard
 from .tcp_connection import tcp_counters_available
 from .zeromq_guard import PUB_DOMAIN, SUB_DOMAIN, ZeromqGuard
+from .zeromq_joining import JOINING, Joining
 
 ACK_INITIAL = ord("a")
 # Integers, because access to members of an enumeration is slow.
@@ -32,7 +32,6 @@ SNDMORE, NOBLOCK, EVENTS, POLLIN = int(zmq.SNDMORE), int(zmq.NOBLOCK), int(zmq.E
 # also subscribes to JOINING and its epoch, which tells the listener.
 TOPICS = (HELLO_TOPIC, b"ack/")
 TRAFFIC = b"traffic/"
-JOINING = b"joining/"
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; predicted by the frame before
 HANDSHAKE_MS = 1000  # times the patience; otherwise 30 s for a silent connection, such as a tunnel's
 ATTEMPT_MS = 1000  # one round trip: over a longer one a peer would be declared down
@@ -49,13 +48,6 @@ JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ou
 LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
 RESOLVE_S = 0.2  # likewise for a connector, after which `open` goes on
 HELD_LOOK_S = 0.001
-JOINED_S = 0.02  # how long data are held after a JOINING subscription ended, until that node's hello
-HOLD_EVERY_S = 100 * JOINED_S  # at most, since any program may subscribe
-# A node that confirms our hello has changed its subscriptions before.  If its JOINING topic stays subscribed for this
-# time, so that TCP would have repeated a lost packet, another program has subscribed to it.
-JOINS_WITHIN_S = 1.0
-JOINED_AGAIN_S = 10.0  # after which the time of a joining is another one's
-JOINERS = 256  # nodes whose joining is timed
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ class ZeromqOptions(Options):
     io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts if it cannot start them all
     connections: int = 400  # on each of a listener's two ports
     handshakes: int = 128  # of them, those that have not completed the handshake; then the oldest is ended
-    handshake_ms: int = 1000  # limit of a listener for the handshake: two round trips
+    handshake_ms: int = 2000  # limit of a listener for the handshake: two round trips.  1 s if nothing comes
     subscription_octets: int = 4096  # of one connection, ever; 8 times as many of all.  libzmq takes 50 for each
     unsent_octets: int = 128 * 1024 * 1024  # queued for one connection
     unread_octets: int = 256 * 1024 * 1024  # received from all connections, and not read yet
@@ -110,12 +102,10 @@ class ZeromqTransport(Transport):
         self._tries_since = 0.0  # when it connected last, or lost its last peer
         self._lookup: RepeatedLookup | None = None  # None for an address, which needs no resolver
         self._nodes_listening = 0  # subscriptions to the topic of hellos
-        self._joining: set[bytes] = set()  # the JOINING topics of such connectors
-        self._joined_by: dict[bytes, float] = {}  # for those that say hello: when each must have joined, see joins
-        self._held_until = 0.0
-        self._held_last = -HOLD_EVERY_S
+        self._joining = Joining()
+        self._joining_topics = self._joining.topics
         self._sent_octets = self._sent_messages = 0
-        self._read_octets = 0
+        self._read_octets = self._read_messages = 0
         self._drained = False  # whether everything was read since the guard looked
         self._joins_as = b"" if self.listening or self.epoch is None else b"%s%016x" % (JOINING, self.epoch)
         self._greeted = True
@@ -175,9 +165,9 @@ class ZeromqTransport(Transport):
         options = self.options
         limits = (f"zeromq {self.endpoint}", options.connections, options.handshakes, self.limits_exceeded)
 
-        def read() -> tuple[int, bool]:
+        def read() -> tuple[tuple[int, int], bool]:
             drained, self._drained = self._drained, False
-            return self._read_octets, drained
+            return (self._read_octets, self._read_messages), drained
 
         return ZeromqGuard(
             self._pub,
@@ -252,7 +242,7 @@ class ZeromqTransport(Transport):
             finally:
                 self._urgent.pop()
         else:
-            while self._urgent or (self._held_until and self._is_held()):
+            while self._urgent or (self._joining.held_until and self._joining.is_held()):
                 time.sleep(0 if self._urgent else HELD_LOOK_S)
             self._send_now(topic, frame)
 
@@ -268,7 +258,7 @@ class ZeromqTransport(Transport):
                 octets = len(frame)
                 self._sent_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
                 self._sent_messages += 1
-                if self._joining:
+                if self._joining_topics:
                     self._look()
 
     def offer(self, topic: bytes, frame: bytes) -> None:
@@ -295,37 +285,18 @@ class ZeromqTransport(Transport):
             if topic == HELLO_TOPIC:
                 self._nodes_listening = max(0, self._nodes_listening + (1 if begins else -1))
             elif begins and topic.startswith(JOINING):
-                self._joining.add(topic)
-            elif topic in self._joining:
-                self._joining.remove(topic)
-                now = time.monotonic()
-                if topic in self._joined_by and now - self._held_last > HOLD_EVERY_S:
-                    self._held_last, self._held_until = now, now + JOINED_S
-
-    def _is_held(self) -> bool:
-        """Whether data are held until the hello of a node that has just subscribed to everything."""
-        if time.monotonic() >= self._held_until:
-            self._held_until = 0.0
-        return self._held_until > 0
+                self._joining_topics.add(topic)
+            elif topic in self._joining_topics:
+                self._joining.ended(topic)
 
     def joins(self, epoch: int, hears_us: bool) -> bool:
         topic = b"%s%016x" % (JOINING, epoch)
         self._read_subscriptions()
-        if topic in self._joining and hears_us:
+        if topic in self._joining_topics and hears_us:
             time.sleep(JOIN_S)
             self._read_subscriptions()
-        self._held_until = 0.0
-        if topic not in self._joining:
-            self._joined_by.pop(topic, None)
-            return False
-        now = time.monotonic()
-        by = self._joined_by.get(topic, math.inf)
-        if by == math.inf or now > by + JOINED_AGAIN_S:  # the first time, or for another time
-            by = now + JOINS_WITHIN_S if hears_us else math.inf
-            self._joined_by[topic] = by
-            if len(self._joined_by) > JOINERS:
-                del self._joined_by[next(iter(self._joined_by))]
-        return now < by
+        self._joining.held_until = 0.0
+        return self._joining.goes_on(topic, hears_us)
 
     def greeted(self) -> None:
         if not self._greeted:
@@ -362,6 +333,7 @@ class ZeromqTransport(Transport):
             return b"", b""
         octets = len(frame)
         self._read_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
+        self._read_messages += 1
         self._copies = octets < VIEW_OCTETS
         if frame[:2] != MAGIC and bytes(frame[:8]).startswith((b"ack/", TRAFFIC)):
             self._topic = bytes(frame)

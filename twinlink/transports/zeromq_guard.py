@@ -28,7 +28,7 @@ class ZeromqGuard:
         subscribers: guards the connections of ``pub``.
         publishers: guards the connections of ``sub``.
         sent: octets and messages that ``pub`` has sent.
-        read: octets that were received from ``sub``, and whether it was found empty since the last call.
+        read: octets and messages received from ``sub``, and whether it was found empty since the last call.
         admits: whether it decides which connections complete their handshake; `ZAP_DOMAIN` names their socket.
     """
 
@@ -39,7 +39,7 @@ class ZeromqGuard:
         subscribers: SubscriberGuard,
         publishers: PublisherGuard,
         sent: Callable[[], tuple[int, int]],
-        read: Callable[[], tuple[int, bool]],
+        read: Callable[[], tuple[tuple[int, int], bool]],
         admits: bool,
     ) -> None:
         self._subscribers, self._publishers = subscribers, publishers
