@@ -40,9 +40,9 @@ class TcpConnection:
         """Raises OSError if this is no connected TCP socket."""
         self.fd = fd
         with _borrowed(fd) as one:
+            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)  # first: other kinds have no port
             self.peer = one.getpeername()
             self.port = one.getsockname()[1]  # this side's
-            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
 
     @property
     def address(self) -> str:
