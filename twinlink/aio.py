@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from .events import Event
 from .link import Link
@@ -21,6 +21,9 @@ from .runtime.coroutine_waiters import CoroutineWaiters
 from .runtime.payload import Payload, payload_view
 from .runtime.sender import Sender
 from .sync import Sync
+
+if TYPE_CHECKING:
+    from .npy import Array
 
 T = TypeVar("T")
 
@@ -85,6 +88,12 @@ class AsyncSender:
             if not has_room:
                 raise self.sender._full_error()
         return self.sender.send(view)
+
+    async def send_array(self, array: "Array") -> int:
+        """Send a numpy array with its dtype and shape, as `Sender.send_array` does; otherwise as `send`."""
+        from .npy import encode
+
+        return await self.send(encode(array))
 
     async def flush(self, timeout: float = 1.0) -> None:
         """Return when every message sent so far has been acknowledged by every peer.

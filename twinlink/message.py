@@ -1,6 +1,9 @@
 """What an application receives: messages on a flow, and acks of its own messages."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .npy import Array
 
 
 class Message(NamedTuple):
@@ -24,6 +27,15 @@ class Message(NamedTuple):
     node: str | None
     sent_ns: int
     received_ns: int
+
+    def array(self) -> "Array":
+        """The numpy array that the peer has sent with `Sender.send_array`: read-only, and a view of ``payload``.
+
+        Raises MalformedPayload where the payload is not an array in .npy format, or one of Python objects.
+        """
+        from .npy import decode  # numpy is loaded by programs that use it
+
+        return decode(self.payload)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (bytes(self.payload), *self[1:])  # Python neither copies nor pickles a view

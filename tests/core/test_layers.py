@@ -10,7 +10,7 @@ import twinlink
 ROOT = Path(twinlink.__file__).parents[1]
 # From the bottom up.  A layer may use itself and what is below it.
 LAYERS = (
-    ("errors", "events", "message", "sync", "prbs"),
+    ("errors", "events", "message", "npy", "sync", "prbs"),
     ("protocol",),
     ("process",),
     ("transports",),

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
@@ -17,6 +17,9 @@ from ..transports import Transport
 from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
 from .payload import Payload, payload_view
+
+if TYPE_CHECKING:
+    from ..npy import Array
 
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
 BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends checks every so many whether they make up a bundle
@@ -128,6 +131,16 @@ class Sender:
                         return sequence
             deadline = deadline or time.monotonic() + link.send_timeout - min(link.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
+
+    def send_array(self, array: "Array") -> int:
+        """Send a numpy array with its dtype and shape, which `Message.array` of the receiver gives back.
+
+        The payload is numpy's .npy format.  Raises what `send` raises, and TypeError for what is no array, or one of
+        Python objects.
+        """
+        from ..npy import encode  # numpy is loaded by programs that use it
+
+        return self.send(encode(array))
 
     def _too_large(self, size: int) -> PayloadTooLarge:
         most = self._link.max_payload

@@ -1,0 +1,80 @@
+"""Arrays as payloads, in numpy's own format: the header of an .npy file, which has dtype and shape, then the samples.
+
+Format: numpy.lib.format, versions 1.0 and 2.0.  Nothing is pickled, on either side.
+"""
+
+from io import BytesIO
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as format_module
+
+from .errors import ConfigurationError, MalformedPayload
+
+MAX_HEADER = 10_000  # octets; as `numpy.load` takes, since a longer one may be costly to parse
+
+npy: Any = format_module  # its functions are not annotated
+READ = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def encode(array: Array) -> bytes:
+    """The octets of an array, in C order, or in Fortran order where it has that.  Copies it once.
+
+    Raises:
+        TypeError: not an array, or one of Python objects, or a masked one.
+        ConfigurationError: the header cannot hold its dtype, such as field names that are not Latin-1.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"not a numpy array but {type(array).__name__}; make one with numpy.asarray()")
+    if array.dtype.hasobject:
+        raise TypeError(
+            f"an array of dtype {array.dtype} holds Python objects, which would have to be pickled; give it a numeric "
+            "dtype with astype()"
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("a masked array has two parts; send its data and its mask as two arrays")
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        array = np.ascontiguousarray(array)
+    head = BytesIO()
+    try:
+        npy.write_array_header_1_0(head, npy.header_data_from_array_1_0(array))
+    except ValueError as error:
+        raise ConfigurationError(f"dtype {array.dtype} cannot be written as an .npy header: {error}") from error
+    if head.tell() > MAX_HEADER:
+        raise ConfigurationError(f"the .npy header of this dtype has {head.tell()} octets; {MAX_HEADER} is the limit")
+    rows = array if array.flags.c_contiguous else array.T
+    samples = rows.reshape(-1).view(np.uint8) if rows.nbytes else np.empty(0, np.uint8)
+    return b"".join((head.getvalue(), samples.data))
+
+
+def decode(payload: bytes | memoryview) -> Array:
+    """The array in a payload, read-only: a view of the payload's memory, no copy.
+
+    Raises MalformedPayload.
+    """
+    head = BytesIO(bytes(payload[:MAX_HEADER]))
+    try:
+        version = npy.read_magic(head)
+        if version not in READ:
+            raise ValueError(f"version {version[0]}.{version[1]} is not known here")
+        shape, is_fortran, dtype = READ[version](head, max_header_size=MAX_HEADER)
+    except Exception as error:  # the header is a Python literal of the peer's; parsing it may fail in many ways
+        raise MalformedPayload(f"the payload is not an array in .npy format: {error}") from error
+    if dtype.hasobject:
+        raise MalformedPayload(f"an array of dtype {dtype} holds pickled Python objects, which are not read")
+    count, begin = prod(shape), head.tell()
+    if min(shape, default=0) < 0 or len(payload) - begin != count * dtype.itemsize:
+        raise MalformedPayload(
+            f"an array of dtype {dtype} and shape {shape} has {count * dtype.itemsize} octets of samples, "
+            f"not {len(payload) - begin}"
+        )
+    array: Array
+    if count * dtype.itemsize:
+        array = np.frombuffer(payload, dtype, count, begin).reshape(shape, order="F" if is_fortran else "C")
+    else:
+        array = np.empty(shape, dtype)
+    array.flags.writeable = False
+    return array
