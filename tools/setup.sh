@@ -18,6 +18,7 @@ needed=(
   "$system_python -c 'from gnuradio import gr, blocks, fft' | gnuradio xterm | the replay at the twin"
 )
 useful=(
+  "$system_python -c 'import gi; gi.require_version(\"Gtk\", \"3.0\")' | python3-gi gir1.2-gtk-3.0 | gnuradio-companion, on a desktop"
   "command -v mgen | mgen | traffic from MGEN"
   "command -v ip | iproute2 | sweeps and tests in network namespaces"
   "PATH=\$PATH:/usr/sbin command -v nft | nftables | faults in network namespaces"

@@ -1,5 +1,6 @@
 import ctypes
 import json
+import shutil
 import socket
 import struct
 import threading
@@ -132,6 +133,15 @@ def test_gnuradio_that_does_not_load(start: Start, tmp_path: Path, role: str, st
     rows = report(start("doctor", "--json", "--role", role, env=environment))
     assert rows["gnuradio"]["status"] == status
     assert "_ARRAY_API not found" in rows["gnuradio"]["seen"]
+
+
+@pytest.mark.skipif(not shutil.which("gnuradio-companion"), reason="gnuradio-companion is not installed")
+def test_companion_without_gtk(start: Start, tmp_path: Path) -> None:
+    source = "def require_version(name, version): raise ValueError(f'Namespace {name} not available')"
+    row = report(start("doctor", "--json", env=broken_package(tmp_path, "gi", source)))["companion"]
+    assert row["status"] == "warn"
+    assert "cannot start: ValueError: Namespace Gtk not available" in row["seen"]
+    assert "gir1.2-gtk-3.0" in row["next"]
 
 
 def test_e3_sockets(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 
 HEARD = hear(Scene(n_prbs=51, n_records=400, interferers=(Interferer(100, 250, 30, 36, 15),)), 31)
 WHOLE = tuple(range(30, 36))
@@ -69,7 +70,7 @@ def play(
     sender.flush(patience())
 
 
-def test_rebuilds_detects_and_closes_the_loop(transport: str, endpoint: str, replay: Any) -> None:
+def test_rebuilds_detects_and_closes_the_loop(transport: TransportName, endpoint: str, replay: Any) -> None:
     twin = replay("--transport", transport, "--listen", endpoint, "--count", "400", "--validity-ms", "600")
     asked: list[PrbBlock] = []
     with twinlink.open(transport, connect=endpoint, node="gnb-1") as gnb:
@@ -160,15 +161,33 @@ def test_what_cannot_be_decoded_is_logged_and_counted(
 ) -> None:
     """The source block logs by GNU Radio's logger, which twinlink-replay directs to stderr."""
     monkeypatch.delenv("GR_CONF_LOG_LOG_FILE")
-    twin = replay("--listen", endpoint, "--count", "1")
+    twin = replay("--listen", endpoint, "--count", "2")
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.wait_ready(patience())
         gnb.sender("spectrum").send(b"junk")
         play(gnb, HEARD, count=1)
         code, text = twin.end()
-    assert code == 0
-    assert "1 records, 0 missing, 0 of them dropped here, 1 that cannot be decoded;" in text
+    assert code == 1
+    assert "1 records, 0 missing, 0 of them dropped here, 1 that cannot be decoded: have their sender send" in text
     assert "Twinlink Source :warning: flow 'spectrum': a message of 4 octets cannot be decoded" in text
+
+
+@pytest.mark.parametrize("end", [("--count", "100"), ("--idle", "0.3"), ()], ids=lambda end: "".join(end) or "signal")
+def test_a_sender_of_another_format_is_a_failure(endpoint: str, replay: Any, end: tuple[str, ...]) -> None:
+    twin = replay("--listen", endpoint, *end)
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(patience())
+        sender = gnb.sender("spectrum")
+        for samples in HEARD.samples[:100]:
+            sender.send(samples)
+        sender.flush(patience())
+        if not end:
+            twin.process.send_signal(signal.SIGINT)
+        code, text = twin.end()
+    assert code == 1
+    assert "0 records, 0 missing, 0 of them dropped here, 100 that cannot be decoded: have their sender send" in text
+    assert text.count("or give the block the payload format that is sent") == 1
+    assert twin.events("summary")[0]["malformed"] == 100
 
 
 def test_it_ends_when_no_record_arrives(endpoint: str, replay: Any) -> None:

@@ -15,10 +15,11 @@ import twinlink
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
 
+REPLAY = [sys.executable, "-m", "twinlink_replay"]
+
 
 def printed_path() -> str:
-    command = [sys.executable, "-m", "twinlink_replay", "--grc-path"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([*REPLAY, "--grc-path"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def compile_graph(graph: Path, folder: Path) -> Path:
@@ -42,10 +43,62 @@ def test_the_module_prints_the_same_path() -> None:
 
 
 def test_companion_is_not_started_for_a_missing_flowgraph() -> None:
-    command = [sys.executable, "-m", "twinlink_replay", "--companion", "mistyped.grc"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([*REPLAY, "--companion", "mistyped.grc"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "twinlink-replay: mistyped.grc: No such file or directory; check the path\n"
+
+
+GI = """
+from types import SimpleNamespace
+
+def require_version(name, version):
+    {body}
+
+repository = SimpleNamespace(Gtk=SimpleNamespace(init_check=lambda: (False, [])))
+__import__("sys").modules["gi.repository"] = repository
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        ("raise ValueError('Namespace Gtk not available')", "apt install python3-gi gir1.2-gtk-3.0"),
+        ("pass", "run it on a desktop (over ssh with -X)"),
+    ],
+)
+def test_companion_says_what_it_lacks(body: str, advice: str, tmp_path: Path) -> None:
+    (tmp_path / "gi").mkdir()
+    (tmp_path / "gi" / "__init__.py").write_text(GI.format(body=body))
+    done = subprocess.run(
+        [*REPLAY, "--companion"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert advice in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_companion_adds_its_blocks_to_those_of_the_user(tmp_path: Path) -> None:
+    """What is started is a script that prints its environment; GTK itself needs no display to be imported."""
+    (tmp_path / "gi").mkdir()
+    (tmp_path / "gi" / "__init__.py").write_text(GI.format(body="pass").replace("False", "True"))
+    program = tmp_path / "gnuradio-companion"
+    program.write_text("import os, sys\nprint(os.environ['GRC_BLOCKS_PATH'], *sys.argv[1:], sep=os.linesep)\n")
+    program.chmod(0o755)
+    changed = {"PYTHONPATH": tmp_path, "PATH": f"{tmp_path}:{os.environ['PATH']}", "GRC_BLOCKS_PATH": "/opt/mine"}
+    done = subprocess.run(
+        [*REPLAY, "--companion"],
+        env={**os.environ, **{name: str(value) for name, value in changed.items()}},
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+    assert done.stdout.splitlines() == [f"/opt/mine:{grc.PATH}", str(grc.PATH / "uplink_desktop.grc")], done.stderr
 
 
 def test_every_block_has_its_description() -> None:
@@ -59,6 +112,33 @@ def test_flowgraphs_compile(graph: Path, tmp_path: Path) -> None:
     source = compile_graph(graph, tmp_path).read_text()
     compile(source, str(graph), "exec")
     assert "twinlink_blocks.Source(transport='zeromq', listen='tcp/0.0.0.0:7447'" in source
+
+
+OPENS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from PyQt5 import Qt
+application = Qt.QApplication([])
+import uplink_desktop
+window = uplink_desktop.uplink_desktop()
+uplink_desktop.snippets_main_after_init(window)
+screen = application.primaryScreen().availableSize()
+print(window.width(), window.height(), screen.width(), screen.height())
+"""
+
+
+def test_the_desktop_flowgraph_opens_at_a_usable_size(tmp_path: Path) -> None:
+    compile_graph(grc.PATH / "uplink_desktop.grc", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", OPENS, str(tmp_path)],
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen", "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    width, height, most_wide, most_high = map(int, done.stdout.split()[-4:])
+    assert (width, height) == (min(1200, most_wide), min(800, most_high))
 
 
 def every_block(endpoint: str) -> str:

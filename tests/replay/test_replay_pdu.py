@@ -18,6 +18,7 @@ import twinlink
 from twinlink.control import PrbBlock
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 
 RNG = np.random.default_rng(7)
 
@@ -44,7 +45,7 @@ class Emit(gr.basic_block):  # type: ignore[misc]
         self.message_port_pub(pmt.intern("pdus"), pmt.cons(pmt.PMT_NIL, vector))
 
 
-def test_pdu_source(transport: str, endpoint: str) -> None:
+def test_pdu_source(transport: TransportName, endpoint: str) -> None:
     samples = RNG.integers(-32768, 32768, (3, 24, 2)).astype(np.int16)
     caught = {vector: Catch() for vector in ("complex", "s16")}
     top = gr.top_block()
@@ -71,7 +72,7 @@ def test_pdu_source(transport: str, endpoint: str) -> None:
     np.testing.assert_array_equal(pmt.to_python(pmt.cdr(caught["s16"].pdus[0])), samples[0].ravel())
 
 
-def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: str, endpoint: str) -> None:
+def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: TransportName, endpoint: str) -> None:
     """A source and a sink with the same endpoint use one port."""
     sink = PduSink(transport, listen=endpoint, flow="control")
     top = gr.top_block()

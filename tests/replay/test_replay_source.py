@@ -16,6 +16,7 @@ from twinlink_replay.blocks.gnuradio_compat import keep
 import twinlink
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 
 RNG = np.random.default_rng(6)
 
@@ -67,7 +68,7 @@ def spectra(count: int, n_prbs: int = 51) -> list[Spectrum]:
 
 
 @pytest.mark.parametrize("role", ["listen", "connect"])
-def test_samples_and_tags_arrive_as_sent(transport: str, endpoint: str, role: str) -> None:
+def test_samples_and_tags_arrive_as_sent(transport: TransportName, endpoint: str, role: str) -> None:
     sent = spectra(50)
     probe = Probe()
     here: dict[str, Any] = {role: endpoint}
@@ -117,7 +118,7 @@ def test_wake_ends_the_schedulers_wait(endpoint: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("transport", "times"), [("zeromq", 100), ("zenoh", 20)])
-def test_stop_and_restart(transport: str, times: int, endpoint: str) -> None:
+def test_stop_and_restart(transport: TransportName, times: int, endpoint: str) -> None:
     top = flowgraph(Source(transport, listen=endpoint), Probe())
     for _ in range(times):
         top.start()
@@ -125,7 +126,7 @@ def test_stop_and_restart(transport: str, times: int, endpoint: str) -> None:
         top.wait()
 
 
-def test_a_restarted_flowgraph_receives_again(transport: str, endpoint: str) -> None:
+def test_a_restarted_flowgraph_receives_again(transport: TransportName, endpoint: str) -> None:
     probe = Probe()
     top = flowgraph(Source(transport, listen=endpoint), probe)
     for turn in range(1, 4):
@@ -280,7 +281,7 @@ def test_an_absent_peer_is_logged(endpoint: str, capfd: pytest.CaptureFixture[st
 
 
 def test_a_flow_has_one_reader_and_the_second_one_logs_an_error(
-    transport: str, endpoint: str, capfd: pytest.CaptureFixture[str]
+    transport: TransportName, endpoint: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sources, probes = [Source(transport, listen=endpoint) for _ in range(2)], [Probe(), Probe()]
     top = gr.top_block()

@@ -21,7 +21,7 @@ from typing import Literal
 
 import twinlink
 from twinlink.process import cgroups
-from twinlink.transports import Endpoint, transport_class
+from twinlink.transports import Endpoint, transport_class, transport_name
 
 from ..appkit.linking import connection_problem
 
@@ -89,6 +89,21 @@ def gnuradio(required: bool) -> Iterator[Row]:
         yield Row("gnuradio", failed, f"does not load with numpy {numpy_version}: {reason}", advice)
 
 
+def companion() -> Iterator[Row]:
+    """gnuradio-companion, where GNU Radio is; it needs GTK, which Debian's package of GNU Radio does not bring."""
+    path = shutil.which("gnuradio-companion")
+    if not path:
+        return
+    script = "import gi; gi.require_version('Gtk', '3.0'); gi.require_version('PangoCairo', '1.0')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        advice = "apt install python3-gi gir1.2-gtk-3.0, if this machine is to show flowgraphs on a desktop"
+        yield Row("companion", "warn", f"{path} cannot start: {reason}", advice)
+    else:
+        yield Row("companion", "ok", f"{path}; GTK 3 loads")
+
+
 def transport(name: str) -> Iterator[Row]:
     """The driver of a transport, and a message over loopback."""
     driver = {"zeromq": "pyzmq", "zenoh": "eclipse-zenoh"}.get(name)
@@ -115,7 +130,8 @@ def transport(name: str) -> Iterator[Row]:
         yield Row(name, "warn" if old else "ok", f"{found}; a message passed over loopback", advice)
 
 
-def _round_trip(name: str, endpoint: str) -> None:
+def _round_trip(transport: str, endpoint: str) -> None:
+    name = transport_name(transport)
     with twinlink.open(name, listen=endpoint) as here, twinlink.open(name, connect=endpoint) as there:
         here.receiver("doctor")
         there.wait_ready(timeout=5)

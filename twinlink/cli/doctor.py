@@ -61,6 +61,7 @@ def run(given: argparse.Namespace) -> int:
 def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
     yield from checks.python()
     yield from checks.gnuradio(required=given.role == "twin")
+    yield from checks.companion()
     for transport in ("zeromq", "zenoh"):
         yield from checks.transport(transport)
     yield from checks.ports(given.listen or linking.LISTEN, given=given.listen is not None)

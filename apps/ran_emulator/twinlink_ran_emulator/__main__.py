@@ -137,7 +137,7 @@ def make_parser() -> command_line.Parser:
     parser.add_argument(
         "--recording",
         type=Path,
-        help=f"SigMF recording to play (default: {EXAMPLE} of the checkout)",
+        help=f"SigMF recording to play (default: {EXAMPLE}, which comes with twinlink)",
     )
     parser.add_argument(
         "--pace",

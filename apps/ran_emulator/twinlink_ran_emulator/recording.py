@@ -18,7 +18,7 @@ from .truth import Area, Grid, mark
 DEFAULT_PERIOD_MS = 10.0  # a gNB captures one symbol per frame
 BYTES_PER_SAMPLE = 4  # ci16
 LABELS = ("ue", "interferer")
-EXAMPLE = "examples/recordings/uplink-106prb.sigmf-meta"  # the committed one
+EXAMPLE = "uplink-106prb.sigmf-meta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,8 @@ class Recording:
 
 
 def example() -> Path:
-    """The committed recording, in this file's checkout or in the current directory."""
-    in_checkout = Path(__file__).resolve().parents[3] / EXAMPLE
-    return in_checkout if in_checkout.exists() else Path(EXAMPLE)
+    """The recording that comes with twinlink."""
+    return Path(__file__).parent / "recordings" / EXAMPLE
 
 
 def read(path: Path) -> Recording:
@@ -60,13 +59,7 @@ def read(path: Path) -> Recording:
     try:
         metadata = json.loads(meta_path.read_bytes(), parse_constant=_not_json)
     except OSError as error:
-        advice = ""
-        if path == Path(EXAMPLE):
-            advice = (
-                "; it comes with the checkout: start in there, name another with --recording, or make one with "
-                "`python -m twinlink_ran_emulator.make_recording --out FILE`"
-            )
-        raise RecordingError(f"{meta_path} cannot be read: {error.strerror}{advice}") from error
+        raise RecordingError(f"{meta_path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{meta_path} is not SigMF metadata (JSON): {error}") from error
     try:

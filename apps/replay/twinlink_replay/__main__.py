@@ -1,9 +1,7 @@
 """``twinlink-replay``: the Digital Twin's side without a display."""
 
 import argparse
-import errno
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -23,7 +21,7 @@ from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
 from twinlink.sync import State
 
-from . import grc
+from . import companion, grc
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -34,10 +32,15 @@ if TYPE_CHECKING:
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
 SENDS, RECEIVES = ("control",), ("spectrum", "control-result")
+SPECTRUM_ADVICE = "have their sender send twinlink.spectrum.Spectrum(...).encode()"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 0 done, 1 messages are missing, 2 failed, 3 invalid arguments."""
+    """Run the command.
+
+    Returns:
+        The exit code: 0 done; 1 messages are missing or cannot be decoded; 2 failed; 3 invalid arguments.
+    """
     return guarded(PROGRAM, lambda: _main(sys.argv[1:] if argv is None else argv))
 
 
@@ -47,7 +50,7 @@ def _main(argv: Sequence[str]) -> int:
         print(grc.PATH)
         return DONE
     if given.companion is not None:
-        return _companion(given.companion)
+        companion.start(given.companion)
     if given.check:
         return service.check(lambda: _plan(given))
     stop = threading.Event()
@@ -129,7 +132,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     _summarise(journal, twin, why, freshness, counted)
-    return NOT_MET if why != "signal" and counted["missing"] else DONE
+    return NOT_MET if counted["malformed"] or (counted["missing"] and why != "signal") else DONE
 
 
 def _report_start(journal: Journal, link: twinlink.Link, transport: str) -> None:
@@ -147,7 +150,7 @@ def _not_ready(link: twinlink.Link, sync: twinlink.Sync) -> list[str]:
 def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, object], counted: dict[str, int]) -> None:
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
     if counted["malformed"]:
-        text += f", {counted['malformed']} that cannot be decoded"
+        text += f", {counted['malformed']} that cannot be decoded: {SPECTRUM_ADVICE}"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
     text += f"; out of sync {twin.out_of_sync} times"
     journal.event(
@@ -173,32 +176,23 @@ def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> N
 
 def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgraph: "Flowgraph", pulse: Pulse) -> str:
     """Wait until there is a reason to end; returns it."""
-    before: int | None = None
+    before: tuple[int | None, int] = None, 0
+    arrived_ns: int | None = None  # monotonic time of the last message
     while not stop.wait(LOOK_S):
+        counted = flowgraph.source.stats()
+        progress = twin.last_ns, counted["malformed"]
         # This loop always runs; the analysis may hang, which shows as records that wait without progress.
-        if twin.last_ns != before or not flowgraph.source.stats()["waiting"]:
+        if progress != before or not counted["waiting"]:
             pulse.turn()
-            before = twin.last_ns
+        if progress != before:
+            before, arrived_ns = progress, time.monotonic_ns()
         if flowgraph.observer.error:
             return "failure"
-        if twin.done.is_set():
+        if twin.done.is_set() or (given.count and twin.records + counted["malformed"] >= given.count):
             return "count"
-        if given.idle and twin.last_ns and time.monotonic_ns() - twin.last_ns > given.idle * 1e9:
+        if given.idle and arrived_ns and time.monotonic_ns() - arrived_ns > given.idle * 1e9:
             return "idle"
     return "signal"
-
-
-def _companion(graph: str) -> int:
-    """Replace this process by gnuradio-companion with our blocks, in this Python: it must import this package."""
-    command = shutil.which("gnuradio-companion")
-    if command is None:
-        raise twinlink.TwinlinkError("gnuradio-companion was not found: apt install gnuradio")
-    paths = [str(grc.PATH), os.environ.get("GRC_BLOCKS_PATH", "")]
-    os.environ["GRC_BLOCKS_PATH"] = os.pathsep.join(filter(None, paths))
-    path = grc.PATH / graph if graph and not Path(graph).exists() else Path(graph)
-    if not path.exists():  # gnuradio-companion itself would open an empty window without a message
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), graph)
-    os.execv(sys.executable, [sys.executable, command, *([str(path)] if graph else [])])
 
 
 def make_parser() -> options.Parser:
@@ -222,7 +216,7 @@ def make_parser() -> options.Parser:
     )
     control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never propose to block these")
     end = parser.add_argument_group("end (without these: on SIGINT or SIGTERM)")
-    end.add_argument("--count", type=convert.whole(1, 2**62), metavar="N", help="after N records")
+    end.add_argument("--count", type=convert.whole(1, 2**62), metavar="N", help="after N records, decoded or not")
     end.add_argument(
         "--idle", type=convert.seconds, metavar="SECONDS", help="after this time without a record, once one has arrived"
     )

@@ -6,6 +6,7 @@ import operator
 import twinlink
 from twinlink.options import make_transport
 from twinlink.protocol.frames import FLOW_NAME
+from twinlink.transports import transport_name
 
 from .link_pool import Address
 
@@ -34,7 +35,7 @@ def link_address(
         raise twinlink.ConfigurationError(f"link must be what twinlink.open returns, or None, not {link!r}")
     if isinstance(connect, list | tuple):
         raise twinlink.ConfigurationError("a block connects to one endpoint; with link= it takes a link of yours")
-    address = Address(transport, listen, connect, node or None)
+    address = Address(transport_name(transport), listen, connect, node or None)
     if link is None:
         make_transport(transport, listen=listen, connect=connect, node=address.node, options={})
     return address

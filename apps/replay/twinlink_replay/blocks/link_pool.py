@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 import twinlink
 from twinlink.appkit import linking
+from twinlink.transport_options import TransportName
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
     """The arguments of `twinlink.open`; exactly one of ``listen`` and ``connect`` is not None."""
 
-    transport: str
+    transport: TransportName
     listen: str | None
     connect: str | None
     node: str | None

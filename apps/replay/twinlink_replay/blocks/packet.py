@@ -173,11 +173,7 @@ class PacketQueue:
             except MalformedPayload as error:
                 self.malformed += 1
                 if self.malformed == 1:
-                    self._warn(
-                        f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be decoded as "
-                        f"{self._format!r} ({error}); such messages are skipped and counted in stats(): give the "
-                        "block the payload format that is sent"
-                    )
+                    self._warn_of(message, error)
                 if not late:
                     self._unreported[message.epoch] = gap + 1
                 continue
@@ -191,6 +187,14 @@ class PacketQueue:
 
     def __len__(self) -> int:
         return len(self._messages) + len(self._waiting)
+
+    def _warn_of(self, message: Message, error: MalformedPayload) -> None:
+        made_by = " (twinlink.spectrum.Spectrum(...).encode())" if self._format == "spectrum" else ""
+        self._warn(
+            f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be decoded as "
+            f"{self._format!r} ({error}); such messages are skipped and counted in stats(): "
+            f"send {self._format!r}{made_by}, or give the block the payload format that is sent"
+        )
 
     def _gap(self, message: Message) -> int:
         """Messages missing before this one in its sender's session; a late message does not count twice."""
