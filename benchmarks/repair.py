@@ -10,6 +10,8 @@ import statistics
 import twinlink
 from twinlink.measure.setting import free_ports
 from twinlink.measure.worker_handle import Interrupted
+from twinlink.transport_options import TransportName
+from twinlink.transports import transport_name
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, WARM_UP
@@ -37,12 +39,12 @@ class RepairCost(Measurement):
             for transport in TRANSPORTS:
                 bench.step(f"round trips with and without repair, round {number + 1}", number / bench.rounds)
                 try:
-                    self._rounds[transport].append(self._round(transport, number, bench))
+                    self._rounds[transport].append(self._round(transport_name(transport), number, bench))
                 except FAILURES as error:
                     bench.missing("G10", f"{transport}: {error}")
 
     @staticmethod
-    def _round(transport: str, seed: int, bench: Bench) -> float:
+    def _round(transport: TransportName, seed: int, bench: Bench) -> float:
         """The median of the ratios of consecutive blocks."""
         endpoint = f"tcp/127.0.0.1:{free_ports(2)}"
         order = random.Random(seed)

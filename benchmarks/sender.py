@@ -16,6 +16,8 @@ from typing import Any
 
 import twinlink
 from twinlink.measure import usage
+from twinlink.transport_options import TransportName
+from twinlink.transports import transport_name
 
 FLOW = "sweep"  # the flow of the sweep's workers, which receive
 READY_S = 30.0
@@ -26,7 +28,8 @@ SETTLE_S = 20.0
 
 def main(arguments: Sequence[str]) -> None:
     """Run in a mode until stdin ends."""
-    role, transport, endpoint, *rest = arguments
+    role, name, endpoint, *rest = arguments
+    transport = transport_name(name)
     if role == "stalled":
         stalled(transport, endpoint)
     elif role == "two-flows":
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
         fan_out(transport, endpoint, int(rest[0]))
 
 
-def stalled(transport: str, endpoint: str) -> None:
+def stalled(transport: TransportName, endpoint: str) -> None:
     """Commands: ``send SECONDS``, then ``settle``."""
     payload = bytes(MB)
     with twinlink.open(transport, connect=endpoint, node="sender") as link:
@@ -69,7 +72,7 @@ def stalled(transport: str, endpoint: str) -> None:
         sys.stdin.readline()
 
 
-def two_flows(transport: str, endpoint: str) -> None:
+def two_flows(transport: TransportName, endpoint: str) -> None:
     """Commands: ``send FLOW COUNT OCTETS``; a flow's name is its reliability."""
     rtt_ns: list[int] = []
     with twinlink.open(transport, connect=endpoint, node="sender") as link:
@@ -88,7 +91,7 @@ def two_flows(transport: str, endpoint: str) -> None:
             say(rtt_ns=rtt_ns)
 
 
-def fan_out(transport: str, endpoint: str, peers: int) -> None:
+def fan_out(transport: TransportName, endpoint: str, peers: int) -> None:
     """Commands: ``send COUNT OCTETS``."""
     last_ns: dict[int, int] = {}
     sent_ns: dict[int, int] = {}

@@ -10,7 +10,7 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 
 from . import options as link_options
 from .errors import (
@@ -50,6 +50,7 @@ from .protocol.limits import Limits
 from .runtime.receiver import EventStream, Receiver
 from .runtime.sender import Sender
 from .sync import Sync
+from .transport_options import TransportName, TransportOptions
 
 if TYPE_CHECKING:
     from .aio import AsyncLink
@@ -104,7 +105,7 @@ def __dir__() -> list[str]:
 
 
 def open(
-    transport: str,
+    transport: TransportName,
     *,
     listen: str | None = None,
     connect: str | Sequence[str] | None = None,
@@ -117,7 +118,7 @@ def open(
     max_flows: int = link_options.MAX_FLOWS,
     max_peers: int = link_options.MAX_PEERS,
     busy_poll: bool = link_options.BUSY_POLL,
-    **options: Any,
+    **options: Unpack[TransportOptions],
 ) -> Link:
     """Open one end of a link; the other end may come now, later, or again.
 

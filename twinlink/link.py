@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Any, Self, cast, get_args
 
 from .errors import ConfigurationError, LinkClosed, PeerTimeout
 from .events import Event
@@ -35,6 +35,7 @@ from .runtime.receiver import EventStream, Receiver
 from .runtime.sender import Sender
 from .runtime.shutdown import Shutdown
 from .runtime.transmit_thread import TransmitThread
+from .stats import LinkStats
 from .sync import Sync, Thresholds
 from .transports import Transport
 from .transports.base import check_threads
@@ -307,10 +308,10 @@ class Link:
             self._leader_follower.run_exclusively(lambda: self._event_stream._set_handler(handler))
         return self._event_stream
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> LinkStats:
         """Everything counted so far, as plain data: per flow sent and received, peers, malformed frames."""
         session, callbacks = self._session, self._driver.callbacks
-        return {
+        stats: Any = {
             "transport": self.transport_name,
             "endpoint": self.endpoint,
             "node": self.node,
@@ -324,6 +325,7 @@ class Link:
             "handler_errors": callbacks.errors,
             "events_dropped": self._event_stream.dropped,
         }
+        return cast(LinkStats, stats)
 
     def _in_callback(self) -> bool:
         return self._leader_follower.is_leading and self._driver.callbacks.running

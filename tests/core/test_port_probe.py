@@ -16,6 +16,7 @@ from twinlink.runtime.driver import SessionDriver
 from twinlink.runtime.port_probe import INTERVAL_S, MAX_ATTEMPTS, MIN_SILENCE_S, PortProbe
 from twinlink.runtime.receive_loop import ReceiveLoop
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 from twinlink.transports import Endpoint
 
 STEP_S = 0.05
@@ -146,7 +147,7 @@ def test_the_transport_is_told_to_connect_and_hello_is_said(
 
 
 @pytest.mark.parametrize("transport_name", ["zeromq", "zenoh"])
-def test_who_connects_leaves_no_attempt_open(transport_name: str) -> None:
+def test_who_connects_leaves_no_attempt_open(transport_name: TransportName) -> None:
     """The listener comes late; once it is met, only the transport's connections are there."""
     where = free_endpoint()
     with twinlink.open(transport_name, connect=where) as connector:

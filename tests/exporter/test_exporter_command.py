@@ -18,6 +18,7 @@ from twinlink_exporter.sockets import is_closed_to_us
 import twinlink
 from twinlink.control import PrbBlock
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 from .agent import Agent, encode_indication
 from .conftest import LONG_MS
@@ -87,7 +88,7 @@ def test_a_twin_that_is_not_there_is_missed_aloud(start: Start, tmp_path: Path) 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("exporter_listens", [False, True])
 def test_the_whole_way_on_each_transport_with_either_side_listening(
-    start: Start, endpoints: Endpoints, tmp_path: Path, transport: str, exporter_listens: bool
+    start: Start, endpoints: Endpoints, tmp_path: Path, transport: TransportName, exporter_listens: bool
 ) -> None:
     endpoint = free_endpoint()
     with Agent(endpoints) as agent:

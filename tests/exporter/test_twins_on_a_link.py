@@ -20,6 +20,7 @@ from twinlink.protocol.frames import HEADER_OCTETS, Kind, frame, parse
 from twinlink.sync import State
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import ForeignPeer
+from twinlink.transport_options import TransportName
 from twinlink.transports import transport_class
 from twinlink.transports.base import Endpoint, make_options
 
@@ -38,7 +39,7 @@ TWIN = Path(__file__).with_name("twin_process.py")
 class Gnb:
     """An agent with an exporter that listens, and indications that come all the time."""
 
-    def __init__(self, transport: str, endpoints: Endpoints, log: Path, sync_limits: SyncLimits) -> None:
+    def __init__(self, transport: TransportName, endpoints: Endpoints, log: Path, sync_limits: SyncLimits) -> None:
         self.transport, self.endpoint = transport, free_endpoint()
         self.agent = Agent(endpoints)
         self.link = twinlink.open(transport, listen=self.endpoint, node="gnb-1")
@@ -114,7 +115,7 @@ def sync_limits() -> SyncLimits:
 
 
 @pytest.fixture
-def gnb(transport: str, sync_limits: SyncLimits, endpoints: Endpoints, tmp_path: Path) -> Iterator[Gnb]:
+def gnb(transport: TransportName, sync_limits: SyncLimits, endpoints: Endpoints, tmp_path: Path) -> Iterator[Gnb]:
     made = Gnb(transport, endpoints, tmp_path / "log.jsonl", sync_limits)
     try:
         yield made

@@ -8,13 +8,14 @@ import time
 
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.transports import transport_name
 
 VALIDITY_MS = 100_000
 
 
 def main() -> None:
     transport, endpoint, node = sys.argv[1:]
-    with twinlink.open(transport, connect=endpoint, node=node) as link:
+    with twinlink.open(transport_name(transport), connect=endpoint, node=node) as link:
         link.receiver("spectrum", handler=lambda _: None)
         link.receiver("control-result", handler=_print_result)
         for line in sys.stdin:

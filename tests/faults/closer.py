@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 import twinlink
+from twinlink.transports import transport_name
 
 FLOW = "load"
 LOADS = 50
 
 
 def main() -> int:
-    transport, endpoint, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    transport, endpoint, count = transport_name(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     rng = random.Random(count)
     for number in range(count):
         link = twinlink.open(transport, connect=endpoint, node=f"closer-{number}", send_timeout=0.05)

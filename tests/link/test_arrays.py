@@ -14,6 +14,7 @@ import twinlink
 from twinlink import npy
 from twinlink.message import Message
 from twinlink.testing import free_endpoint, patience
+from twinlink.transport_options import TransportName
 
 
 def message_of(payload: bytes) -> Message:
@@ -36,7 +37,7 @@ def test_any_array_comes_out_as_it_went_in_and_numpy_reads_the_payload(made: npy
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
-def test_arrays_are_sent_and_received_without_a_copy(transport: str) -> None:
+def test_arrays_are_sent_and_received_without_a_copy(transport: TransportName) -> None:
     at, samples = free_endpoint(), np.arange(4096, dtype=np.complex64).reshape(16, 256)
     with twinlink.open(transport, listen=at) as twin, twinlink.open(transport, connect=at) as gnb:
         receiver = twin.receiver("spectrum")

@@ -15,6 +15,7 @@ import pytest
 import twinlink
 from twinlink.aio import AsyncLink
 from twinlink.testing import free_endpoint, patience
+from twinlink.transport_options import TransportName
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 both = pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
@@ -23,7 +24,7 @@ PARTS = ("-heartbeat", "-transmit")  # threads of a link, beside the one that re
 
 
 @asynccontextmanager
-async def pair(transport: str, **options: Any) -> AsyncIterator[tuple[AsyncLink, AsyncLink]]:
+async def pair(transport: TransportName, **options: Any) -> AsyncIterator[tuple[AsyncLink, AsyncLink]]:
     """A listener and a connector that are up."""
     at = free_endpoint()
     async with (
@@ -39,7 +40,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 @both
-def test_messages_go_both_ways_and_are_acknowledged(transport: str) -> None:
+def test_messages_go_both_ways_and_are_acknowledged(transport: TransportName) -> None:
     async def test() -> None:
         async with pair(transport) as (twin, gnb):
             spectrum, decisions = gnb.sender("spectrum"), twin.sender("decisions")
@@ -64,7 +65,7 @@ def test_messages_go_both_ways_and_are_acknowledged(transport: str) -> None:
 
 
 @both
-def test_a_receive_that_is_cancelled_loses_nothing(transport: str) -> None:
+def test_a_receive_that_is_cancelled_loses_nothing(transport: TransportName) -> None:
     """At every point where it may be cancelled: before it waits, while it does, and when the message has come."""
 
     async def test() -> None:
@@ -198,7 +199,7 @@ def test_without_a_peer_it_says_so_and_a_closed_link_is_closed() -> None:
 
 
 @both
-def test_an_open_that_is_cancelled_leaves_no_link_behind(transport: str) -> None:
+def test_an_open_that_is_cancelled_leaves_no_link_behind(transport: TransportName) -> None:
     async def open_and_stay(at: str) -> None:
         async with twinlink.open_async(transport, listen=at):
             await asyncio.Event().wait()

@@ -21,7 +21,6 @@ from twinlink.testing import ForeignPeer, patience, wait_until
 from twinlink.testing.base import drain
 from twinlink.transports import Endpoint, transport_class
 from twinlink.transports.base import make_options
-from twinlink.transport_options import TransportName
 
 MIB = 1024 * 1024
 WINDOW, RECEIVE_BUFFER, UNREAD = 8 * MIB, 32 * MIB, 16 * MIB  # of the node that is attacked

@@ -5,12 +5,13 @@ import pytest
 import twinlink
 from twinlink.events import Gap, Lost
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("arrived", [0, 3])
 def test_the_end_of_a_flow_that_is_lost_is_reported_on_both_sides(
-    transport: str, arrived: int, monkeypatch: pytest.MonkeyPatch
+    transport: TransportName, arrived: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though nothing comes later that would show it."""
     endpoint = free_endpoint()

@@ -13,6 +13,7 @@ import pytest
 import twinlink
 from twinlink.protocol.send.flow_control import MAX_UNREPORTED_ACKS
 from twinlink.testing.base import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 MESSAGES = 200
 
@@ -28,7 +29,7 @@ def hasty_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty_threads")
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(transport: str) -> None:
+def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(transport: TransportName) -> None:
     endpoint = free_endpoint()
     stop = threading.Event()
     with (
@@ -60,7 +61,7 @@ def test_a_consumer_that_polls_while_another_thread_receives_frees_the_window(tr
 
 @pytest.mark.usefixtures("hasty_threads")
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_threads_that_share_a_full_flow_get_their_time(transport: str) -> None:
+def test_threads_that_share_a_full_flow_get_their_time(transport: TransportName) -> None:
     """Room that another thread has taken is no reason to give up before the time is over."""
     endpoint, send_timeout = free_endpoint(), 1.0
     gave_up_after: list[float] = []
@@ -168,7 +169,7 @@ def test_handlers_that_wait_hold_up_nobody_else_and_take_no_more_memory_than_the
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_acks_that_on_ack_has_not_been_called_with_fill_the_flow(transport: str, endpoint: str) -> None:
+def test_acks_that_on_ack_has_not_been_called_with_fill_the_flow(transport: TransportName, endpoint: str) -> None:
     """A handler of the same link waits, while another thread sends: what it cannot be told of has a bound."""
     release, waits, acks = threading.Event(), threading.Event(), 0
 

@@ -13,6 +13,7 @@ from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
 from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer
+from twinlink.transport_options import TransportName
 from twinlink.transports import Endpoint
 from twinlink.transports.zeromq import TRAFFIC, ZeromqOptions, ZeromqTransport
 from twinlink.transports.zeromq_joining import JOINING
@@ -89,7 +90,9 @@ def test_who_has_lost_the_listener_joins_again(endpoint: str) -> None:
 
 @pytest.mark.parametrize("reliability", ["repair", "detect"])
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh", "memory"])
-def test_who_joins_owes_an_ack_for_what_waits_to_leave(endpoint: str, transport: str, reliability: Reliability) -> None:
+def test_who_joins_owes_an_ack_for_what_waits_to_leave(
+    endpoint: str, transport: TransportName, reliability: Reliability
+) -> None:
     """And so is not sent all of it at once."""
     with (
         twinlink.open(transport, listen=endpoint, window=2**20) as listener,

@@ -12,6 +12,7 @@ import pytest
 
 import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 
 def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +28,7 @@ def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_a_link_that_is_interrupted_at_any_moment_gives_its_endpoint_back(transport: str) -> None:
+def test_a_link_that_is_interrupted_at_any_moment_gives_its_endpoint_back(transport: TransportName) -> None:
     """Ctrl-C before each call of a function of the library."""
     endpoint, library = free_endpoint(), str(Path(twinlink.__file__).parent)
     for moment in itertools.count(1):
@@ -65,7 +66,7 @@ except twinlink.TransportError as error:
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
 @pytest.mark.parametrize("role", ["listen", "connect"])
-def test_a_process_without_descriptors_is_told_so(transport: str, role: str) -> None:
+def test_a_process_without_descriptors_is_told_so(transport: TransportName, role: str) -> None:
     """The drivers would abort it, or find no peer."""
     command = [sys.executable, "-c", FEW, role, transport, free_endpoint()]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
@@ -95,7 +96,7 @@ twinlink.open(transport, **{role: endpoint}).close()
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "mqtt"])
 @pytest.mark.parametrize("role", ["listen", "connect"])
-def test_a_process_that_can_start_no_threads_is_told_so(transport: str, role: str) -> None:
+def test_a_process_that_can_start_no_threads_is_told_so(transport: TransportName, role: str) -> None:
     """The drivers would abort it, or panic."""
     command = [sys.executable, "-c", NO_THREADS, role, transport, free_endpoint()]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)

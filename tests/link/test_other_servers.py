@@ -12,6 +12,7 @@ import pytest
 
 import twinlink
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 
 CONNECTS = """
 import sys, twinlink
@@ -64,7 +65,7 @@ def test_a_connector_outlives_what_answers_in_another_language(answer: bytes, en
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_connector_meets_its_peer_again_though_another_program_was_at_the_port_meanwhile(
-    transport: str, answer: bytes, endpoint: str
+    transport: TransportName, answer: bytes, endpoint: str
 ) -> None:
     with twinlink.open(transport, connect=endpoint, node="near") as near:
         with twinlink.open(transport, listen=endpoint, node="far"):

@@ -7,6 +7,7 @@ import pytest
 
 import twinlink
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 
 HANDLER_THAT_STAYS = """
 import sys, threading, twinlink
@@ -46,7 +47,7 @@ print(process.exitcode)
 
 @pytest.mark.parametrize(("transport", "closes"), [("zeromq", False), ("zeromq", True), ("zenoh", False)])
 def test_what_is_outstanding_is_named_though_a_handler_does_not_return(
-    transport: str, closes: bool, endpoint: str
+    transport: TransportName, closes: bool, endpoint: str
 ) -> None:
     command = [sys.executable, "-c", HANDLER_THAT_STAYS, transport, endpoint, str(closes)]
     with twinlink.open(transport, listen=endpoint, node="far") as far:
@@ -63,7 +64,7 @@ def test_what_is_outstanding_is_named_though_a_handler_does_not_return(
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 def test_a_child_of_multiprocessing_closes_its_links_although_it_does_not_come_to_atexit(
-    transport: str, endpoint: str
+    transport: TransportName, endpoint: str
 ) -> None:
     count = 200
     command = [sys.executable, "-c", FORKED_BY_MULTIPROCESSING, transport, endpoint, str(count)]

@@ -20,6 +20,7 @@ import twinlink
 from twinlink.process.exit_hooks import EXIT_S
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import Stopwatch
+from twinlink.transport_options import TransportName
 
 CHILD = """
 import os, sys, twinlink
@@ -49,7 +50,7 @@ def start() -> Iterator[Start]:
     """A peer in a process of its own that sends on flow up and takes flow down; killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def run(transport: str, role: str, endpoint: str, **options: int) -> subprocess.Popen[bytes]:
+    def run(transport: TransportName, role: str, endpoint: str, **options: int) -> subprocess.Popen[bytes]:
         given = [f"{name}={value}" for name, value in options.items()]
         command = [sys.executable, "-c", CHILD, transport, role, endpoint, *given]
         running.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
@@ -62,7 +63,7 @@ def start() -> Iterator[Start]:
         process.wait()
 
 
-def open_link(transport: str, role: str, endpoint: str, **options: float) -> twinlink.Link:
+def open_link(transport: TransportName, role: str, endpoint: str, **options: float) -> twinlink.Link:
     arguments = {role: endpoint, **options}
     return twinlink.open(transport, node="parent", **arguments)  # type: ignore[arg-type]
 
@@ -74,7 +75,7 @@ def no_threads() -> bool:
 
 @real_transports
 @both_ways
-def test_kill_and_restart(start: Start, transport: str, role: str) -> None:
+def test_kill_and_restart(start: Start, transport: TransportName, role: str) -> None:
     endpoint = free_endpoint()
     with open_link(transport, role, endpoint) as link:
         child = start(transport, OTHER[role], endpoint)
@@ -106,7 +107,9 @@ def test_kill_and_restart(start: Start, transport: str, role: str) -> None:
 @pytest.mark.parametrize(
     ("transport", "role"), [("zeromq", "listen"), ("zeromq", "connect"), ("zenoh", "connect"), ("mqtt", "listen")]
 )
-def test_a_stopped_peer_neither_holds_send_nor_close_for_long(start: Start, transport: str, role: str) -> None:
+def test_a_stopped_peer_neither_holds_send_nor_close_for_long(
+    start: Start, transport: TransportName, role: str
+) -> None:
     endpoint = free_endpoint()
     link = open_link(transport, role, endpoint, send_timeout=0.2)
     child = start(transport, OTHER[role], endpoint)
@@ -135,7 +138,7 @@ def test_a_stopped_peer_neither_holds_send_nor_close_for_long(start: Start, tran
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
-def test_one_of_several_that_is_stopped_does_not_hold_send(start: Start, transport: str) -> None:
+def test_one_of_several_that_is_stopped_does_not_hold_send(start: Start, transport: TransportName) -> None:
     endpoint, deadline_s = free_endpoint(), 0.6  # half of what a stopped peer holds Zenoh up
     with open_link(transport, "listen", endpoint, send_timeout=deadline_s) as link:
         first, _ = start(transport, "connect", endpoint), start(transport, "connect", endpoint)
@@ -156,7 +159,7 @@ def test_one_of_several_that_is_stopped_does_not_hold_send(start: Start, transpo
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
-def test_one_of_several_that_is_stopped_does_not_hold_other_flows(start: Start, transport: str) -> None:
+def test_one_of_several_that_is_stopped_does_not_hold_other_flows(start: Start, transport: TransportName) -> None:
     """Though the transport is full of what a flow in bulk had waiting until that peer was down."""
     endpoint, deadline_s, little = free_endpoint(), 0.3, 8192
     with open_link(transport, "listen", endpoint, send_timeout=deadline_s, os_send_buffer=little) as link:
@@ -178,7 +181,7 @@ def test_one_of_several_that_is_stopped_does_not_hold_other_flows(start: Start, 
 
 
 @real_transports
-def test_a_stopped_peer_does_not_keep_an_interpreter_from_leaving(start: Start, transport: str) -> None:
+def test_a_stopped_peer_does_not_keep_an_interpreter_from_leaving(start: Start, transport: TransportName) -> None:
     endpoint = free_endpoint()
     start(transport, "connect", endpoint)
     script = """
@@ -201,7 +204,7 @@ except twinlink.SendTimeout:
 
 @real_transports
 def test_waits_end_on_time_however_often_a_signal_comes_while_the_peer_says_nothing(
-    start: Start, transport: str
+    start: Start, transport: TransportName
 ) -> None:
     endpoint, over, limit_s = free_endpoint(), threading.Event(), patience(10)
     main = threading.main_thread().ident
@@ -261,7 +264,7 @@ with link if closes else contextlib.nullcontext():
 @pytest.mark.parametrize("closes", [True, False])
 @pytest.mark.parametrize("interrupts", [0, 2])
 def test_what_is_outstanding_at_the_end_of_a_program_is_named_however_often_ctrl_c_is_pressed(
-    start: Start, transport: str, closes: bool, interrupts: int
+    start: Start, transport: TransportName, closes: bool, interrupts: int
 ) -> None:
     endpoint = free_endpoint()
     child = start(transport, "connect", endpoint)
@@ -341,7 +344,7 @@ def test_a_machine_that_stands_still_at_the_end_of_a_process_does_not_abort_it(b
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_as_many_flows_as_the_limit_allows(transport: str) -> None:
+def test_as_many_flows_as_the_limit_allows(transport: TransportName) -> None:
     endpoint = free_endpoint()
     with (
         twinlink.open(transport, listen=endpoint) as listener,
@@ -419,7 +422,7 @@ def flush_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_messages_can_be_copied_and_handed_to_a_pool_of_processes(transport: str) -> None:
+def test_messages_can_be_copied_and_handed_to_a_pool_of_processes(transport: TransportName) -> None:
     endpoint = free_endpoint()
     with open_link(transport, "listen", endpoint) as link, twinlink.open(transport, connect=endpoint) as other:
         other.wait_ready(patience())

@@ -12,6 +12,7 @@ import zmq
 import twinlink
 from twinlink.protocol.frames import HELLO_TOPIC, Kind, frame
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 from twinlink.transports import Endpoint
 from twinlink.transports.zeromq import TOPICS, TRAFFIC, ZeromqOptions, ZeromqTransport
 
@@ -42,7 +43,7 @@ def goes_on(pair: Pair, count: int = 100) -> None:
             assert (message.sequence, bytes(message.payload)) == (sequence, b"ours")
 
 
-def open_pair(transport: str, endpoint: str) -> Pair:
+def open_pair(transport: TransportName, endpoint: str) -> Pair:
     listener = twinlink.open(transport, listen=endpoint, node="listener")
     connector = twinlink.open(transport, connect=endpoint, node="connector")
     for link in (listener, connector):
@@ -143,7 +144,7 @@ def test_a_message_beyond_the_limit_ends_only_the_strangers_connection(
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
-def test_plain_tcp(endpoint: str, transport: str) -> None:
+def test_plain_tcp(endpoint: str, transport: TransportName) -> None:
     port = int(endpoint.rsplit(":", 1)[1])
     ports = (port, port + 1) if transport == "zeromq" else (port,)
     pair = open_pair(transport, endpoint)

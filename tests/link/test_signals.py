@@ -14,6 +14,7 @@ import pytest
 import twinlink
 from twinlink.events import PeerDown
 from twinlink.testing import patience, wait_until
+from twinlink.transport_options import TransportName
 
 LIBRARY = str(Path(twinlink.__file__).parent)
 
@@ -58,7 +59,9 @@ class Interrupter:
 
 
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
-def test_a_flow_goes_on_after_ctrl_c_wherever_a_lock_of_its_sender_is_taken(transport: str, endpoint: str) -> None:
+def test_a_flow_goes_on_after_ctrl_c_wherever_a_lock_of_its_sender_is_taken(
+    transport: TransportName, endpoint: str
+) -> None:
     with twinlink.open(transport, listen=endpoint) as far, twinlink.open(transport, connect=endpoint) as near:
         got: list[int] = []
         far.receiver("f", handler=lambda message: got.append(message.sequence))
@@ -83,7 +86,7 @@ def test_a_flow_goes_on_after_ctrl_c_wherever_a_lock_of_its_sender_is_taken(tran
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("waits", ["send", "flush"])
 @pytest.mark.parametrize("delay_s", [0.2, 0.3137])
-def test_a_signal_handler_may_close(transport: str, waits: str, delay_s: float, endpoint: str) -> None:
+def test_a_signal_handler_may_close(transport: TransportName, waits: str, delay_s: float, endpoint: str) -> None:
     command = [sys.executable, "-c", CLOSES_WHILE_SENDING, transport, endpoint, str(delay_s), str(patience()), waits]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3 * patience(), check=True)
     assert done.stdout == "closed\n"

@@ -8,13 +8,14 @@ import pytest
 
 import twinlink
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 SOON_S = 10.0  # libzmq itself waits 30 s for a handshake
 UP_S = 0.5  # who has been up for a moment tries again as it did before, not with more patience in turns
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
-def test_is_given_up_for_one_that_is_answered(transport: str) -> None:
+def test_is_given_up_for_one_that_is_answered(transport: TransportName) -> None:
     endpoint = free_endpoint()
     first = int(endpoint.rpartition(":")[2])
     ports = (first, first + 1) if transport == "zeromq" else (first,)

@@ -10,6 +10,7 @@ import twinlink
 from twinlink.protocol.peers import LOSSES_AT_ONCE
 from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 _LISTENER = """
 import sys, time, twinlink
@@ -94,7 +95,7 @@ def test_a_link_that_closes_tells_first_what_it_has_lost_in_however_many_ranges(
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("reliability", ["repair", "detect"])
 def test_a_flow_that_begins_while_a_peer_is_down_concerns_it_too(
-    transport: str, reliability: Reliability, monkeypatch: pytest.MonkeyPatch
+    transport: TransportName, reliability: Reliability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets what it missed when it returns, or knows what that was."""
     endpoint = free_endpoint()

@@ -6,13 +6,14 @@ import twinlink
 from twinlink.events import Gap, Lost, Unclaimed
 from twinlink.protocol.send.endpoint import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 MESSAGES = 1000
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("reliability", ["repair", "detect"])
-def test_both_sides_name_what_was_refused_and_in_few_words(transport: str, reliability: Reliability) -> None:
+def test_both_sides_name_what_was_refused_and_in_few_words(transport: TransportName, reliability: Reliability) -> None:
     endpoint = free_endpoint()
     with (
         twinlink.open(transport, listen=endpoint, window=2**20, max_payload=2**16) as receiving,

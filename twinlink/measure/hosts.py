@@ -8,7 +8,7 @@ from typing import Self
 import twinlink
 
 from ..errors import PeerTimeout
-from ..transports import Endpoint
+from ..transports import Endpoint, transport_name
 from .remote import PORT_OFFSET, TOLD, Remote, RemoteWorker
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
 from .worker_handle import LOOK_S, START_S, Interrupted, LocalWorker, Stopped, WorkerLost
@@ -37,7 +37,7 @@ class Hosts(Setting):
         self._served = False  # whether a worker has ever started at the peer
 
     def __enter__(self) -> Self:
-        self._link = twinlink.open(self._transport, connect=str(self._endpoint))
+        self._link = twinlink.open(transport_name(self._transport), connect=str(self._endpoint))
         try:
             self._remote = Remote(self._link)
             if not self._meets():

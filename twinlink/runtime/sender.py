@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
@@ -13,6 +13,7 @@ from ..protocol.rangeset import RangeSet
 from ..protocol.send.endpoint import Priority, Reliability
 from ..protocol.send.overflow import Overflow
 from ..protocol.send.pace import Pace
+from ..stats import SenderStats
 from ..transports import Transport
 from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
@@ -227,10 +228,11 @@ class Sender:
         # A handler that flushes does not wait for the calls that are to follow its own.
         return not self._endpoint.on_ack_pending or self._link.in_callback()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> SenderStats:
         """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer.
 
         Of messages that shared a frame one in 16 counts, unless there is an ``on_ack``.
         """
         counters, acks = self._endpoint.snapshot()
-        return {**counters, "peers": rtt.stats(acks)}  # sorting takes ms, during which no other thread waits
+        made: Any = {**counters, "peers": rtt.stats(acks)}  # sorting takes ms, during which no other thread waits
+        return cast(SenderStats, made)

@@ -29,7 +29,7 @@ from twinlink.protocol.frames import (
     parse,
     parse_bundle,
 )
-from twinlink.transports import Endpoint, Transport, transport_class
+from twinlink.transports import Endpoint, Transport, transport_class, transport_name
 from twinlink.transports.base import Frame, make_options
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
@@ -287,7 +287,7 @@ class Conformance:
     def open(self, role: str, endpoint: str, **options: Any) -> twinlink.Link:
         """Open a link, which the caller closes."""
         arguments: dict[str, Any] = {role: endpoint, **self.options, **options}
-        return twinlink.open(self.transport, **arguments)
+        return twinlink.open(transport_name(self.transport), **arguments)
 
     @pytest.fixture(params=["listen", "connect"])
     def role(self, request: pytest.FixtureRequest) -> str:

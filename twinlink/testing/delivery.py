@@ -91,7 +91,7 @@ class Delivery(Conformance):
         with pytest.raises(twinlink.ConfigurationError, match="contiguous"):
             outbox.send(np.zeros((4, 4))[:, ::2])
         with pytest.raises(TypeError):
-            outbox.send("text")
+            outbox.send("text")  # type: ignore[arg-type]
         assert outbox.send(bytes(100_000)) == 0
         outbox.flush(patience())
         assert len(receive_all(inbox, 1)[0].payload) == 100_000

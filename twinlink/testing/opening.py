@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import twinlink
-from twinlink.transports import names, transport_class
+from twinlink.transports import names, transport_class, transport_name
 
 from .base import Conformance, Open, patience
 
@@ -64,13 +64,15 @@ class Opening(Conformance):
     )
     def test_wrong_arguments_say_what_is_right(self, arguments: dict[str, Any], says: str) -> None:
         with pytest.raises(twinlink.ConfigurationError, match=says):
-            twinlink.open(self.transport, **arguments)
+            twinlink.open(transport_name(self.transport), **arguments)
 
     def test_the_last_port_must_exist(self) -> None:
         ports = transport_class(self.transport).ports
         if ports > 1:
             with pytest.raises(twinlink.ConfigurationError, match=f"{ports} ports"):
-                twinlink.open(self.transport, connect=f"tcp/127.0.0.1:{65536 - ports + 1}", **self.options)
+                twinlink.open(
+                    transport_name(self.transport), connect=f"tcp/127.0.0.1:{65536 - ports + 1}", **self.options
+                )
 
     def test_flow_names_that_cannot_be(self, opening: Open) -> None:
         link = opening("listen")

@@ -7,11 +7,13 @@ A transport moves frames between one listener and its connectors; it knows nothi
 import importlib
 from importlib.metadata import entry_points
 from shlex import quote
+from typing import cast
 
 from ..errors import ConfigurationError, TransportMissing
+from ..transport_options import TransportName
 from .base import Endpoint, Transport
 
-__all__ = ["Endpoint", "Transport", "names", "transport_class"]
+__all__ = ["Endpoint", "Transport", "names", "transport_class", "transport_name"]
 
 # name -> module, class, package of the driver for pip
 TRANSPORTS = {
@@ -26,6 +28,16 @@ ENTRY_POINT_GROUP = "twinlink.transports"
 def names() -> list[str]:
     """All known names, installed drivers or not."""
     return sorted({*TRANSPORTS, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+
+
+def transport_name(text: str) -> TransportName:
+    """A name from a configuration, or of a third-party transport, as `twinlink.open` takes it under a type checker.
+
+    Raises ConfigurationError: no transport has this name.
+    """
+    if text not in names():
+        raise ConfigurationError(f"no transport is called {text!r}; known: {', '.join(names())}")
+    return cast(TransportName, text)
 
 
 def transport_class(name: str) -> type[Transport]:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import twinlink
@@ -118,7 +119,7 @@ class LinkChannel(Channel):
 
     def counters(self) -> dict[str, int]:
         """Counters of the link over all flows, since MGEN's messages have their own."""
-        stats = self._link.stats()
+        stats: Mapping[str, Any] = self._link.stats()  # its keys are variables here
         sent, received = stats["sent"].values(), stats["received"].values()
         return {
             **{name: sum(each[name] for each in sent) for name in _SENT},
