@@ -60,26 +60,50 @@ def test_python_on_the_pages_can_be_parsed(page: Path) -> None:
             ast.parse(code)
 
 
-def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = [code for language, code in FENCE.findall((ROOT / "README.md").read_text()) if language == "python"]
-    running = []
-    for name, code in (("gnb", gnb), ("twin", twin)):
-        assert (ROOT / "examples" / f"{name}.py").read_text() == code
-        assert code.count("tcp/127.0.0.1:7447") == 1
-        path = tmp_path / f"{name}.py"
-        # Elsewhere than at the usual port; and a busy machine may take its time.
-        text = code.replace("tcp/127.0.0.1:7447", endpoint)
-        path.write_text(re.sub(r"timeout=\d+", f"timeout={patience()}", text))
-        running.append(subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROGRAMS = dict(zip(("twin", "gnb"), [code for kind, code in FENCE.findall(README) if kind == "python"], strict=True))
+ADDRESS = "tcp/127.0.0.1:7447"
+
+
+def run_together(*commands: list[str], cwd: Path) -> list[tuple[int, list[str]]]:
+    """Exit code and stdout of each of these processes, which run at the same time."""
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=cwd) for command in commands]
     try:
         said = [process.communicate(timeout=patience())[0].splitlines() for process in running]
     finally:
         for process in running:
             process.kill()
             process.wait()
-    assert [process.returncode for process in running] == [0, 0]
-    assert said[0] == ["100 records acknowledged"]
-    assert [line.split(",")[0] for line in said[1]] == [f"gnb-1: record {number}" for number in range(100)]
+    return [(process.returncode, lines) for process, lines in zip(running, said, strict=True)]
+
+
+def program(name: str, endpoint: str, folder: Path) -> list[str]:
+    """README's program, at another endpoint than the usual one; and a busy machine may take its time."""
+    code = PROGRAMS[name]
+    assert (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8") == code
+    assert code.count(ADDRESS) == 1
+    text = re.sub(r"timeout=\d+", f"timeout={patience()}", code.replace(ADDRESS, endpoint))
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    return [sys.executable, f"{name}.py"]
+
+
+def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path) -> None:
+    commands = [program(name, endpoint, tmp_path) for name in ("gnb", "twin")]
+    gnb, twin = run_together(*commands, cwd=tmp_path)
+    assert gnb == (0, ["100 records acknowledged"])
+    assert [line.split(",")[0] for line in twin[1]] == [f"gnb-1: record {number}" for number in range(100)]
+    assert twin[0] == 0
+
+
+def test_the_replay_of_the_readme_reads_its_sender(endpoint: str, tmp_path: Path) -> None:
+    pytest.importorskip("gnuradio", reason="GNU Radio is not installed")
+    (line,) = re.findall(r"^\.venv/bin/twinlink-replay (.*)$", README, re.MULTILINE)
+    assert line.count(ADDRESS) == 1
+    replay = [sys.executable, "-m", "twinlink_replay", *line.replace(ADDRESS, endpoint).split()]
+    gnb, twin = run_together(program("gnb", endpoint, tmp_path), replay, cwd=tmp_path)
+    assert gnb == (0, ["100 records acknowledged"])
+    assert twin[0] == 0
+    assert (tmp_path / "run1" / "rebuilt.sigmf-data").stat().st_size == 100 * 106 * 12 * 4
 
 
 def words_in_code(page: str) -> set[str]:
