@@ -45,6 +45,7 @@ from .events import (
 )
 from .link import Link
 from .message import Ack, Message
+from .process import exit_hooks
 from .protocol.frames import MAX_PAYLOAD
 from .protocol.limits import Limits
 from .runtime.receiver import EventStream, Receiver
@@ -94,6 +95,7 @@ __all__ = [
     "events",
     "open",
     "open_async",
+    "open_links",
 ]
 
 P = ParamSpec("P")
@@ -176,3 +178,11 @@ def open_async(*args: Any, **kwargs: Any) -> "AbstractAsyncContextManager[AsyncL
     from .aio import opened  # other programs do without asyncio
 
     return opened(partial(open, *args, **kwargs))
+
+
+def open_links() -> list[Link]:
+    """The links of this process that have not been closed, in the order in which they were opened.
+
+    For a program that has lost the name of a link, such as a notebook: ``twinlink.open_links()[0].close()``.
+    """
+    return [link for link in exit_hooks.open_links() if isinstance(link, Link)]

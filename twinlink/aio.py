@@ -42,6 +42,9 @@ class AsyncReceiver(Generic[T]):
         self._link = link
         self._waiters = waiters
 
+    def __repr__(self) -> str:
+        return f"<twinlink.aio.AsyncReceiver: {self._count()} waiting; of {self._link!r}>"
+
     async def receive(self, timeout: float | None = None) -> T | None:
         """The next one; None when ``timeout`` seconds pass without one, or the link is closed."""
         await self._waiters.checkpoint()
@@ -73,6 +76,9 @@ class AsyncSender:
         self.sender = sender
         self.flow = sender.flow
         self._waiters = waiters
+
+    def __repr__(self) -> str:
+        return f"<twinlink.aio.AsyncSender of {self.sender!r}>"
 
     async def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  As `Sender.send`, except that it waits for
@@ -117,6 +123,9 @@ class AsyncLink:
         self.link = link
         self._waiters = CoroutineWaiters()
         link._leader_follower.serve_coroutines(self._waiters.check)
+
+    def __repr__(self) -> str:
+        return f"<twinlink.aio.AsyncLink of {self.link!r}>"
 
     def sender(
         self,

@@ -8,27 +8,36 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, cast, get_args
+from typing import Any, Self, cast
 
-from .errors import ConfigurationError, LinkClosed, PeerTimeout
+from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
 from .message import Ack, Message
-from .options import check_choice
 from .process import exit_hooks
 from .process.signals import DeferSignals, defer_signals
-from .protocol.frames import FLOW_NAME, HEADER_OCTETS
+from .protocol.frames import HEADER_OCTETS
 from .protocol.limits import Limits
 from .protocol.receive.flows import MAX_FLOWS
 from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
+from .runtime.arguments import (
+    check_callable,
+    check_choices,
+    check_flow_name,
+    check_max_age,
+    check_unchanged,
+    checked_thresholds,
+)
 from .runtime.driver import SessionDriver
 from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
 from .runtime.link_state import LinkState
+from .runtime.link_stats import link_stats
 from .runtime.no_peer import no_peer_error
+from .runtime.port_holder import in_use_here
 from .runtime.port_probe import PortProbe
 from .runtime.receive_loop import ReceiveLoop
 from .runtime.receiver import EventStream, Receiver
@@ -36,7 +45,7 @@ from .runtime.sender import Sender
 from .runtime.shutdown import Shutdown
 from .runtime.transmit_thread import TransmitThread
 from .stats import LinkStats
-from .sync import Sync, Thresholds
+from .sync import Sync
 from .transports import Transport
 from .transports.base import check_threads
 
@@ -44,7 +53,6 @@ LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
-MAX_AGE_S = 1e6
 
 _monotonic_ns = time.monotonic_ns
 
@@ -101,7 +109,7 @@ class Link:
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver, receive_loop.stand_in)
         self._transmit_thread = TransmitThread(self.node, self._driver)
         state.wake_transmit = self._transmit_thread.wake
-        state.in_callback, state.closed = self._in_callback, lambda: self.closed
+        state.in_callback, state.closed, state.describe = self._in_callback, lambda: self.closed, self._describe
         self._state = state
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe)
@@ -113,7 +121,10 @@ class Link:
     def _start(self) -> None:
         check_threads(THREADS + self._transport.threads)
         self._transport.epoch = self.epoch
-        self._transport.open()
+        try:
+            self._transport.open()
+        except TransportError as error:
+            raise in_use_here(error, self._transport) from error.__cause__
         try:
             exit_hooks.register(self)
             self._driver.send_hello()
@@ -161,21 +172,12 @@ class Link:
             TransportError: peers could not be told of the flow; it is open all the same.
         """
         self._check_flow(flow)
-        _check_callable("on_ack", on_ack)
-        check_choice("reliability", reliability, get_args(Reliability))
-        check_choice("overflow", overflow, get_args(Overflow))
-        check_choice("priority", priority, get_args(Priority))
-        check_choice("pace", pace, get_args(Pace))
+        check_callable("on_ack", on_ack)
+        check_choices(reliability, overflow, priority, pace)
         with self._flows_lock:
             sender = self._senders.get(flow) or self._open_flow(flow, reliability, overflow, priority, pace)
-        for given, is_now in (
-            (reliability, sender.reliability), (overflow, sender.overflow), (priority, sender.priority),
-            (pace, sender.pace),
-        ):  # fmt: skip
-            if given not in {None, is_now}:
-                raise ConfigurationError(
-                    f"flow {flow!r} has been opened as {is_now!r}: it cannot be {given!r}; use another flow for that"
-                )
+        given = (reliability, overflow, priority, pace)
+        check_unchanged(flow, given, (sender.reliability, sender.overflow, sender.priority, sender.pace))
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender
@@ -228,14 +230,13 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        _check_callable("handler", handler)
-        if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
-            raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
+        check_callable("handler", handler)
+        check_max_age(max_age)
         receive_flow = self._session.messages.flow(flow)
         receive_flow.subscribed = True
         if max_age is not None:
             receive_flow.limit_age(int(max_age * 1e9))
-        made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow)
+        made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow, self._describe)
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, made)
         if handler is not None:
@@ -266,15 +267,10 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        numbers = all(isinstance(one, int | float) for one in (stale_after, out_after, completeness))
-        if not (numbers and 0 < stale_after <= out_after and 0 <= completeness <= 1):
-            raise ConfigurationError(
-                f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
-                f"{out_after!r} and {completeness!r}"
-            )
+        thresholds = checked_thresholds(stale_after, out_after, completeness)
         receive_flow = self._session.messages.flow(flow)
         with self._flows_lock:
-            return receive_flow.watch(Thresholds(stale_after, out_after, completeness))
+            return receive_flow.watch(thresholds)
 
     def wait_ready(self, timeout: float = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.
@@ -303,27 +299,19 @@ class Link:
         Events from before the first call are kept, up to a limit; a handler gets those first.  Raises
         ConfigurationError where it cannot be called.
         """
-        _check_callable("handler", handler)
+        check_callable("handler", handler)
         if handler is not None:
             self._leader_follower.run_exclusively(lambda: self._event_stream._set_handler(handler))
         return self._event_stream
 
     def stats(self) -> LinkStats:
         """Everything counted so far, as plain data: per flow sent and received, peers, malformed frames."""
-        session, callbacks = self._session, self._driver.callbacks
         stats: Any = {
             "transport": self.transport_name,
             "endpoint": self.endpoint,
             "node": self.node,
             "epoch": f"{self.epoch:016x}",
-            "peers": self.peers(),
-            "sent": {flow: sender.stats() for flow, sender in list(self._senders.items())},
-            "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.messages.flows.items())},
-            "malformed": {reason: state[0] for reason, state in list(session.malformed.items())},
-            "limits_exceeded": dict(session.limit_counters.counts),
-            "acks_sent": session.messages.acks.sent,
-            "handler_errors": callbacks.errors,
-            "events_dropped": self._event_stream.dropped,
+            **link_stats(self._driver, self._senders, self._event_stream),
         }
         return cast(LinkStats, stats)
 
@@ -388,6 +376,13 @@ class Link:
         finally:
             exit_hooks.unregister(self)
 
+    def _describe(self) -> str:
+        how = f"{self.transport_name} {'listening on' if self.listening else 'connecting to'} {self.endpoint}"
+        return f"{how}, closed" if self.closed else f"{how}, peers up: {', '.join(self.peers()) or 'none'}"
+
+    def __repr__(self) -> str:
+        return f"<twinlink.Link {self.node!r}: {self._describe()}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -398,17 +393,8 @@ class Link:
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()
-        if not isinstance(flow, str) or not FLOW_NAME.fullmatch(flow):
-            raise ConfigurationError(
-                f"flow {flow!r}: a name has 1 to 63 letters, digits, dots, dashes or underscores "
-                "and begins with a letter or digit"
-            )
+        check_flow_name(flow)
 
     def _check_open(self) -> None:
         if self.closed:
             raise LinkClosed(f"the link to {self.endpoint} {self._state.closed_because}")
-
-
-def _check_callable(name: str, value: object) -> None:
-    if value is not None and not callable(value):
-        raise ConfigurationError(f"{name} must be callable, not {value!r}")

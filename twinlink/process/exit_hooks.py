@@ -27,14 +27,14 @@ class OpenLink(Protocol):
         """In a child that was forked: the link belongs to the parent."""
 
 
-_links: "weakref.WeakSet[OpenLink]" = weakref.WeakSet()
+_links: "weakref.WeakValueDictionary[int, OpenLink]" = weakref.WeakValueDictionary()  # by id, as they were opened
 _ends_without_atexit: int | None = None  # the process that has been told to close links all the same
 
 
 def register(link: OpenLink) -> None:
     """It is to be closed before the process ends."""
     global _ends_without_atexit  # noqa: PLW0603
-    _links.add(link)
+    _links[id(link)] = link
     if "multiprocessing.util" in sys.modules:  # a process that it has forked does not come to atexit
         from multiprocessing import parent_process, util
 
@@ -45,14 +45,19 @@ def register(link: OpenLink) -> None:
 
 def unregister(link: OpenLink) -> None:
     """It has been given back."""
-    _links.discard(link)
+    _links.pop(id(link), None)
+
+
+def open_links() -> list[OpenLink]:
+    """Those that have not been given back, in the order in which they were opened."""
+    return list(_links.values())
 
 
 @atexit.register
 @defer_signals  # what a second Ctrl-C raised would cut the wait, and the process might abort
 def close_all() -> None:
     """Close them, and wait for what is being given back."""
-    for link in list(_links):
+    for link in open_links():
         link.close()
     # A thread of ours that is still in a driver when the interpreter ends would abort the process.  Looks are counted,
     # as a deadline may pass while the machine stands still, and then the thread needs a moment.
@@ -60,12 +65,12 @@ def close_all() -> None:
         if not any(thread.name.startswith("twinlink-") for thread in threading.enumerate()):
             return
         time.sleep(CHECK_INTERVAL_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
-    for link in list(_links):  # a handler of theirs does not return
+    for link in open_links():  # a handler of theirs does not return
         link._close_flows()
 
 
 def _after_fork_in_child() -> None:
-    for link in list(_links):
+    for link in open_links():
         link._abandon()
     _links.clear()
 

@@ -13,12 +13,14 @@ class LinkState:
         closing: from now on nothing may be sent.
         closed: the link was closed.
         closed_because: what `LinkClosed` says of the link.
+        describe: how the link was opened, and its peers, for a person.
         in_callback: whether the calling thread is inside a handler of this link.
         wait: returns when ``done()`` holds, after ``timeout`` seconds, or when the link closes.
         wake_transmit: messages wait in a queue, or there is room for them: have them transmitted.
     """
 
     closed: Callable[[], bool]
+    describe: Callable[[], str]
     in_callback: Callable[[], bool]
     wait: Callable[[Callable[[], object], float | None], None]
     wake_transmit: Callable[[], None]

@@ -32,12 +32,23 @@ class Receiver:
     """Made by ``link.receiver(flow)``.  Iterating ends when the link closes.  Several threads may share one."""
 
     def __init__(
-        self, waiter: Waiter, send_credit_update: Callable[[str, PeerStream], None], receive_flow: ReceiveFlow
+        self,
+        waiter: Waiter,
+        send_credit_update: Callable[[str, PeerStream], None],
+        receive_flow: ReceiveFlow,
+        describe: Callable[[], str],
     ) -> None:
         self.flow = receive_flow.flow
         self._waiter = waiter
         self._send_credit_update = send_credit_update
         self._receive_flow = receive_flow
+        self._describe = describe
+
+    def __repr__(self) -> str:
+        counters = self._receive_flow.stats()
+        reads = "a handler reads" if self._receive_flow.handler else f"{counters['queued']} waiting"
+        what = f"{counters['received']} received, {reads}, {counters['missing']} missing"
+        return f"<twinlink.Receiver of flow {self.flow!r}: {what}; {self._describe()}>"
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when ``timeout`` seconds pass without one, or the link is closed.

@@ -45,6 +45,11 @@ class Sender:
         self._queue = endpoint.core.queue
         self._topic = f"traffic/{endpoint.flow}".encode()
 
+    def __repr__(self) -> str:
+        counters, _ = self._endpoint.snapshot()
+        what = f"{counters['sent']} sent, {counters['outstanding']} not acknowledged, {counters['lost']} lost"
+        return f"<twinlink.Sender of flow {self.flow!r}: {what}; {self._link.describe()}>"
+
     @property
     def priority(self) -> Priority:
         """``high`` or ``normal``."""

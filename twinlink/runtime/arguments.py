@@ -1,0 +1,67 @@
+"""Checks of what an application gives to the methods of a link; each raises ConfigurationError."""
+
+from typing import get_args
+
+from ..errors import ConfigurationError
+from ..options import check_choice
+from ..protocol.frames import FLOW_NAME
+from ..protocol.send.endpoint import Priority, Reliability
+from ..protocol.send.overflow import Overflow
+from ..protocol.send.pace import Pace
+from ..sync import Thresholds
+
+MAX_AGE_S = 1e6
+
+
+def check_flow_name(flow: object) -> None:
+    """The name of a flow."""
+    if not isinstance(flow, str) or not FLOW_NAME.fullmatch(flow):
+        raise ConfigurationError(
+            f"flow {flow!r}: a name has 1 to 63 letters, digits, dots, dashes or underscores "
+            "and begins with a letter or digit"
+        )
+
+
+def check_callable(name: str, value: object) -> None:
+    """A handler, or None."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name} must be callable, not {value!r}")
+
+
+def check_choices(reliability: object, overflow: object, priority: object, pace: object) -> None:
+    """How a flow is sent; None for the default."""
+    check_choice("reliability", reliability, get_args(Reliability))
+    check_choice("overflow", overflow, get_args(Overflow))
+    check_choice("priority", priority, get_args(Priority))
+    check_choice("pace", pace, get_args(Pace))
+
+
+def check_unchanged(flow: str, given: tuple[str | None, ...], present: tuple[str, ...]) -> None:
+    """The choices ``given`` for a flow that has been opened are the ``present`` ones, or None."""
+    for choice, is_now in zip(given, present, strict=True):
+        if choice not in {None, is_now}:
+            raise ConfigurationError(
+                f"flow {flow!r} has been opened as {is_now!r}: it cannot be {choice!r}; use another flow for that"
+            )
+
+
+def check_max_age(max_age: object) -> None:
+    """Seconds, or None."""
+    if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
+        raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
+
+
+def checked_thresholds(stale_after: object, out_after: object, completeness: object) -> Thresholds:
+    """The thresholds of freshness: two in s, and a part."""
+    if (
+        isinstance(stale_after, int | float)
+        and isinstance(out_after, int | float)
+        and isinstance(completeness, int | float)
+        and 0 < stale_after <= out_after
+        and 0 <= completeness <= 1
+    ):
+        return Thresholds(stale_after, out_after, completeness)
+    raise ConfigurationError(
+        f"sync needs 0 < stale_after <= out_after and completeness from 0 to 1, not {stale_after!r}, "
+        f"{out_after!r} and {completeness!r}"
+    )
