@@ -5,20 +5,8 @@ import sys
 
 import zmq
 
-NAMES = [
-    "data",
-    "ack",
-    "hello",
-    "bye",
-    "retransmit",
-    "nak",
-    "abandoned",
-    "bundle",
-    "fragment",
-    "progress",
-    "ack range",
-    "refused",
-]
+NAMES = ["data", "ack", "hello", "bye", "retransmit", "nak"]
+NAMES += ["abandoned", "bundle", "fragment", "progress", "ack range", "refused"]
 if "://" not in "".join(sys.argv[1:2]):
     sys.exit(__doc__)
 socket = zmq.Context().socket(zmq.SUB)
