@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@cache
 def interpreters() -> dict[int, Path]:
     """The Pythons 3 that can make a virtual environment, on PATH or by pyenv, by minor version."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()

@@ -86,6 +86,7 @@ def test_companion_adds_its_blocks_to_those_of_the_user(tmp_path: Path) -> None:
     """What is started is a script that prints its environment; GTK itself needs no display to be imported."""
     (tmp_path / "gi").mkdir()
     (tmp_path / "gi" / "__init__.py").write_text(GI.format(body="pass").replace("False", "True"))
+    (tmp_path / "uplink_desktop.grc").touch()  # of the user, and not named on the command line
     program = tmp_path / "gnuradio-companion"
     program.write_text("import os, sys\nprint(os.environ['GRC_BLOCKS_PATH'], *sys.argv[1:], sep=os.linesep)\n")
     program.chmod(0o755)
@@ -93,6 +94,7 @@ def test_companion_adds_its_blocks_to_those_of_the_user(tmp_path: Path) -> None:
     done = subprocess.run(
         [*REPLAY, "--companion"],
         env={**os.environ, **{name: str(value) for name, value in changed.items()}},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=patience(),

@@ -228,7 +228,7 @@ def make_parser() -> options.Parser:
     desktop.add_argument(
         "--companion",
         nargs="?",
-        const="uplink_desktop.grc",
+        const=str(grc.PATH / "uplink_desktop.grc"),
         metavar="FILE.grc",
         help="start gnuradio-companion with these blocks, and the desktop flowgraph unless another is named",
     )
