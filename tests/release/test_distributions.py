@@ -159,3 +159,8 @@ def test_the_wheel_holds_every_file_of_its_packages(distributions: dict[str, Pat
     recording = {f"twinlink_ran_emulator/recordings/uplink-106prb.sigmf-{part}" for part in ("data", "meta")}
     assert expected | recording <= held
     assert {name.partition("/")[0] for name in held} == {name.partition("/")[0] for name in expected}
+
+
+def test_the_newest_release_in_the_changelog_is_this_version() -> None:
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert next(heading for heading in headings if heading != "Unreleased") == twinlink.__version__
