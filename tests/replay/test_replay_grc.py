@@ -151,7 +151,7 @@ options:
   states: {{state: enabled}}
 blocks:
 - {{name: stream, id: twinlink_source, parameters: {{{link}, flow: a, zero_fill: 'True'}}, states: {{state: enabled}}}}
-- {{name: pdus, id: twinlink_pdu_source, parameters: {{{link}, flow: b}}, states: {{state: enabled}}}}
+- {{name: pdus, id: twinlink_pdu_source, parameters: {{{link}, flow: b, payload: text}}, states: {{state: enabled}}}}
 - {{name: back, id: twinlink_pdu_sink, parameters: {{{link}, flow: c}}, states: {{state: enabled}}}}
 - {{name: out, id: twinlink_stream_sink, parameters: {{{link}, flow: d}}, states: {{state: enabled}}}}
 connections:

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.control import MAX_PRBS
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from ..detection.detector import Detector
 from ..detection.features import prb_features, subcarrier_power, to_dbfs
 from ..detection.power_trace import PowerTrace
-from .arguments import MAX_PRBS, finite, whole
+from .arguments import finite, whole
 from .gnuradio_compat import gr, keep
 from .packet import int16_of
 

@@ -10,8 +10,6 @@ from twinlink.transports import transport_name
 
 from .link_pool import Address
 
-MAX_PRBS = 275  # 3GPP TS 38.211 table 4.4.2-1
-
 
 def link_address(
     transport: str, listen: str | None, connect: str | None, flow: str, node: str | None, link: twinlink.Link | None

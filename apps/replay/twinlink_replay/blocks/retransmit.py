@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from twinlink.control import MAX_PRBS
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from .arguments import MAX_PRBS, finite, whole
+from .arguments import finite, whole
 from .gnuradio_compat import gr, keep, pmt
 from .ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
 
