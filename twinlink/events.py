@@ -143,6 +143,7 @@ class Lost(Event):
 class Malformed(Event):
     """Octets that are not a twinlink message were dropped; at most one event a second for each ``reason``.
 
+    The reason ``transport``: a program that connected to this listener speaks another protocol than its transport.
     ``count`` is the total for this reason since the link was opened.
     """
 

@@ -285,7 +285,7 @@ class Link:
             raise self._no_peer_error(timeout)
 
     def _no_peer_error(self, within_s: float) -> PeerTimeout:
-        """What to raise where no peer was up for so long, with what to check."""
+        """What to raise where no peer was up for so long, with the reason as far as it can be found, and advice."""
         heard = [peer.node for peer in self._peer_manager.peers.all()]
         return no_peer_error(self._transport, self.transport_name, heard, within_s)
 

@@ -1,7 +1,6 @@
 """The link of a command: its options, opening it, waiting for a peer, and its events as lines of text."""
 
 import argparse
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ import twinlink
 from twinlink import options as link_options
 from twinlink.errors import ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
-from twinlink.process.resolver import addresses
+from twinlink.process.listener_probe import probe
 from twinlink.transports import Endpoint, Transport
 
 from . import convert
@@ -23,7 +22,6 @@ CONNECT = f"tcp/127.0.0.1:{PORT}"
 LOOK_S = 0.1  # how often a wait checks whether the end was requested
 _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within this time
 _CONNECT_S = 2.0  # for resolving a name, and for each address
-_ADDRESSES = 3  # of a name that are tried
 
 
 def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str) -> None:
@@ -136,34 +134,13 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
         link._wait(lambda: bool(link.peers()), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
-        seen = given.connect and _connection_problems(given.connect)
-        tcp = f"; TCP says: {seen}" if seen else ""
-        raise PeerTimeout(f"{link._no_peer_error(timeout)} (does `{other}` run there?){tcp}")
-
-
-def _connection_problems(connect: str) -> str | None:
-    """As `connection_problem`, for every endpoint of ``--connect``; None if one of them accepts a connection."""
-    problems = {one: connection_problem(one) for one in connect.split(",")}
-    if not all(problems.values()):
-        return None
-    return problems.get(connect) or "; ".join(f"{one}: {problem}" for one, problem in problems.items())
+        raise PeerTimeout(f"{link._no_peer_error(timeout)} (does `{other}` run there?)")
 
 
 def connection_problem(connect: str) -> str | None:
     """The system's message why no TCP connection to an endpoint can be made, or None if it can."""
     target = Endpoint.parse(connect)
-    problem = None
-    try:
-        for address in addresses(target.host, _CONNECT_S)[:_ADDRESSES]:
-            try:
-                socket.create_connection((address, target.port), timeout=_CONNECT_S).close()
-            except OSError as error:
-                problem = problem or error.strerror or str(error)
-            else:
-                return None
-    except OSError as error:
-        problem = error.strerror or str(error)
-    return problem
+    return probe(target.host, target.port, _CONNECT_S).problem
 
 
 class Watch:
@@ -212,6 +189,8 @@ def _text(event: Event) -> str | None:
             return f"{end - first} messages of flow {flow} did not arrive: {first} to {end - 1}"
         case Unclaimed(flow=flow, first=first, end=end):
             return f"refused {end - first} messages of flow {flow}, which has no receiver here: {first} to {end - 1}"
+        case Malformed(reason="transport", count=number):
+            return f"a program that speaks another protocol connects ({number} so far): has the peer another transport?"
         case Malformed(reason=reason, count=number):
             return f"dropped a malformed message ({reason}; {number} so far)"
         case HandlerError(flow=flow, error=error):

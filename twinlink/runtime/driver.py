@@ -53,6 +53,7 @@ class SessionDriver:
             uninterrupted=DeferSignals,
         )
         self._transport = transport
+        self._foreign_connections = 0  # that were reported
         self._peer_manager = self.session.peer_manager
         self._receive_frame = self.session.receive_frame
         self._acks_due = self.session.messages.acks.due
@@ -90,6 +91,9 @@ class SessionDriver:
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
         """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
         timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
+        while self._foreign_connections < self._transport.foreign_connections:
+            self._foreign_connections += 1
+            self.session._count_malformed("transport")
         self._send_due()
         if timeout_factor is not None:
             self._transport.renew(timeout_factor)

@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 
 from ..errors import PeerTimeout
+from ..process.listener_probe import Listener, probe
 from ..process.resolver import addresses
 from ..transports import Transport
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
+CONNECT_S = 1.0
 NAMED = 4
+GREETS = {"zeromq", "mqtt"}  # the transports whose listeners are recognised
 
 
 def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_s: float) -> PeerTimeout:
     """What to raise where no peer was up for ``within_s`` seconds, with what to check.
 
-    ``name`` is that of the transport; ``heard`` are nodes that say hello and do not confirm hearing this one.
+    ``name`` is that of the transport; ``heard`` are nodes that say hello and do not confirm hearing this one.  May
+    take a second or two, for name resolution and TCP.
     """
     role, other = ("listening on", "connects") if transport.listening else ("connecting to", "listens")
     endpoint, first = ",".join(map(str, transport.endpoints)), transport.endpoint.port
@@ -26,18 +30,41 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
             f"check that the other side {other} and has the transport {name!r}, that the address is right and that "
             f"no firewall closes {ports}"
         )
-        hint = _unresolved(transport, name) or transport.why_alone() or check
+        hint = transport.why_alone() or check
+        if not transport.listening and name != "memory":  # there the endpoint is a name and no more
+            hint = _unresolved(transport) or _listener(transport, name, hint)
     return PeerTimeout(f"no peer within {within_s:g} s, {role} {endpoint} over {name}: {hint}")
 
 
-def _unresolved(transport: Transport, name: str) -> str | None:
+def _unresolved(transport: Transport) -> str | None:
     """What is wrong with the host name of the other side, if anything."""
-    if transport.listening or name == "memory":  # there it is a name and no more
-        return None
     try:
         addresses(transport.endpoint.host, RESOLVE_S)
     except TimeoutError:
         return "the host name is not resolved, as DNS does not answer: check the way to it, or give an address"
     except OSError:
         return "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
+    return None
+
+
+def _listener(transport: Transport, name: str, check: str) -> str:
+    """What is wrong with what listens at the endpoints, as far as TCP can tell; ``check``: what to check otherwise."""
+    asked = [(one, probe(one.host, one.port, CONNECT_S, asks=True)) for one in transport.endpoints]
+    if all(found.problem for _, found in asked):
+        problems = [f"{one}: {found.problem}" if len(asked) > 1 else f"{found.problem}" for one, found in asked]
+        return f"TCP says: {', '.join(problems)}; {check}"
+    return _mismatch(name, next(found for _, found in asked if not found.problem)) or check
+
+
+def _mismatch(name: str, found: Listener) -> str | None:
+    """Where the program that listens speaks another protocol than this transport's."""
+    if found.protocol == name or name not in {*GREETS, "zenoh"}:
+        return None
+    remedy = "open both sides with the same transport"
+    if found.protocol:
+        return f"what listens there speaks {found.protocol}, not {name}: {remedy}"
+    if found.greeting:
+        return f"another program listens there, which greets with {found.greeting}: check the address"
+    if name in GREETS:
+        return f"what listens there does not speak {name}: {remedy}"
     return None

@@ -86,6 +86,7 @@ class Transport(ABC):
         self.frame_limit_reason = ""  # for a person: what limits it, and what to change; "" while nothing less is known
         self.too_long = 0  # frames that `send` dropped because they exceeded the limit
         self.limits_exceeded: Counter[str] = Counter()  # connections that it ended for a limit, by option
+        self.foreign_connections = 0  # that ended in the handshake, as their program speaks another protocol
         self.options = options
 
     def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:

@@ -41,6 +41,7 @@ class Guarded:
     opened: float
     received: int = 0  # octets that the driver has read from it
     written: int = 0  # octets that the driver has written to it
+    foreign: bool = False  # whether it speaks another protocol
     filled: bool = False  # whether its send buffer is filled
     backlog: float = 0.0  # octets of it that the transport has not read yet, at most
     subscribed: int = 0  # octets of subscriptions that it ever sent
@@ -99,6 +100,13 @@ class ConnectionGuard:
             found.append((one, received - one.received))
             one.received = received
         return found
+
+    def mark_foreign(self, octets: tuple[int, ...]) -> int:
+        """How many connections have sent exactly so many octets, of those that were not marked before."""
+        found = [one for one in self._guarded.values() if not one.foreign and one.received in octets]
+        for one in found:
+            one.foreign = True
+        return len(found)
 
     def _limit_numbers(self, now: float) -> None:
         """End connections beyond their number: first those without a handshake, the oldest first."""

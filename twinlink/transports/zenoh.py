@@ -201,7 +201,9 @@ class ZenohTransport(Transport):
                 if changes:
                     self._let_drop(len(self._session.info.peers_zid()) > 1)
                 drained, self._drained = self._drained, False
-                connections.check((self._read_octets, self._read_messages), drained, bool(changes))
+                self.foreign_connections += connections.check(
+                    (self._read_octets, self._read_messages), drained, bool(changes)
+                )
             if time.monotonic() > trim_at:
                 trim_at = math.inf
                 trim()

@@ -15,6 +15,7 @@ from .tcp_connection import TcpConnection, tcp_counters_available
 LINGER = struct.Struct("ii")  # on or off, seconds
 ZENOHS_LINGER = LINGER.pack(1, 10)
 SCAN_S = 0.25  # between two scans for new connections, of which Zenoh reports only those with a complete handshake
+ZMTP_OCTETS = 10, 11  # after which ZMTP's handshake waits for an answer; a Zenoh node begins with more
 MESSAGE_OCTETS = 1024  # that Zenoh takes for each message that waits to be read, beside its octets
 
 
@@ -34,8 +35,8 @@ class ZenohConnections:
         self._scan_at = 0.0
         self._available = tcp_counters_available()
 
-    def check(self, read: tuple[int, int], drained: bool, changed: bool) -> None:
-        """End connections that exceed a limit.
+    def check(self, read: tuple[int, int], drained: bool, changed: bool) -> int:
+        """End connections that exceed a limit; returns how many more have begun the handshake of ZMTP, not Zenoh's.
 
         Args:
             read: octets and messages that the transport has read since it was opened.
@@ -44,11 +45,12 @@ class ZenohConnections:
         """
         now = time.monotonic()
         if not self._available:
-            return
+            return 0
         if changed or now >= self._scan_at:
             self._scan_at = now + SCAN_S
             self._scan(now)
         self._guard.check(now, read, drained)
+        return self._guard.mark_foreign(ZMTP_OCTETS)
 
     def _scan(self, now: float) -> None:
         for fd in descriptors():

@@ -169,6 +169,9 @@ class ZeromqTransport(Transport):
             drained, self._drained = self._drained, False
             return (self._read_octets, self._read_messages), drained
 
+        def on_foreign() -> None:
+            self.foreign_connections += 1
+
         return ZeromqGuard(
             self._pub,
             self._sub,
@@ -178,6 +181,7 @@ class ZeromqTransport(Transport):
             PublisherGuard(*limits, unread_octets=options.unread_octets),
             sent=lambda: (self._sent_octets, self._sent_messages),
             read=read,
+            on_foreign=on_foreign,
             admits=self.listening,
         )
 

@@ -14,10 +14,41 @@ from .connection_guard import LEAST_CHECK_S, ConnectionGuard, PublisherGuard, Su
 
 EVENT = struct.Struct("=hi")  # its kind, and the descriptor of the connection
 BEGINS = {int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_CONNECTED)}
+SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+FAILED = {
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL),
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL),
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH),
+}
 EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
+EVENTS |= SUCCEEDED | sum(FAILED)
 LEAST_IDLE = 10  # a check takes at most this part of the time
 ADMISSION = "inproc://zeromq.zap.01"  # RFC 27/ZAP
 PUB_DOMAIN, SUB_DOMAIN = b"twinlink-pub", b"twinlink-sub"
+
+
+class Handshakes:
+    """Tells from a monitor's events which accepted connections spoke another protocol.
+
+    libzmq names no connection when a handshake ends.  It reports a failure just before the end of the connection,
+    except where the octets are not ZMTP's.
+    """
+
+    def __init__(self) -> None:
+        self._succeeded = 0
+        self._accepted: dict[int, int] = {}  # by descriptor: how many had succeeded then
+        self._failed = False  # the last event was a failure
+
+    def take(self, kind: int, fd: int) -> bool:
+        """Take in an event; whether a connection has ended that certainly was not ZMTP's."""
+        failed, self._failed = self._failed, kind in FAILED
+        if kind == SUCCEEDED:
+            self._succeeded += 1
+        elif kind == zmq.EVENT_ACCEPTED:
+            self._accepted[fd] = self._succeeded
+        elif kind == zmq.EVENT_DISCONNECTED:
+            return self._accepted.pop(fd, None) == self._succeeded and not failed
+        return False
 
 
 class ZeromqGuard:
@@ -29,6 +60,7 @@ class ZeromqGuard:
         publishers: guards the connections of ``sub``.
         sent: octets and messages that ``pub`` has sent.
         read: octets and messages received from ``sub``, and whether it was found empty since the last call.
+        on_foreign: called on the guard's thread when a connection to a listener spoke another protocol.
         admits: whether it decides which connections complete their handshake; `ZAP_DOMAIN` names their socket.
     """
 
@@ -40,10 +72,13 @@ class ZeromqGuard:
         publishers: PublisherGuard,
         sent: Callable[[], tuple[int, int]],
         read: Callable[[], tuple[tuple[int, int], bool]],
+        on_foreign: Callable[[], None],
         admits: bool,
     ) -> None:
         self._subscribers, self._publishers = subscribers, publishers
         self._sent, self._read = sent, read
+        self._on_foreign = on_foreign
+        self._handshakes: dict[zmq.Socket[bytes], Handshakes] = {}
         self._subscribed: deque[tuple[int, int]] = deque()
         self._poller = zmq.Poller()
         self._monitors: dict[zmq.Socket[bytes], ConnectionGuard] = {}
@@ -57,6 +92,7 @@ class ZeromqGuard:
             monitor.connect(address)
             self._poller.register(monitor, zmq.POLLIN)
             self._monitors[monitor] = guard
+            self._handshakes[monitor] = Handshakes()
         self._admission: zmq.Socket[bytes] | None = None
         if admits:
             self._admission = context.socket(zmq.REP)
@@ -105,16 +141,18 @@ class ZeromqGuard:
 
     def _take_events(self, monitor: "zmq.Socket[bytes]") -> bool:
         """Take in what has happened to the connections; returns whether the monitor has ended."""
-        guard, now = self._monitors[monitor], time.monotonic()
+        guard, handshakes, now = self._monitors[monitor], self._handshakes[monitor], time.monotonic()
         with contextlib.suppress(zmq.Again):
             while True:
                 kind, fd = EVENT.unpack(monitor.recv_multipart(zmq.NOBLOCK)[0])
                 if kind == zmq.EVENT_MONITOR_STOPPED:
                     self._poller.unregister(monitor)
                     return True
+                if handshakes.take(kind, fd):
+                    self._on_foreign()
                 if kind in BEGINS:
                     guard.opened(fd, now)
-                else:
+                elif kind == zmq.EVENT_DISCONNECTED:
                     guard.closed(fd)
         return False
 
