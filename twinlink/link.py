@@ -5,7 +5,6 @@ import os
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, cast
@@ -53,8 +52,6 @@ LINGER_S = 0.3  # close waits this long for acks that are still outstanding
 CLOSE_S = 0.25  # then this long for the thread that leads
 ENDS_S = 0.9  # all of it; what takes longer goes on in the background
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
-
-_monotonic_ns = time.monotonic_ns
 
 logger = logging.getLogger("twinlink")
 
