@@ -82,8 +82,8 @@ class FlowEndpoint:
     def refused_received(self, epoch: int, end: int, t4_mono_ns: int) -> None:
         """Take in that a peer has no room for some of what arrived there, below ``end``."""
         with self.state_lock:
-            self.core.pace_keeper.on_refused(epoch, end)
-        if self._queue.has_pending and self.check_pace(t4_mono_ns):
+            freed = self.core.pace_keeper.on_refused(epoch, end)
+        if self._queue.has_pending and (freed or self._queue.can_send or self.check_pace(t4_mono_ns)):
             self._link.wake_transmit()
 
     def check_pace(self, now_mono_ns: int, size: int = 0) -> bool:

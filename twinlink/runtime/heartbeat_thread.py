@@ -16,7 +16,9 @@ from ..protocol.send.queue import BUNDLE_OCTETS
 from ..transports import Transport
 from .driver import SessionDriver
 
-STAND_IN_NS = 50_000_000  # a handler that has run between two looks takes long
+# A handler that has run between two looks takes long.
+LOOK_NS = 50_000_000
+STAND_IN_NS = 20_000_000  # while one runs
 
 logger = logging.getLogger("twinlink")
 
@@ -24,8 +26,8 @@ logger = logging.getLogger("twinlink")
 class HeartbeatThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, transport: Transport, driver: SessionDriver, stand_in: Callable[[], None]) -> None:
-        """``stand_in()`` reads what has come while a handler takes long."""
+    def __init__(self, node: str, transport: Transport, driver: SessionDriver, stand_in: Callable[[], bool]) -> None:
+        """``stand_in()`` reads what has come while a handler takes long, and returns whether one runs."""
         self._stand_in = stand_in
         self._transport = transport
         self._driver = driver
@@ -92,7 +94,8 @@ class HeartbeatThread:
                         sender.on_tick()
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the heartbeat thread of a link was interrupted; it goes on")
+            look_ns = LOOK_NS
             while not self._stopping and (left_ns := due - time.monotonic_ns()) > 0:
-                if self._wakeup.wait(min(left_ns, STAND_IN_NS) / 1e9):
+                if self._wakeup.wait(min(left_ns, look_ns) / 1e9):
                     break
-                self._stand_in()
+                look_ns = STAND_IN_NS if self._stand_in() else LOOK_NS

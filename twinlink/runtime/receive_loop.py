@@ -52,9 +52,13 @@ class ReceiveLoop:
         finally:
             callbacks.nested = False
 
-    def stand_in(self) -> None:
-        """Read what has come while a handler takes long: for another thread than the one that leads."""
+    def stand_in(self) -> bool:
+        """Read what has come while a handler takes long: for another thread than the one that leads.
+
+        Returns whether a handler runs.
+        """
         self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
+        return self._callbacks.running
 
     def _run_once(self, timeout_s: float) -> None:
         began = _monotonic_ns()
@@ -65,6 +69,8 @@ class ReceiveLoop:
             self._callbacks.run()
             timeout_s, began = 0.0, _monotonic_ns()
             self._handled = True
+            if self._callbacks.pending and began < self._next_tick_ns:
+                return  # handlers are behind: what has come is read first
         received = self._poll(began) if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S else None
         if received is None:
             received = self._transport.receive(timeout_s) if self._peer_manager.up else self._search(timeout_s)

@@ -1,8 +1,9 @@
 """Pace: the peers that a flow waits for, and those that have fallen behind.  No I/O, no clock.
 
 Publish/subscribe sends one copy to all peers, so a flow cannot go slower for one of them.  With pace ``fastest`` it
-waits only for the peers that keep up: a peer for which it has waited for `LAG_NS`, while another one would have taken
-more, is *lagging* until it has caught up.  It requests what it missed as it finds room, as long as that is kept.
+waits only for the peers that keep up.  A peer is *lagging* until it has caught up if it refuses messages for want of
+room, or if the flow has waited for it for `LAG_NS`, while another peer would have taken more.  It requests what it
+missed as it finds room, as long as that is kept.
 
 That is for applications that are slow.  A peer that is stopped, or behind a slow path, does not read what is sent to
 it, and the transport would have to keep that: the flow waits for it.  So a peer is lagging only if
@@ -13,7 +14,7 @@ it, and the transport would have to keep that: the flow waits for it.  So a peer
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -91,20 +92,31 @@ class PaceKeeper:
         lagging |= suspects - self._late()  # these have acknowledged what was sent, and their applications are slow
         if not lagging:
             return False
-        self._suspects = frozenset()
         self._unlimited |= unlimited
-        self._seen |= dict.fromkeys(lagging, self._queue.next_to_send)
-        receivers.set_lagging(receivers.lagging | lagging)
-        self.release()
-        self._limit_unseen()
+        self._leave_behind(lagging, self._queue.next_to_send)
         return True
 
-    def on_refused(self, epoch: int, end: int) -> None:
-        """What was sent below ``end`` has arrived at this peer, which had no room for some of it."""
-        self._refused[epoch] = max(end, self._refused.get(epoch, 0))
+    def _leave_behind(self, lagging: Collection[int], seen: int) -> None:
+        """Wait no longer for these peers, which have seen what is below a number."""
+        self._suspects = frozenset()
+        self._seen |= dict.fromkeys(lagging, seen)
+        self._receivers.set_lagging(self._receivers.lagging.union(lagging))
+        self.release()
+        self._limit_unseen()
+
+    def on_refused(self, epoch: int, end: int) -> bool:
+        """What was sent below ``end`` has arrived at this peer, which had no room for some of it.
+
+        Returns whether the flow waits no longer for it: that is so where it waits for others.
+        """
+        self._refused[epoch] = end = max(end, self._refused.get(epoch, 0))
+        if self.pace == "fastest" and epoch in self._receivers.pacing and len(self._receivers.pacing) > 1:
+            self._leave_behind((epoch,), end)
+            return True
         if epoch in self._seen:
             self._seen[epoch] = max(end, self._seen[epoch])
         self._limit_unseen()
+        return False
 
     def on_acked(self, epoch: int, records: Sequence[Sequence[int]] | range) -> None:
         """A peer has acknowledged these."""
