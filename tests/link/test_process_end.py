@@ -46,7 +46,7 @@ print(process.exitcode)
 
 
 @pytest.mark.parametrize(("transport", "closes"), [("zeromq", False), ("zeromq", True), ("zenoh", False)])
-def test_what_is_outstanding_is_named_though_a_handler_does_not_return(
+def test_acks_are_read_though_a_handler_does_not_return_when_the_process_ends(
     transport: TransportName, closes: bool, endpoint: str
 ) -> None:
     command = [sys.executable, "-c", HANDLER_THAT_STAYS, transport, endpoint, str(closes)]
@@ -59,7 +59,7 @@ def test_what_is_outstanding_is_named_though_a_handler_does_not_return(
             _, told = child.communicate(timeout=patience())
     assert child.returncode == 0
     assert "a handler is running" in told
-    assert told.count("on flow up not acknowledged by far: 0-2 (3 messages)") == 1
+    assert "not acknowledged" not in told
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])

@@ -20,7 +20,7 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     "truncated": [("traffic/flow", b""), ("traffic/flow", b"T"), ("traffic/flow", GOOD[:31]), ("ack/flow", b"hello")],
     "magic": [("traffic/flow", b"XX" + GOOD[2:]), ("ack/flow", bytes(100)), ("traffic/_link", b"{" * 100)],
     "version": [("traffic/flow", GOOD[:2] + b"\x02" + GOOD[3:]), ("traffic/flow", GOOD[:2] + b"\x00" + GOOD[3:])],
-    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0c" + GOOD[4:])],
+    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0d" + GOOD[4:])],
     "length": [("traffic/flow", GOOD[:-1]), ("traffic/flow", GOOD + b"x"), ("ack/flow", GOOD[:32])],
     "topic": [
         ("traffic/_other", GOOD),
@@ -45,7 +45,10 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
         ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD[:31])),
         ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD + b"x")),
         ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD))),
-        ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD[:4] + b"\xff\xff\xff\xff" + GOOD[8:])),
+    ],
+    "refused": [
+        ("ack/flow", frame(Kind.REFUSED, EPOCH, 0, 1, b"")),
+        ("ack/flow", frame(Kind.REFUSED, EPOCH, 0, 1, bytes(17))),
     ],
     "progress": [
         ("ack/flow", frame(Kind.FRAGMENT_PROGRESS, EPOCH, 0, 1, b"")),
