@@ -73,7 +73,9 @@ class ReceiveWindow:
     def _has_room(self, stream: PeerStream, waiting: int, size: int) -> bool:
         """As `FlowControlWindow.admit` says at the peer."""
         fits = waiting + size <= self._window or waiting <= SLACK_OCTETS
-        return fits and stream.tracker.next - stream.consumed <= MAX_UNCONSUMED + MAX_UNCONSUMED // 8
+        # A stream of which the first number is not known has consumed nothing, and may begin with any number.
+        messages = min(stream.tracker.next - stream.consumed, stream.tracker.received)
+        return fits and messages <= MAX_UNCONSUMED + MAX_UNCONSUMED // 8
 
     def _refuse(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> None:
         if not stream.repairs:
