@@ -84,8 +84,9 @@ class SessionDriver:
         self._receive_frame(topic, frame, mono_ns, _time_ns(), True)
 
     def flush_acks(self) -> None:
-        """Acknowledge what came in bulk."""
+        """Acknowledge what came in bulk, and say what there was no room for."""
         self.session.messages.acks.flush()
+        self.session.messages.report_refused()
         self._send_due()
 
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:

@@ -78,6 +78,14 @@ class HeartbeatThread:
             divides = beside_urgent or sharing > 1 or delivery_rate.is_slow(unfragmented)
             budget.divide(octets, inline, BUNDLE_OCTETS if divides else unfragmented, max(1, sharing), now)
 
+    def _wait(self, due_mono_ns: int) -> None:
+        """Return at this time, or when the thread is woken; read meanwhile while a handler takes long."""
+        look_ns = LOOK_NS
+        while not self._stopping and (left_ns := due_mono_ns - time.monotonic_ns()) > 0:
+            if self._wakeup.wait(min(left_ns, look_ns) / 1e9):
+                return
+            look_ns = STAND_IN_NS if self._stand_in() else LOOK_NS
+
     def _run(self) -> None:
         peer_manager, tick_ns = self._peer_manager, 0
         while not self._stopping:
@@ -92,10 +100,7 @@ class HeartbeatThread:
                     self._divide_budgets()
                     for sender in list(self._driver.senders.values()):
                         sender.on_tick()
+                self._wait(due)
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the heartbeat thread of a link was interrupted; it goes on")
-            look_ns = LOOK_NS
-            while not self._stopping and (left_ns := due - time.monotonic_ns()) > 0:
-                if self._wakeup.wait(min(left_ns, look_ns) / 1e9):
-                    break
-                look_ns = STAND_IN_NS if self._stand_in() else LOOK_NS
+                self._wakeup.wait(max(0, due - time.monotonic_ns()) / 1e9)

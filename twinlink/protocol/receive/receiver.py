@@ -44,6 +44,7 @@ class MessageReceiver:
         flows: by name.  Other threads may read it.
         flow: the receiving side of a flow, made when it is first named.  Any thread may call it.
         acks: that are to be sent.
+        report_refused: tells senders what there was no room for.
     """
 
     def __init__(
@@ -62,19 +63,20 @@ class MessageReceiver:
         self._age_filter = AgeFilter(context)
         self._gap_reporter = GapReporter(context)
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
-        window, max_payload = limits.window, limits.max_payload
+        window = limits.window
         self._window = ReceiveWindow(
             context, window, limits.receive_buffer, self._repair, limit_counters, lambda: peer_manager.up
         )
         self._flow_table = FlowTable(
             context, peer_manager, self._repair, self._window, limits.max_flows, limit_counters
         )
+        self.report_refused = self._window.report_refused
         self.flow, self.flows = self._flow_table.flow, self._flow_table.flows
         self._by_topic, self._add_flow = self._flow_table.by_topic, self._flow_table.add
         self._reassembler = FragmentReassembler(limits.max_payload + HEADER_OCTETS, limits.receive_buffer // 4)
         self._limit_counters = limit_counters
         # Below the window of a sender like this one by a whole message: its flow control must not stop it before.
-        held_octets = min(max(window - max_payload, window // 8), UNCLAIMED_OCTETS)
+        held_octets = min(max(window - limits.max_payload, window // 8), UNCLAIMED_OCTETS)
         self._unclaimed = UnclaimedLimiter(
             context, self.flows, held_octets, self._understands_rejection, self._gap_reporter, self._repair, self.acks
         )
@@ -373,25 +375,21 @@ class MessageReceiver:
         return peer is not None and peer.repairs
 
     def on_tick(self) -> None:
-        """To be called ten times a second or more."""
+        """To be called ten times a second or more: what was consumed is announced, what was refused requested."""
         self._unclaimed.on_tick()
         self._limit_counters.on_tick()
+        self._window.report_refused()
         for receive_flow in list(self.flows.values()):
             for stream in list(receive_flow.streams.values()):
-                if stream.granted_octets or stream.unreported_octets:
-                    self._tend(receive_flow, stream)
+                if stream.unreported_octets:
+                    self.acks.add_credit_update(f"ack/{receive_flow.flow}".encode(), stream)
+                if stream.granted_octets:
+                    self._window.on_tick(f"ack/{receive_flow.flow}".encode(), stream)
             if receive_flow.watched:
                 self._age_filter.report_changes(receive_flow)
             if receive_flow.handler is not None and receive_flow.queue and not self._calls.pending:
                 # Ctrl-C has cut off a call.
                 self._calls.enqueue(self._call_next, [receive_flow] * len(receive_flow.queue), receive_flow.flow)
-
-    def _tend(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
-        """Announce what has been consumed, and request what was refused, where there is room again."""
-        ack_topic = f"ack/{receive_flow.flow}".encode()
-        if stream.unreported_octets:
-            self.acks.add_credit_update(ack_topic, stream)
-        self._window.on_tick(ack_topic, stream)
 
     def report_undelivered(self) -> None:
         """Report what was not delivered and has not been reported yet: the session ends."""

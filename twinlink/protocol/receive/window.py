@@ -16,7 +16,7 @@ from .flow import PeerStream
 from .nak import SelectiveRepeat
 
 FIRST_GRANT_OCTETS = 64 * 1024
-REFUSED_OCTETS = 64 * 1024  # then the sender is told; and at each tick
+REFUSED_OCTETS = 64 * 1024  # then the sender is told; and when all that has come is read
 REQUEST_OCTETS = 256 * 1024  # of messages that are requested together
 MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is suspended
 
@@ -46,6 +46,7 @@ class ReceiveWindow:
         self._repair = repair
         self._limits = limits
         self._granted = 0
+        self._refused: dict[PeerStream, bytes] = {}  # streams whose senders are to be told, with their ack topics
         self._granted_to: Counter[int] = Counter()  # by peer; 0: nodes that are not up
 
     def admits(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> bool:
@@ -85,12 +86,16 @@ class ReceiveWindow:
         stream.refused_end = max(stream.refused_end, sequence + 1)
         stream.refused_size = size
         stream.refused_octets += size
+        self._refused[stream] = ack_topic
         if stream.refused_octets >= REFUSED_OCTETS:
-            self._report_refused(ack_topic, stream)
+            self.report_refused()
 
-    def _report_refused(self, ack_topic: bytes, stream: PeerStream) -> None:
-        stream.refused_octets = 0
-        self._context.send(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
+    def report_refused(self) -> None:
+        """Tell senders what has been refused since they were last told."""
+        while self._refused:
+            stream, ack_topic = self._refused.popitem()
+            stream.refused_octets = 0
+            self._context.send(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
 
     def has_room(self, stream: PeerStream, octets: int) -> bool:
         """Whether so many octets more, of messages that are not held, may wait; they are granted."""
@@ -128,8 +133,6 @@ class ReceiveWindow:
         """Take back what a stream does not use, and request what was refused."""
         if stream.granted_octets > 2 * max(stream.waiting_octets, FIRST_GRANT_OCTETS):
             self._set_grant(stream, max(stream.waiting_octets, FIRST_GRANT_OCTETS))
-        if stream.refused_octets:
-            self._report_refused(ack_topic, stream)
         if stream.window_end is not None:
             self.request(ack_topic, stream)
 
