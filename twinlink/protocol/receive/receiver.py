@@ -305,6 +305,8 @@ class MessageReceiver:
             if self._peer_manager.find(epoch) is None:
                 return
             stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send)
+        if self._window.is_jump(stream, max([next_to_send, *(end for _, end in ranges)])):
+            return
         if stream.repairs:
             self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
         elif not ranges:

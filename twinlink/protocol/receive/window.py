@@ -55,8 +55,7 @@ class ReceiveWindow:
         Its sender is told so, as it is to go on at the pace of others only while this side reads.
         """
         next_expected, reorder_buffer = stream.tracker.next, stream.reorder_buffer
-        if next_expected >= 0 and next_expected + MAX_SEQUENCE_JUMP < sequence <= MAX_SEQUENCE:
-            self._limits.exceeded("sequence")
+        if self.is_jump(stream, sequence):
             return False
         is_due = sequence == (reorder_buffer.next_due if reorder_buffer else next_expected)
         if sequence < next_expected and not (reorder_buffer and sequence in reorder_buffer.missing):
@@ -70,6 +69,13 @@ class ReceiveWindow:
         self._limits.exceeded("window")
         self._refuse(ack_topic, stream, sequence, size)
         return False
+
+    def is_jump(self, stream: PeerStream, sequence: int) -> bool:
+        """Whether this number is so far beyond all before it that it is not to be believed; then it is counted."""
+        jumps = stream.tracker.next >= 0 and stream.tracker.next + MAX_SEQUENCE_JUMP < sequence <= MAX_SEQUENCE
+        if jumps:
+            self._limits.exceeded("sequence")
+        return jumps
 
     def _has_room(self, stream: PeerStream, waiting: int, size: int) -> bool:
         """As `FlowControlWindow.admit` says at the peer."""
