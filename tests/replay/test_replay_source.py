@@ -271,7 +271,7 @@ def test_an_absent_peer_is_logged(endpoint: str, capfd: pytest.CaptureFixture[st
     def told() -> bool:
         nonlocal said
         said += capfd.readouterr().err
-        return f"connecting to {endpoint} over zeromq: check that the other side listens" in said
+        return f"connecting to {endpoint} over zeromq: TCP says: Connection refused; check" in said
 
     top = flowgraph(Source("zeromq", connect=endpoint), Probe())
     top.start()
