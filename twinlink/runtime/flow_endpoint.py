@@ -119,6 +119,7 @@ class FlowEndpoint:
         """Take in how many octets a peer has of a frame that leaves in fragments."""
         with self.state_lock:
             self._queue.on_fragment_progress(epoch, sent_ns, octets)
+            self.core.pace_keeper.on_answer(epoch)
         if self._queue.can_send:
             self._link.wake_transmit()
 

@@ -230,6 +230,7 @@ class SendFlow:
         Returns acks for messages that it has and whose own ack was lost.  When they arrived is not known (T2 = T3), so
         they do not count for the delays.
         """
+        self.pace_keeper.on_answer(epoch)
         entries, missing_there = self.unacked.entries, RangeSet(missing)
         present = [
             one for one in self.unacked.between(0, known) if epoch in entries[one][1] and one not in missing_there

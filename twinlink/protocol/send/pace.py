@@ -122,12 +122,16 @@ class PaceKeeper:
         """A peer has acknowledged these."""
         if not records:
             return
-        if epoch in self._suspects:
-            self._acking.add(epoch)
+        self.on_answer(epoch)
         if epoch in self._seen:
             end = records.stop if isinstance(records, range) else records[-1][0] + 1
             self._seen[epoch] = max(end, self._seen[epoch])
         self._limit_unseen()
+
+    def on_answer(self, epoch: int) -> None:
+        """A peer has said what it lacks, or how much of a long message it has: it is not mute."""
+        if epoch in self._suspects:
+            self._acking.add(epoch)
 
     def _limit_unseen(self) -> None:
         """No lagging peer is to be sent more beyond what it has seen than may be in flight, unless it is behind or
