@@ -3,7 +3,7 @@
 from collections import Counter, deque
 
 from ..context import Context
-from ..frames import FLOW_NAME, MalformedFrame
+from ..frames import FLOW_NAME, MAX_SEQUENCE, MalformedFrame
 from ..limits import LimitCounters
 from ..peers import PeerManager
 from ..send.endpoint import URGENT_FLOW
@@ -102,8 +102,8 @@ class FlowTable:
                 self._limit_counters.exceeded("peers")
         self._strangers.append((receive_flow, epoch))
 
-    def add_stream(self, receive_flow: ReceiveFlow, epoch: int, sequence: int) -> PeerStream:
-        """Begin a sender session on a flow with the message that has come first."""
+    def add_stream(self, receive_flow: ReceiveFlow, epoch: int, sequence: int, has_arrived: bool = True) -> PeerStream:
+        """Begin a sender session on a flow with the message that has come first; or that will, as a probe says."""
         if epoch == self._context.epoch:
             raise MalformedFrame("reflected")
         peers, flow = self._peer_manager, receive_flow.flow
@@ -122,5 +122,6 @@ class FlowTable:
         elif peer.repairs:
             first = sequence  # what is missing before it shows when the peer has said what it owes this side
         stream = receive_flow.add_stream(epoch, peer.node, first, repairs)
-        stream.first_arrived = sequence if peer.repairs and not start_known else None
+        if peer.repairs and not start_known:
+            stream.first_arrived = sequence if has_arrived else MAX_SEQUENCE
         return stream

@@ -304,7 +304,7 @@ class MessageReceiver:
         if stream is None:
             if self._peer_manager.find(epoch) is None:
                 return
-            stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send)
+            stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send, has_arrived=False)
         if self._window.is_jump(stream, max([next_to_send, *(end for _, end in ranges)])):
             return
         if stream.repairs:

@@ -89,7 +89,8 @@ class PaceKeeper:
         unlimited = {one for one in suspects - self._acking if read_until.get(one, 0) >= self._since_mono_ns + LAG_NS}
         limit = self._in_flight.budget.limit
         lagging = unlimited | {one for one in suspects if self._unseen(self._refused.get(one, 0)) <= limit}
-        lagging |= suspects - self._late()  # these have acknowledged what was sent, and their applications are slow
+        # Those that have acknowledged what was sent, and whose applications are slow.
+        lagging |= {one for one in suspects - self._late() if not self._lacks(one)}
         if not lagging:
             return False
         self._unlimited |= unlimited
@@ -175,6 +176,11 @@ class PaceKeeper:
             if not unacked_by >= pacing:
                 late |= unacked_by
         return late
+
+    def _lacks(self, epoch: int) -> bool:
+        """Whether a peer owes an ack for something that is not in flight: it was lost, and is retransmitted."""
+        sent = self._unacked.between(0, self._queue.next_to_send)[:MAX_LOOKED_AT]
+        return any(epoch in self._unacked.entries[one][1] and one not in self._in_flight for one in sent)
 
     def on_tick(self) -> None:
         """To be called five times a second, after `check`: which peers are slow, and which have caught up."""
