@@ -53,7 +53,8 @@ def test_a_peer_over_a_slow_path_is_not_sent_the_backlog_of_others(tmp_path: Pat
             outcome = trial.finish()
     assert not outcome.broken
     (session,) = (session for session in outcome.sessions if session.node == "rw")
-    told = [event.fields.get("reason") for event in session.events if event.name in {"PeerUp", "PeerDown", "Gap"}]
+    # It may report a gap of what was sent before it was up, and not owed to it (docs/reliability.md).
+    told = [event.fields.get("reason") for event in session.events if event.name in {"PeerUp", "PeerDown"}]
     assert told in ([None], [None, "closed"])
 
 
