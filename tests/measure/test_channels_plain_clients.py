@@ -18,6 +18,7 @@ from twinlink.measure.channels.mailbox import HEAD
 from twinlink.measure.row_buffer import ReceivedRows
 from twinlink.measure.setting import free_ports
 from twinlink.protocol.frames import Kind, frame, parse_ack
+from twinlink.testing import wait_until
 from twinlink.transports import Endpoint
 
 EPOCH, SEQUENCE, PAYLOAD = 7, 3, b"state of a PLC"
@@ -51,7 +52,7 @@ def test_websocket() -> None:
     with reflecting("raw-websocket") as (endpoint, own), connect(f"ws://{endpoint.host}:{endpoint.port}") as client:
         client.send(message())
         assert is_answer(client.recv(10, decode=False))
-        assert own.received.used == 1
+        wait_until(lambda: own.received.used == 1)
 
 
 def test_two_websocket_clients_meet_at_the_hub() -> None:
@@ -61,7 +62,7 @@ def test_two_websocket_clients_meet_at_the_hub() -> None:
             client.send(message())
             assert other.recv(10, decode=False)[-len(PAYLOAD) :] == PAYLOAD
             assert is_answer(client.recv(10, decode=False))
-        assert own.received.used == 1
+        wait_until(lambda: own.received.used == 1)
 
 
 def test_http() -> None:
@@ -69,7 +70,7 @@ def test_http() -> None:
         address = f"http://{endpoint.host}:{endpoint.port}/traffic/sweep"
         with urllib.request.urlopen(urllib.request.Request(address, message()), timeout=10) as response:
             assert is_answer(response.read())
-        assert own.received.used == 1
+        wait_until(lambda: own.received.used == 1)
         with urllib.request.urlopen(address, timeout=10) as response:
             assert (response.status, response.read()) == (204, b"")
         for _ in range(2):
@@ -86,7 +87,7 @@ def test_modbus() -> None:
         words = list(struct.unpack(f"!{len(image) // 2}H", image))
         assert not client.write_registers(0, words, device_id=1).isError()
         assert not client.write_registers(0, words, device_id=1).isError()  # the same sequence: no other message
-        assert own.received.used == 1
+        wait_until(lambda: own.received.used == 1)
         answer = client.read_holding_registers(0, count=40, device_id=2).registers
         octets = struct.pack("!40H", *answer)
         sequence, waiting, length = HEAD.unpack_from(octets)
@@ -107,7 +108,7 @@ def test_s7() -> None:
         client.connect(endpoint.host, 0, 1, endpoint.port)
         client.db_write(1, 0, image)
         client.db_write(1, 0, image)  # the same sequence: no other message
-        assert own.received.used == 1
+        wait_until(lambda: own.received.used == 1)
         octets = bytes(client.db_read(2, 0, 80))
         sequence, waiting, length = HEAD.unpack_from(octets)
         assert (sequence, waiting) == (1, 0)
@@ -127,7 +128,7 @@ def test_opc_ua() -> None:
         written, read = client.get_node("ns=1;s=Written"), client.get_node("ns=1;s=Read")
         assert read.read_value() == b""
         written.write_value(message(), ua.VariantType.ByteString)
-        assert own.received.used == 1
+        wait_until(lambda: own.received.used == 1)
         octets = read.read_value()
         assert HEAD.unpack_from(octets)[:2] == (1, 0)
         assert is_answer(octets[HEAD.size :])
