@@ -1,3 +1,4 @@
+import argparse
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,6 +52,41 @@ def test_precedence(parse: Parse) -> None:
     given = parse(file=file)
     assert (given.count, given.mode) == (2, "slow")  # the environment is still there
     assert given.node is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("100", 100),
+        ("100B", 100),
+        ("10K", 10240),
+        ("64KB", 65536),
+        ("64 kb", 65536),
+        ("1MiB", 2**20),
+        ("2g", 2**31),
+    ],
+)
+def test_a_size_may_have_a_unit(text: str, number: int) -> None:
+    assert convert.octets(text) == number
+    assert convert.link_option(f"retention={text}") == ("retention", number)
+    assert convert.link_option(f"unread_octets={text}") == ("unread_octets", number)
+
+
+@pytest.mark.parametrize("text", ["", "KB", "-1", "1.5K", "64KBit", "1T", "1 K B", "٣", "9" * 5000])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="not a number of octets such as 100, 64KB or 1MB"):
+        convert.octets(text)
+
+
+def test_only_options_in_octets_have_units() -> None:
+    assert convert.link_option("namespace=5G") == ("namespace", "5G")
+    assert convert.link_option("receive_hwm=64K") == ("receive_hwm", "64K")  # a number of messages: refused later
+
+
+def test_a_size_from_file_or_environment_may_have_a_unit(parse: Parse) -> None:
+    assert parse(file="option = ['window=64MB']").option == [("window", 64 * 2**20)]
+    assert parse(OPTION="retention=2M").option == [("retention", 2**21)]
 
 
 def test_file_alone(parse: Parse) -> None:

@@ -10,11 +10,21 @@ from typing import Any, NamedTuple
 from twinlink.prbs import parse_prbs
 
 
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_SIZE = re.compile(r"([0-9]{1,18}) ?(?:([KMG])(?:I?B)?|B?)", re.IGNORECASE)
+_IN_OCTETS = ("max_payload", "window", "retention", "receive_buffer", "os_send_buffer", "os_receive_buffer")
+
+
 def link_option(text: str) -> tuple[str, Any]:
-    """``name=value``; the value is a number, true, false or another JSON value if it reads as one, else text."""
+    """``name=value``; the value is a number, true, false or another JSON value if it reads as one, else text.
+
+    Options in octets take a unit, as `octets` does.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    if (name in _IN_OCTETS or name.endswith("_octets")) and _SIZE.fullmatch(value):
+        return name, octets(value)
     try:
         return name, json.loads(value)
     except ValueError:
@@ -67,10 +77,13 @@ def parts(text: str) -> tuple[str, ...]:
 
 
 def octets(text: str) -> int:
-    """A number of octets; the suffixes K and M mean 1024 and 1024 x 1024."""
-    factor = {"K": 1024, "M": 1024 * 1024}.get(text[-1:].upper(), 1)
-    number = _convert(int, text[:-1] if factor > 1 else text, "a number of octets such as 100, 10K or 1M")
-    return factor * int(_at_least(0, number))
+    """A number of octets; K, KB and KiB mean 1024, as in the paper's payloads, M and G its powers."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of octets such as 100, 64KB or 1MB (K = 1024, M = 1024 K, G = 1024 M)"
+        )
+    return int(match[1]) * _FACTORS[(match[2] or "").upper()]
 
 
 def seconds(text: str) -> float:

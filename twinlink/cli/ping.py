@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time between messages in s; 0 sends the next when the last is answered",
     )
-    parser.add_argument("--size", type=convert.octets, default=64, metavar="B", help="payload octets; 64, 10K, 1M")
+    parser.add_argument("--size", type=convert.octets, default=64, metavar="B", help="octets of payload, such as 64, 64KB or 1MB")
     parser.add_argument(
         "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
     )

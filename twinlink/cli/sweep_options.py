@@ -70,7 +70,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         type=_payloads,
         default="100,1K,10K,100K,1M",
         metavar="B[,B]",
-        help="octets of payload; K is 1024, M 1024 x 1024",
+        help="octets of payload; K and KB are 1024, M and MB 1024 x 1024",
     )
     parser.add_argument(
         "--directions",
