@@ -189,13 +189,17 @@ def _setting(given: argparse.Namespace, stop: Stop) -> "Setting":
         raise ConfigurationError("--setting hosts and --peer tcp/HOST:PORT go together")
     if given.rate_limit is not None and name != "netns":
         raise ConfigurationError(f"--rate-limit is for the cable between two namespaces; the setting is {name}")
+    if given.delay is not None and name != "netns":
+        raise ConfigurationError(
+            f"--delay is for the path between two namespaces, which need root; the setting is {name}"
+        )
     match name:
         case "hosts":
             hosts = Hosts(given.peer, given.peer_transport, given.timeout, lambda: stop.requested)
             log(_NAME, f"waits up to {given.timeout:g} s for the pong at {given.peer}")
             return hosts
         case "netns":
-            return Namespaces(given.rate_limit)
+            return Namespaces(given.rate_limit, given.delay or 0)
     return Loopback()
 
 
@@ -206,7 +210,8 @@ def _where(name: str, given: argparse.Namespace) -> str:
             return f"two hosts, the other at {given.peer}"
         case "netns":
             limit = f", {given.rate_limit} each way" if given.rate_limit else ""
-            return f"two network namespaces of this host{limit}{chosen}"
+            delay = f", {given.delay:g} ms each way" if given.delay else ""
+            return f"two network namespaces of this host{limit}{delay}{chosen}"
     return f"two processes on loopback{chosen}"
 
 
@@ -220,6 +225,7 @@ def _content(given: argparse.Namespace, plan: Plan, setting: "Setting") -> dict[
         "configuration": {"given": options, "used": {**dataclasses.asdict(plan), **setting.describe()}},
         "setting": setting.name,
         "rate_limit": given.rate_limit,
+        "delay_ms": given.delay,
         "source": given.source,
         "system": {"real_world": None, "digital_twin": None},
         "ntp": {side: {"error": "no server was given (--ntp)"} for side in ("real_world", "digital_twin")},

@@ -133,6 +133,12 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         help="rate of the path between two namespaces, such as 100mbit",
     )
     parser.add_argument(
+        "--delay",
+        type=_above_0,
+        metavar="MS",
+        help="delay each way of the path between two namespaces, in ms; needs root, and TUN",
+    )
+    parser.add_argument(
         "--peer", metavar="tcp/HOST:PORT", help="endpoint of `twinlink pong` on the other host; pong takes the "
         "Digital Twin's side, and the ports from 10 above its own"
     )  # fmt: skip

@@ -113,6 +113,7 @@ def _differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[dict[st
 
 def _conditions(run: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "rate_limit", run.get("rate_limit")
+    yield "delay_ms", run.get("delay_ms")
     yield "source", run["source"]
     for side, facts in run["system"].items():
         for key in _LIKELY_TO_MATTER:
@@ -246,7 +247,7 @@ def _holm(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def text(found: dict[str, Any]) -> str:
     """The comparison for people, as Markdown."""
     a, b = (f"{found[side]['folder']} ({formatting.date(found[side]['started_ns'])})" for side in "ab")
-    where = formatting.setting(found["setting"])
+    where = formatting.SETTINGS.get(found["setting"], found["setting"])
     lines = [
         f"# {found['b']['folder']} against {found['a']['folder']}",
         "",

@@ -89,10 +89,14 @@ def ordered(names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: (places.get(name, len(places)), name))
 
 
-def setting(name: str, rate_limit: str | None = None) -> str:
-    """Name of a setting, such as "two hosts"."""
-    text = SETTINGS.get(name, name)
-    return f"{text}, limited to {rate_limit}" if rate_limit else text
+def setting(run: Mapping[str, Any]) -> str:
+    """Where a run was measured, such as "two hosts"; ``run`` is run.json or results.json."""
+    text = SETTINGS.get(run["setting"], run["setting"])
+    if run.get("rate_limit"):
+        text += f", limited to {run['rate_limit']}"
+    if run.get("delay_ms"):
+        text += f", {run['delay_ms']:g} ms each way"
+    return text
 
 
 def place(flow: str, octets: int) -> str:

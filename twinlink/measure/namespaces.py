@@ -1,26 +1,29 @@
-"""Two network namespaces connected by a veth pair, in place of two hosts.
+"""Two network namespaces connected by a veth pair, or by a path with a delay, in place of two hosts.
 
 They have no names and are held by two processes that end with this one; the kernel then removes the namespaces and the
 cable.  Traffic passes through both network stacks, unlike on loopback, and its octets are counted.  This needs root,
-and unshare, nsenter, ip and tc (util-linux, iproute2).
+and unshare, nsenter, ip and tc (util-linux, iproute2).  With a delay, the path is `delay_line.py`, between TUN devices.
 """
 
 import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from .channels import PORTS
-from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError
+from .delay_line import DEVICES
+from .setting import DIGITAL_TWIN, REAL_WORLD, Pair, Setting, SettingError, start_relay
 
 # 198.18.0.0/15 is reserved for such measurements (RFC 2544, RFC 6890).
 ADDRESSES = ("198.18.0.1", "198.18.0.2")  # Real World, Digital Twin
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
-CABLE = ("tl-rw", "tl-dt")
+CABLE = DEVICES
+MTU, QUEUE = 1500, 5000  # octets, packets: of a TUN device
 FIRST_PORT, LAST_PORT = 7450, 7700
 BURST_S = 0.004  # size of the token bucket, as a time at the rate limit
 LEAST_BURST = 64 * 1024  # octets: the longest packet before segmentation
@@ -33,14 +36,17 @@ class Namespaces(Setting):
 
     Args:
         rate_limit: of each direction, in tc's notation (``100mbit``), or None.
+        delay_ms: of each direction; 0 for a veth pair.
     """
 
     name = "netns"
-    counts_wire = True
 
-    def __init__(self, rate_limit: str | None = None) -> None:
+    def __init__(self, rate_limit: str | None = None, delay_ms: float = 0) -> None:
         super().__init__()
+        self.counts_wire = not delay_ms  # a TUN device has no Ethernet headers
         self._rate_limit = rate_limit
+        self._delay_ns = int(delay_ms * 1e6)
+        self._line: subprocess.Popen[bytes] | None = None
         self._holders: list[subprocess.Popen[bytes]] = []
         self._port = FIRST_PORT
 
@@ -72,6 +78,10 @@ class Namespaces(Setting):
         self._end()
 
     def _end(self) -> None:
+        if self._line is not None:
+            self._line.kill()
+            self._line.communicate()
+            self._line = None
         for holder in self._holders:
             with contextlib.suppress(OSError):
                 assert holder.stdin is not None
@@ -103,18 +113,28 @@ class Namespaces(Setting):
     def _lay_cable(self) -> None:
         first, second = (str(holder.pid) for holder in self._holders)
         # Created inside the first namespace, so that it is never visible outside.
-        _call(*_inside(first), "ip", "link", "add", CABLE[0], "type", "veth", "peer", "name", CABLE[1], "netns", second)
+        if self._delay_ns:
+            delay = str(self._delay_ns)
+            command = [sys.executable, "-m", "twinlink.measure.delay_line", first, second, delay, delay]
+            self._line = start_relay(command)
+            if self._line.poll() is not None:
+                raise SettingError("no path with a delay can be made here: its error is on stderr; --delay needs TUN")
+        else:
+            ends = ("type", "veth", "peer", "name", CABLE[1], "netns", second)
+            _call(*_inside(first), "ip", "link", "add", CABLE[0], *ends)
         for number, pid in enumerate((first, second)):
             own, other = CABLE[number], 1 - number
             enter = _inside(pid)
             # No IPv6 address and no ARP, so that the counters see the sweep alone.
-            _call(*enter, "ip", "link", "set", own, "addrgenmode", "none", "address", MACS[number], "up")
+            how = ("mtu", str(MTU), "txqueuelen", str(QUEUE)) if self._delay_ns else ("address", MACS[number])
+            _call(*enter, "ip", "link", "set", own, "addrgenmode", "none", *how, "up")
             _call(*enter, "ip", "link", "set", "lo", "up")
             _call(*enter, "ip", "address", "add", f"{ADDRESSES[number]}/30", "dev", own)
-            _call(
-                *enter, "ip", "neighbour", "replace", ADDRESSES[other], "lladdr", MACS[other],
-                "nud", "permanent", "dev", own,
-            )  # fmt: skip
+            if not self._delay_ns:
+                _call(
+                    *enter, "ip", "neighbour", "replace", ADDRESSES[other], "lladdr", MACS[other],
+                    "nud", "permanent", "dev", own,
+                )  # fmt: skip
             if self._rate_limit is not None:
                 burst = max(LEAST_BURST, int(octets_per_s(self._rate_limit) * BURST_S))
                 limit = max(2 * burst, int(octets_per_s(self._rate_limit) * QUEUE_S))

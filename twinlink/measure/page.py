@@ -47,7 +47,7 @@ summary b { font-weight: 600; }
 
 def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
-    where = formatting.setting(results["setting"], results.get("rate_limit"))
+    where = formatting.setting(results)
     body = [
         f"<h1>twinlink sweep: {escape(where)}</h1>",
         _verdict(results),

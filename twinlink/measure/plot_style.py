@@ -142,7 +142,7 @@ def save(
 ) -> Drawn:
     """Write the figure; title and caption begin with where and how it was measured."""
     mode = formatting.listed(dict.fromkeys(formatting.MODES[cell["mode"]] for cell in cells))
-    where = formatting.setting(results["setting"], results.get("rate_limit"))
+    where = formatting.setting(results)
     told = fill(f"{where}, {mode}; {n(cells)}", 70)
     figure.suptitle(told, fontsize=8.5, color=GREY, x=0.01, ha="left")
     path = folder / f"{name}.png"

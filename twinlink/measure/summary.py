@@ -60,7 +60,7 @@ def _measured(results: dict[str, Any], cells: list[Cell]) -> str:
     modes = formatting.listed(
         formatting.MODES[mode] for mode in formatting.MODES if any(c["mode"] == mode for c in results["cells"])
     )
-    where = formatting.setting(results["setting"], results.get("rate_limit"))
+    where = formatting.setting(results)
     told = f"{number:,} messages of {sizes} were sent on {formatting.date(results['started_ns'])} ({where}; {modes})"
     if ours:
         told += f" with twinlink over {ours}"
@@ -295,7 +295,7 @@ def _paper(results: dict[str, Any], cells: list[Cell]) -> str:
     row = next((reference_results.row(name, "rw-dt", 100) for name in ("zeromq", "zenoh") if name in names), None)
     if row is None:
         return ""
-    where = "other two" if results["setting"] == "hosts" else formatting.setting(results["setting"])
+    where = "other two" if results["setting"] == "hosts" else formatting.SETTINGS[results["setting"]]
     return (
         f"Its RTTs ({row.rtt_ms:.1f} ms at 100 B) were taken between two hosts with a network between them; these here "
         f"between {where}. Compare their shapes, not the figures."

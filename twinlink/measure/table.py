@@ -180,7 +180,7 @@ def missing(cell: dict[str, Any] | None) -> str:
 
 def markdown(results: dict[str, Any]) -> str:
     """table.md."""
-    where = formatting.setting(results["setting"], results.get("rate_limit"))
+    where = formatting.setting(results)
     lines = [f"# Latency, RTT and throughput: {where}", ""]
     if not results["complete"]:
         lines += ["The run was broken off; these are its results until then.", ""]
