@@ -4,8 +4,9 @@ import statistics
 from concurrent.futures import ThreadPoolExecutor
 
 from twinlink.measure.channels import PORTS
-from twinlink.measure.setting import DIGITAL_TWIN, free_ports
+from twinlink.measure.setting import DIGITAL_TWIN
 from twinlink.measure.worker_handle import Interrupted, LocalWorker
+from twinlink.process.ports import free_ports
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S

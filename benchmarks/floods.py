@@ -10,8 +10,9 @@ import numpy as np
 
 from twinlink.measure.cell_run import RoundResult
 from twinlink.measure.namespaces import ADDRESSES, Namespaces
-from twinlink.measure.setting import Loopback, free_ports
+from twinlink.measure.setting import Loopback
 from twinlink.measure.worker_handle import Interrupted
+from twinlink.process.ports import free_ports
 
 from .bench import NEEDS_ROOT, TRANSPORTS, Bench, Measurement, is_root
 from .contest import FAILURES, Contestant, plain

@@ -8,8 +8,8 @@ import random
 import statistics
 
 import twinlink
-from twinlink.measure.setting import free_ports
 from twinlink.measure.worker_handle import Interrupted
+from twinlink.process.ports import free_ports
 from twinlink.transport_options import TransportName
 from twinlink.transports import transport_name
 

@@ -17,7 +17,7 @@ from twinlink_replay.blocks.gnuradio_compat import gr, keep, pmt
 
 import twinlink
 from twinlink.measure.channels import PORTS
-from twinlink.measure.setting import free_ports
+from twinlink.process.ports import free_ports
 from twinlink.spectrum import Spectrum
 
 WARM_UP = 50

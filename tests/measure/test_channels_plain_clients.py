@@ -16,7 +16,7 @@ from twinlink.measure.channels import Channel, channel
 from twinlink.measure.channels.base import TRAFFIC
 from twinlink.measure.channels.mailbox import HEAD
 from twinlink.measure.row_buffer import ReceivedRows
-from twinlink.measure.setting import free_ports
+from twinlink.process.ports import free_ports
 from twinlink.protocol.frames import Kind, frame, parse_ack
 from twinlink.testing import wait_until
 from twinlink.transports import Endpoint

@@ -9,10 +9,9 @@ import pytest
 from tests.measure.sweeping import measure, table
 from twinlink.measure import metrics
 from twinlink.measure.cells import Plan
-from twinlink.measure.channels import PORTS
 from twinlink.measure.clock import Estimate
 from twinlink.measure.records import Table
-from twinlink.measure.setting import Loopback, Truth, free_ports
+from twinlink.measure.setting import Loopback, Truth
 
 MS = 1_000_000
 
@@ -121,11 +120,3 @@ def test_what_a_link_repairs_is_not_lost_but_late(tmp_path: Path) -> None:
     assert sent["acknowledged"].all()
     assert sorted(received["sequence"]) == list(range(20))
     assert found["lost"] == 0
-
-
-def test_a_relay_has_no_port_of_the_worker_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though the worker does not listen yet when the relay's ports are looked for."""
-    first = free_ports(2 * PORTS)
-    monkeypatch.setattr("twinlink.measure.setting._FIRST", first)
-    monkeypatch.setattr("twinlink.measure.setting._LAST", first + PORTS + 1)
-    assert {free_ports(PORTS, range(first, first + PORTS)) for _ in range(20)} == {first + PORTS}

@@ -20,8 +20,9 @@ from twinlink.measure.cells import Plan
 from twinlink.measure.hosts import Hosts
 from twinlink.measure.namespaces import Namespaces, octets_per_s
 from twinlink.measure.remote import PORT_OFFSET
-from twinlink.measure.setting import HostLost, SettingError, free_ports
+from twinlink.measure.setting import HostLost, SettingError
 from twinlink.measure.worker_handle import WorkerLost
+from twinlink.process.ports import free_ports
 from twinlink.testing import patience, wait_until
 
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
@@ -53,6 +54,20 @@ def test_two_namespaces_with_a_limited_cable_count_its_octets(tmp_path: Path) ->
             assert octets * 1.04 < forward < octets * 1.08, cell["id"]
             assert octets / 1448 < packets < octets / 1448 * 1.2, cell["id"]
             assert 88 + 66 <= back < 10_000, cell["id"]
+    assert interfaces() == before
+
+
+@needs_root
+def test_a_delay_of_the_path_shows_as_the_stated_round_trips(tmp_path: Path) -> None:
+    before, delay_ms = interfaces(), 40
+    subjects = ("raw-tcp", "raw-modbus", "raw-mqtt-qos2")  # 1, 2 and 3 round trips
+    plan = Plan(subjects, (100,), ("rw-dt",), count=4, rounds=2, warm_up=1, timeout_s=PATIENCE_S)
+    run = measure(tmp_path, plan, Namespaces(delay_ms=delay_ms))
+    assert [cell["round_trips"] for cell in run["cells"]] == [1, 2, 3]
+    for cell in run["cells"]:
+        assert cell["status"] == "done", cell["reason"]
+        least = table(tmp_path, cell, "sent")["rtt_ns"].min() / (2e6 * delay_ms)
+        assert cell["round_trips"] <= least < cell["round_trips"] * 1.02 + 0.05  # the least: others wait for processors
     assert interfaces() == before
 
 

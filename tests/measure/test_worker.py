@@ -19,8 +19,8 @@ from twinlink.measure.channels import PeerLost, tcp
 from twinlink.measure.remote import TOLD, Remote, RemoteWorker, WorkerHost
 from twinlink.measure.row_buffer import ReceivedRows, SentRows, decode, encode
 from twinlink.measure.run import received_table, sent_table
-from twinlink.measure.setting import free_ports
 from twinlink.measure.worker_handle import LocalWorker, WorkerFailed, WorkerLost
+from twinlink.process.ports import free_ports
 from twinlink.testing.base import wait_until
 from twinlink.transports import Endpoint
 

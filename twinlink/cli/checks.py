@@ -21,6 +21,7 @@ from typing import Literal
 
 import twinlink
 from twinlink.process import cgroups
+from twinlink.process.ports import free_ports
 from twinlink.transports import Endpoint, transport_class, transport_name
 
 from ..appkit.linking import connection_problem
@@ -111,7 +112,7 @@ def transport(name: str) -> Iterator[Row]:
         found = f"{driver} {version(driver)}" if driver else "built in"
         kind = transport_class(name)
         for attempt in range(3):  # a free port may be taken between finding and using it
-            endpoint = f"tcp/127.0.0.1:{_free_port(kind.ports)}"
+            endpoint = f"tcp/127.0.0.1:{free_ports(kind.ports)}"
             try:
                 _round_trip(name, endpoint)
                 break
@@ -138,16 +139,6 @@ def _round_trip(transport: str, endpoint: str) -> None:
         sender = there.sender("doctor")
         sender.send(b"doctor")
         sender.flush(timeout=5)
-
-
-def _free_port(count: int) -> int:
-    """The first of ``count`` consecutive free ports."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-        if first + count <= 65536 and all(_bind("127.0.0.1", first + offset) is None for offset in range(count)):
-            return first
 
 
 def _bind(host: str, port: int) -> OSError | None:

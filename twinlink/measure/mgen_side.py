@@ -1,7 +1,6 @@
 """One side of a cell with MGEN as the source: an end of the bridge, and its mgen process."""
 
 import shutil
-import socket
 import tempfile
 import threading
 from pathlib import Path
@@ -14,9 +13,9 @@ from ..mgen.ingress import Ingress
 from ..mgen.message import Address, Protocol
 from ..mgen.records import Recorder
 from ..mgen.script import Flow, protocol_for
+from ..process.ports import HOST, free_ports
 
 FLOW = "mgen"
-HOST = "127.0.0.1"
 NUMBER = 1  # MGEN's flow number
 
 
@@ -39,7 +38,7 @@ class MgenSide:
     def listen(self, octets: int) -> None:
         """Start a listening mgen, and the bridge's end that delivers to it.  Raises TwinlinkError."""
         protocol = protocol_for(octets)
-        at = Address(HOST, _free_port(protocol))
+        at = Address(HOST, free_ports())
         self._listener = session.Listener(at, protocol, self._path / "rx.drc", _mortal())
         self._listener.__enter__()
         self._recorder = Recorder(self._path / "out.csv")
@@ -113,10 +112,3 @@ def _mortal() -> list[str]:
 
 def _by_protocol(protocol: Protocol, at: Address) -> tuple[Address | None, Address | None]:
     return (at, None) if protocol is Protocol.UDP else (None, at)
-
-
-def _free_port(protocol: Protocol) -> int:
-    kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -4,8 +4,6 @@ A setting starts a worker on each side and provides the address of the Digital T
 """
 
 import os
-import random
-import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -15,11 +13,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import TwinlinkError
+from ..process.ports import free_ports
 from .channels import PORTS
 from .worker_handle import LocalWorker, Stopped, WorkerHandle
 
 REAL_WORLD, DIGITAL_TWIN = "Real World", "Digital Twin"
-_FIRST, _LAST = 20000, 32000  # below the range of ephemeral ports
 
 
 class HostLost(Exception):
@@ -129,7 +127,7 @@ class Setting(ABC):
         truth = self.truth
         pair = Pair(LocalWorker(REAL_WORLD, here), LocalWorker(DIGITAL_TWIN, there, truth.twin_clock), listen, listen)
         if truth.forward_delay_ns or truth.back_delay_ns:
-            near = free_ports(PORTS, range(listen[1], listen[1] + PORTS))
+            near = free_ports(PORTS)
             given = (near, *listen, PORTS, truth.forward_delay_ns, truth.back_delay_ns)
             pair.relay = start_relay([*here, sys.executable, "-m", "twinlink.measure.relay", *map(str, given)])
             pair.connect = ("127.0.0.1", near)
@@ -154,22 +152,6 @@ def start_relay(command: Any) -> "subprocess.Popen[bytes]":
     assert relay.stdout is not None
     relay.stdout.readline()
     return relay
-
-
-def free_ports(count: int, taken: Sequence[int] = ()) -> int:
-    """The first of ``count`` consecutive free TCP ports on loopback, none of them in ``taken``."""
-    for _ in range(1000):
-        port = random.randrange(_FIRST, _LAST)
-        if any(port <= one < port + count for one in taken):
-            continue
-        try:
-            for candidate in range(port, port + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", candidate))
-        except OSError:
-            continue
-        return port
-    raise SettingError(f"no {count} consecutive TCP ports are free from {_FIRST} to {_LAST}")
 
 
 def default() -> str:

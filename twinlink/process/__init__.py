@@ -1,1 +1,1 @@
-"""What a link shares with its process: signals, exit and fork, memory, control groups, name resolution."""
+"""What a link shares with its process: signals, exit and fork, memory, control groups, name resolution, ports."""

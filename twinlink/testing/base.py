@@ -1,11 +1,8 @@
 """Shared parts of the suite: endpoints, links that are closed at the end, and a peer that speaks the wire format."""
 
-import itertools
 import json
 import os
-import random
 import secrets
-import socket
 import threading
 import time
 from collections import deque
@@ -15,6 +12,7 @@ from typing import Any, ClassVar, Self
 import pytest
 
 import twinlink
+from twinlink.process.ports import free_ports
 from twinlink.protocol import liveness
 from twinlink.protocol.frames import (
     HEADER_OCTETS,
@@ -33,11 +31,6 @@ from twinlink.transports import Endpoint, Transport, transport_class, transport_
 from twinlink.transports.base import Frame, make_options
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
-# Ports below the ephemeral range and those of a sweep, divided among the workers of pytest-xdist.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-_PART = 10000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-PORTS = range(10000 + _WORKER * _PART, 10000 + (_WORKER + 1) * _PART)
-_turn = itertools.count(random.randrange(_PART))
 PATIENCE_S = 60.0  # for what must come: only a failing test waits for so long
 CLOSE_S = 1.0  # the contract
 GENEROUS = 4  # factor that allows for a busy machine
@@ -105,18 +98,8 @@ class Stopwatch:
 
 
 def free_endpoint(ports: int = 2) -> str:
-    """``tcp/127.0.0.1:port`` with ``ports`` consecutive free ports, which no other call returns soon."""
-    while True:
-        found = [PORTS[next(_turn) % len(PORTS)] for _ in range(ports)]
-        if found[-1] - found[0] != ports - 1:
-            continue  # wrapped around to the first one
-        try:
-            for port in found:
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return f"tcp/127.0.0.1:{found[0]}"
+    """``tcp/127.0.0.1:port`` with ``ports`` consecutive free ports, which no other process is given."""
+    return f"tcp/127.0.0.1:{free_ports(ports)}"
 
 
 def receive_all(receiver: twinlink.Receiver, count: int, seconds: float = PATIENCE_S) -> list[twinlink.Message]:

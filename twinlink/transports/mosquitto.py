@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import TransportError
+from ..process.ports import HOST, free_ports
 from .base import Endpoint, advice
 
 START_S = 5.0  # it takes 0.01 s
@@ -89,7 +89,7 @@ class Mosquitto:
             TransportError: it is not installed, or does not start; the message says why.
         """
         for attempt in range(FREE_PORT_TRIES):
-            self.endpoint = endpoint or _free_endpoint()
+            self.endpoint = endpoint or Endpoint(HOST, free_ports())
             try:
                 self._start(max_packet, no_delay, prefix)
                 break
@@ -163,9 +163,3 @@ class Mosquitto:
                 self._shell.wait(STOP_S)
             self._log.close()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def _free_endpoint() -> Endpoint:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return Endpoint("127.0.0.1", probe.getsockname()[1])

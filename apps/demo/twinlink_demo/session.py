@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from twinlink_ran_emulator.recording import Recording
 
 from twinlink.measure.channels import PORTS
-from twinlink.measure.setting import free_ports
+from twinlink.process.ports import free_ports
 
 from . import flows
 from .child_process import ChildProcess
