@@ -13,6 +13,7 @@ LAYERS = (
     ("errors", "events", "message", "npy", "stats", "sync", "prbs", "transport_options"),
     ("protocol",),
     ("process",),
+    ("identity",),
     ("transports",),
     ("options",),
     ("runtime",),
