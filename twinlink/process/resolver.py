@@ -1,7 +1,10 @@
-"""Name resolution with a time limit: without an answer, a resolver takes tens of seconds."""
+"""Name resolution with a time limit: without an answer, a resolver takes tens of seconds.
+
+What takes a host, takes its addresses from here: a connector tries all of them in order, a listener listens on all.
+"""
 
 import errno
-import ipaddress
+import logging
 import selectors
 import socket
 import threading
@@ -9,24 +12,22 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from .ip_address import family_of, is_address, is_group
 from .wakeup import Wakeup
 
 REFRESH_S = 0.3
+LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
 CONNECT_TIMEOUT_S = 1.0  # the longest round trip that there is patience for, and a little (reconnect.py)
 OTHERS_TIMEOUT_S = 0.1  # for the others, when one of several addresses has answered
 
 
-def is_address(host: str) -> bool:
-    """Whether this is an IP address (IPv6 in brackets or without), and no name."""
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
+logger = logging.getLogger("twinlink")
 
 
 def addresses(host: str, within_s: float) -> list[str]:
-    """The addresses of a host, IPv4 first.  Raises TimeoutError, or OSError where there are none."""
+    """The addresses of a host, IPv4 first; an address is its own.  Raises TimeoutError, or OSError if it has none."""
+    if is_address(host):
+        return [host.strip("[]")]
     lookup = Lookup(host)
     if not lookup.ended(within_s):
         raise TimeoutError("DNS does not answer")
@@ -35,13 +36,40 @@ def addresses(host: str, within_s: float) -> list[str]:
     return lookup.addresses
 
 
+def listen_addresses(host: str) -> list[str]:
+    """Where a listener on this host listens: at an address itself, or at every address of a name.
+
+    Those of a name that this host does not have are left out with a warning, unless it has none of them.
+
+    Raises:
+        OSError: the name is not resolved.
+    """
+    found = addresses(host, LISTEN_RESOLVE_S)
+    if is_address(host):
+        return found
+    own = [address for address in found if _is_own(address)]
+    if own and own != found:
+        others = ", ".join(address for address in found if address not in own)
+        logger.warning("%s: listening on %s only, as this host does not have %s", host, ", ".join(own), others)
+    return own or found
+
+
+def _is_own(address: str) -> bool:
+    try:
+        with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
 def accepting_addresses(hosts: Sequence[str], port: int) -> list[str]:
     """Those of these addresses where something listens, in the order of their answers."""
     accepting: list[str] = []
     with selectors.DefaultSelector() as asked, ExitStack() as made:
         for host in hosts:
             try:
-                one = made.enter_context(socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET))
+                one = made.enter_context(socket.socket(family_of(host)))
                 one.setblocking(False)
                 if one.connect_ex((host, port)) not in {0, errno.EINPROGRESS}:
                     continue
@@ -92,6 +120,9 @@ class Lookup:
             answers = socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
             found = [socket.getnameinfo(address, socket.NI_NUMERICHOST)[0] for *_, address in answers]  # with its zone
             found = sorted(dict.fromkeys(found), key=lambda address: ":" in address)
+            found = [address for address in found if not is_group(address)]
+            if not found:
+                raise OSError("it stands for a multicast group, not for a host")
             if self._port is not None and len(found) > 1:
                 found = accepting_addresses(found, self._port) or found
             self.addresses = found

@@ -5,7 +5,7 @@ from typing import Protocol, cast
 
 from ..errors import TransportError
 from ..process.exit_hooks import open_links
-from ..process.resolver import is_address
+from ..process.ip_address import is_address
 from ..transports import Transport
 from ..transports.base import advice
 

@@ -12,7 +12,8 @@ import struct
 import time
 from contextlib import suppress
 
-from ..process.resolver import RepeatedLookup, is_address
+from ..process.ip_address import family_of, is_address
+from ..process.resolver import RepeatedLookup
 from ..protocol.reconnect import ProbeResult
 from ..transports import Endpoint
 
@@ -86,7 +87,7 @@ class PortProbe:
         if len(self._attempts) == MAX_ATTEMPTS:
             self._attempts.pop(int(now_s - self._attempts[0][0] < ATTEMPT_TIMEOUT_S))[1].close()
         try:
-            connection = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+            connection = socket.socket(family_of(self._host))
         except OSError:  # no descriptors: the transport's own attempts go on
             return
         connection.setblocking(False)

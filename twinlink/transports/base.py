@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ConfigurationError, TransportError
+from ..process.ip_address import check_host
 
-_ENDPOINT = re.compile(r"tcp/(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_ENDPOINT = re.compile(
+    r"tcp/(?P<host>\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._:@~+-]{1,15})?\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
+)
 
 Frame = bytes | memoryview
 MOST = 2**31 - 1  # the greatest integer that the drivers accept
@@ -24,25 +27,26 @@ THREAD_ENDS_S = 0.0001
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A static address, written ``tcp/host:port`` (IPv6 in brackets)."""
+    """The address of one host, written ``tcp/host:port``.
+
+    IPv6 stands in brackets, a link-local address with its zone (RFC 4007 section 11): ``tcp/[fe80::1%eth0]:7447``.
+    """
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """Parse an endpoint.  Raises ConfigurationError with the expected form."""
+        """Parse an endpoint.  Raises ConfigurationError with the expected form, or why it is not that of one host."""
         match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise ConfigurationError(f"endpoint {text!r} is not of the form tcp/host:port, such as tcp/10.0.0.5:7447")
         if not 1 <= int(match["port"]) <= 65535:
             raise ConfigurationError(f"endpoint {text!r}: a port is a number from 1 to 65535")
         try:
-            match["host"].encode("idna")  # as the resolver does
-        except UnicodeError:
-            raise ConfigurationError(
-                f"endpoint {text!r}: between the dots of a host name stand 1 to 63 characters"
-            ) from None
+            check_host(match["host"])
+        except ValueError as error:
+            raise ConfigurationError(f"endpoint {text!r}: {error}") from None
         return cls(match["host"], int(match["port"]))
 
     def __str__(self) -> str:

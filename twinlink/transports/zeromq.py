@@ -15,8 +15,9 @@ from typing import Any
 import zmq
 
 from ..errors import TransportError
+from ..process.ip_address import bracketed, is_address
 from ..process.malloc import keep_freed_memory
-from ..process.resolver import RepeatedLookup, addresses, is_address
+from ..process.resolver import RepeatedLookup, listen_addresses
 from ..protocol.frames import HELLO_TOPIC, MAGIC
 from .base import Frame, Options, Transport, advice, check_descriptors
 from .connection_guard import PublisherGuard, SubscriberGuard
@@ -45,8 +46,7 @@ KEEPALIVE_S = 5
 BACKLOG = 1024  # TCP connections that wait to be accepted
 SHORT_PART = 255  # octets; ZMTP frames a longer part by 9 octets instead of 2
 JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ours, unless TCP lost it
-LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
-RESOLVE_S = 0.2  # likewise for a connector, after which `open` goes on
+RESOLVE_S = 0.2  # time-out of the resolver for the name of the listener, after which `open` goes on
 HELD_LOOK_S = 0.001
 
 
@@ -132,14 +132,13 @@ class ZeromqTransport(Transport):
             self._guard = self._guarded() if tcp_counters_available() else None
             first, second = self.endpoint.port, self.endpoint.port + 1
             if self.listening:
-                host = self.endpoint.host
-                if not is_address(host):  # bind takes addresses, not names of hosts
-                    host = addresses(host, LISTEN_RESOLVE_S)[0]
+                hosts = listen_addresses(self.endpoint.host)  # bind takes addresses, not names of hosts
                 for made, port in ((self._pub, first), (self._sub, second)):
-                    made.setsockopt(zmq.IPV6, int(":" in host))
                     made.setsockopt(zmq.BACKLOG, BACKLOG)
                     made.setsockopt(zmq.HANDSHAKE_IVL, self.options.handshake_ms)
-                    made.bind(_address(host, port))
+                    for host in hosts:
+                        made.setsockopt(zmq.IPV6, int(":" in host))
+                        made.bind(_address(host, port))
             elif is_address(self.endpoint.host):
                 self._connect(self.endpoint.host)
             else:
@@ -373,4 +372,4 @@ class ZeromqTransport(Transport):
 
 
 def _address(host: str, port: int) -> str:
-    return f"tcp://{f'[{host}]' if ':' in host and host[0] != '[' else host}:{port}"
+    return f"tcp://{bracketed(host)}:{port}"

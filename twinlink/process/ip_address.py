@@ -1,0 +1,107 @@
+"""IP addresses as text; IPv6 with its zone, as RFC 4007 section 11 writes it: ``fe80::1%eth0``."""
+
+import ipaddress
+import re
+import socket
+
+_IN_NUMBERS = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")  # the last label: inet_aton takes it for an address
+_ALL_HOSTS = ipaddress.IPv4Address("255.255.255.255")
+
+
+def is_address(host: str) -> bool:
+    """Whether this is an IP address (IPv6 in brackets or without), and no name."""
+    return _parsed(host) is not None
+
+
+def check_host(host: str) -> None:
+    """Raise ValueError, which says why, unless this may be the name or the address of one host.
+
+    IPv6 may stand in brackets.  A link-local address has its zone, as the kernel has no route to it otherwise; the zone
+    is an interface of this host.
+    """
+    address = _parsed(host)
+    if address is None or (address.version == 4 and host[0] == "["):
+        _check_name(host)
+        return
+    if is_group(host):
+        raise ValueError(f"{host} is a multicast group, which twinlink does not join: give the address of one host")
+    if address == _ALL_HOSTS:
+        raise ValueError(f"{host} is the broadcast address: give the address of one host")
+    if isinstance(address, ipaddress.IPv6Address):
+        _check_zone(host, address)
+
+
+def is_group(host: str) -> bool:
+    """Whether this is the address of a multicast group, also one of IPv4 in the form ``::ffff:224.0.0.1``."""
+    address = _parsed(host)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped.is_multicast
+    return address is not None and address.is_multicast
+
+
+def bracketed(host: str) -> str:
+    """As it stands before a colon and a port: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and host[0] != "[" else host
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """The family of an IP address."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def with_zone_index(address: str) -> str:
+    """With the index of the interface for its name, for libraries that know no names.  Raises OSError."""
+    before, zone, name = address.partition("%")
+    if not zone or name.isdecimal():
+        return address
+    return f"{before}%{socket.if_nametoindex(name)}"
+
+
+def listening_socket(address: str, port: int, kind: int) -> socket.socket:
+    """A socket of this kind that is bound; ``::`` takes IPv4 as well, whatever net.ipv6.bindv6only says.
+
+    Raises OSError.
+    """
+    bound = socket.socket(family_of(address), kind)
+    try:
+        if kind == socket.SOCK_STREAM:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if bound.family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind((address, port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _check_zone(host: str, address: ipaddress.IPv6Address) -> None:
+    if address.scope_id and not address.is_link_local:
+        raise ValueError(f"{host}: only a link-local address (fe80::/10) has a zone: leave out %{address.scope_id}")
+    if address.is_link_local and not address.scope_id:
+        raise ValueError(
+            f"{host} is link-local: add the interface of this host that leads there, such as [{address}%eth0] "
+            "(`ip link` shows them)"
+        )
+    try:
+        with_zone_index(str(address))
+    except OSError:
+        raise ValueError(f"{host}: this host has no interface {address.scope_id} (`ip link` shows them)") from None
+
+
+def _check_name(host: str) -> None:
+    if ":" in host or "[" in host:
+        raise ValueError(f"{host} is not an IPv6 address")
+    if _IN_NUMBERS.fullmatch(host):  # resolvers take 010.1 for 8.0.0.1, and not all of them
+        raise ValueError(f"{host} is not an IPv4 address: that has four numbers from 0 to 255 without leading zeros")
+    try:
+        host.encode("idna")  # as the resolver does
+    except UnicodeError:
+        raise ValueError("between the dots of a host name stand 1 to 63 characters") from None
