@@ -34,6 +34,27 @@ REPORT_S = 1.0
 
 
 @dataclass
+class EndReports:
+    """Counts the connections that were ended for a limit, and logs them, each option at most once a second."""
+
+    where: str  # transport and endpoint, for messages
+    ended: Counter[str]  # how many, by the option that says when
+    _reported: dict[str, tuple[float, int]] = field(default_factory=dict)  # by option: when, and how many by then
+
+    def add(self, address: str, option: str, reason: str, now: float) -> None:
+        """One more; ``reason`` goes on after "which", ``now`` is monotonic, in seconds."""
+        self.ended[option] += 1
+        at, count = self._reported.get(option, (-REPORT_S, 0))
+        if now - at >= REPORT_S:
+            more = self.ended[option] - count - 1
+            self._reported[option] = now, self.ended[option]
+            logger.warning(
+                "%s: ended the connection of %s, which %s%s; if it is a peer, raise the option %s",
+                self.where, address, reason, f" (and {more} others before)" if more else "", option,
+            )  # fmt: skip
+
+
+@dataclass
 class Guarded:
     """A connection and its account."""
 
@@ -59,8 +80,10 @@ class ConnectionGuard:
     handshakes_limit: int
     ended: Counter[str]  # connections that were ended, by the option that says when
     _guarded: dict[int, Guarded] = field(default_factory=dict)  # by descriptor
-    _reported: dict[str, tuple[float, int]] = field(default_factory=dict)  # by option: when, and how many by then
     _penalties: dict[str, tuple[float, float]] = field(default_factory=dict)  # by host: until when, and its next slot
+
+    def __post_init__(self) -> None:
+        self._reports = EndReports(self.where, self.ended)
 
     def opened(self, fd: int, now: float) -> None:
         """The driver has a connection with this descriptor."""
@@ -133,15 +156,7 @@ class ConnectionGuard:
     def _end(self, one: Guarded, now: float, option: str, reason: str) -> None:
         self._guarded.pop(one.tcp.fd, None)
         one.tcp.end()
-        self.ended[option] += 1
-        at, count = self._reported.get(option, (-REPORT_S, 0))
-        if now - at >= REPORT_S:
-            more = self.ended[option] - count - 1
-            self._reported[option] = now, self.ended[option]
-            logger.warning(
-                "%s: ended the connection of %s, which %s%s; if it is a peer, raise the option %s",
-                self.where, one.tcp.address, reason, f" (and {more} others before)" if more else "", option,
-            )  # fmt: skip
+        self._reports.add(one.tcp.address, option, reason, now)
 
 
 @dataclass
