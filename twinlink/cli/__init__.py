@@ -29,6 +29,7 @@ COMMANDS = {
     "sub": "receive the messages of a flow",
     "sweep": "measure delay, RTT, throughput and jitter over payloads, directions and transports",
     "clock": "show the offset and skew of the peer's clock, and NTP's view of both clocks, live",
+    "key": "make the keys of this node, and say which peers it trusts",
     "mgen": "carry MGEN's UDP datagrams and TCP messages over a link",
     "doctor": "check this machine: what is installed, what is wrong, what to do",
 }

@@ -74,6 +74,12 @@ def expiry(der: bytes) -> datetime:
     return x509.load_der_x509_certificate(der).not_valid_after_utc
 
 
+def hosts(der: bytes) -> list[str]:
+    """The alternative names of a certificate that `self_signed` has made."""
+    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
 def to_pem(der: bytes) -> bytes:
     """A certificate in the form that drivers read."""
     return x509.load_der_x509_certificate(der).public_bytes(serialization.Encoding.PEM)

@@ -23,7 +23,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..errors import ConfigurationError
-from . import certificates, trust_file
+from . import certificates, private_files, trust_file
 from .public_line import PublicLine, Role, check_name, check_role
 from .secret_line import SecretLine
 from .trust_file import TrustedPeer
@@ -31,7 +31,6 @@ from .trust_file import TrustedPeer
 VALID = timedelta(days=365)  # of the keys, unless given otherwise
 SECRET, CERTIFICATE, PRIVATE_KEY = "secret", "tls.crt", "tls.key"
 TRUSTED, REVOKED, NEXT = "trusted", "revoked", "next"
-FOLDER_MODE = 0o700
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,19 @@ class Identity:
             TransportMissing: the package ``cryptography`` is not installed.
         """
         path = Path(folder)
+        try:
+            with private_files.locked(path, exclusive=False):
+                return cls._read(path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{error.filename or path} cannot be read: {error.strerror}; an identity is made with "
+                f"`twinlink key new NAME --role ROLE --identity {path}`"
+            ) from error
+
+    @classmethod
+    def _read(cls, path: Path) -> "Identity":
         secret = SecretLine.parse(_private(path / SECRET).decode("ascii", "replace"), str(path / SECRET))
-        pem = _readable(path / CERTIFICATE)
+        pem = (path / CERTIFICATE).read_bytes()
         if not certificates.is_pair(pem, _private(path / PRIVATE_KEY)):
             raise ConfigurationError(f"{path}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: make a new identity")
         der = certificates.leaf(pem, str(path / CERTIFICATE))
@@ -162,30 +172,16 @@ class Identity:
 
 
 def write_keys(folder: Path, name: str, role: Role, hosts: Sequence[str], expiry: datetime | None) -> None:
-    """Write new secrets into a folder without any."""
+    """Write new secrets into a folder.  Raises OSError."""
     private, certificate = certificates.self_signed(name, hosts, expiry or datetime.now(UTC) + VALID)
-    secret = SecretLine.generate(name, role).encode() + b"\n"
-    for file, content in ((SECRET, secret), (CERTIFICATE, certificate), (PRIVATE_KEY, private)):
-        descriptor = os.open(folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-
-
-def _readable(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path} cannot be read: {error.strerror}; `twinlink key new NAME --role ROLE --identity {path.parent}` "
-            "makes an identity"
-        ) from error
+    private_files.write(folder / PRIVATE_KEY, private)
+    private_files.write(folder / CERTIFICATE, certificate)
+    private_files.write(folder / SECRET, SecretLine.generate(name, role).encode() + b"\n")
 
 
 def _private(path: Path) -> bytes:
     """The content of a file that only its owner, and the group to which a container's volume belongs, may read."""
-    content = _readable(path)
+    content = path.read_bytes()
     mode = path.stat().st_mode
     if mode & 0o027:
         raise ConfigurationError(

@@ -54,8 +54,8 @@ class PublicLine:
         words = text.split()
         if words and words[0].startswith("twinlink-secret"):
             raise ConfigurationError(
-                "this is a secret, not a public line, and must not leave its host. `twinlink key show` prints the public "
-                "line; if the secret was shown to others, replace it with `twinlink key rotate`"
+                "this is a secret, not a public line, and must not leave its host. `twinlink key show` prints the "
+                "public line; if the secret was shown to others, replace it with `twinlink key rotate`"
             )
         if len(words) != 4 or words[0] != TYPE:
             raise ConfigurationError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ..errors import ConfigurationError
-from . import certificates
+from . import certificates, private_files
 from .public_line import PublicLine, Role, check_role
 
 
@@ -82,6 +82,6 @@ def read(path: Path) -> tuple[TrustedPeer, ...]:
     return tuple(found)
 
 
-def text(peers: Iterable[TrustedPeer]) -> bytes:
-    """The content of a file with these keys."""
-    return "".join(f"{peer.role} {peer.line}\n" for peer in peers).encode()
+def write(path: Path, peers: Iterable[TrustedPeer]) -> None:
+    """Write a file with these keys.  Raises OSError."""
+    private_files.write(path, "".join(f"{peer.role} {peer.line}\n" for peer in peers).encode())

@@ -1,0 +1,177 @@
+"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate."""
+
+import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from twinlink.errors import ConfigurationError
+
+from ..appkit import convert
+from ..appkit.console import DONE, Output, log
+
+_NAME = "twinlink key"
+_ACTIONS = {
+    "new": "make the identity NAME, and print its public line",
+    "show": "print the public line of this node",
+    "trust": "trust the peer with the public line LINE",
+    "list": "list this node and the peers that it trusts",
+    "revoke": "refuse the peer NAME from now on",
+    "rotate": "make the next keys of this node, and print their public line; with --use, begin to use them",
+}
+_ROLES = ("gnb", "twin", "observer")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "action",
+        choices=_ACTIONS,
+        metavar="ACTION",
+        help="; ".join(f"{name}: {does}" for name, does in _ACTIONS.items()),
+    )
+    parser.add_argument("subject", nargs="*", metavar="NAME|LINE", help="what the action is about")
+    parser.add_argument("--identity", type=Path, metavar="DIR", help="the folder of this node's identity")
+    parser.add_argument(
+        "--role", choices=_ROLES, help="new: of this node; trust: of the peer. A twin may send decisions"
+    )
+    parser.add_argument("--as", dest="as_name", metavar="NAME", help="trust: the peer's name, which its line must have")
+    parser.add_argument("--beside", action="store_true", help="trust: beside the peer's other key, while it rotates")
+    parser.add_argument("--fingerprint", metavar="SHA256:...", help="revoke: only the key with this fingerprint")
+    parser.add_argument("--use", action="store_true", help="rotate: use the next keys, once the peers trust them")
+    parser.add_argument(
+        "--days", type=convert.count, default=365, metavar="N", help="new, rotate: until the keys expire"
+    )
+    parser.add_argument(
+        "--host", action="append", metavar="HOST", help="new: a name or address under which peers connect to this node"
+    )
+    parser.add_argument("--json", action="store_true", help="list: one JSON object on stdout")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the action."""
+    if given.identity is None:
+        raise ConfigurationError("give the folder of the identity: --identity DIR, or TWINLINK_IDENTITY")
+    _RUN[given.action](given)
+    return DONE
+
+
+def _new(given: argparse.Namespace) -> None:
+    from twinlink.identity import Identity
+
+    if given.role is None:
+        raise ConfigurationError(f"give --role: one of {', '.join(_ROLES)}")
+    made = Identity.create(given.identity, _name(given), given.role, hosts=given.host or (), expiry=_expiry(given))
+    log(
+        _NAME,
+        f"made {made.name}, role {made.role}, in {given.identity}: {made.fingerprint}, expires {_day(made.expiry)}",
+    )
+    log(
+        _NAME,
+        f"on each peer: twinlink key trust LINE --as {made.name} --role {made.role} --identity DIR, with this LINE:",
+    )
+    _print(str(made.line))
+
+
+def _show(given: argparse.Namespace) -> None:
+    from twinlink.identity import Identity
+
+    identity = Identity.load(given.identity)
+    log(_NAME, f"{identity.name}, role {identity.role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
+    _print(str(identity.line))
+
+
+def _trust(given: argparse.Namespace) -> None:
+    from twinlink.identity import PublicLine, trust
+
+    line = PublicLine.parse(" ".join(given.subject))
+    if given.as_name is None:
+        raise ConfigurationError(
+            f"give --as NAME: the name of the peer whose line you mean; this one is of {line.name}"
+        )
+    if given.as_name != line.name:
+        raise ConfigurationError(
+            f"this line is of {line.name}, not of {given.as_name}: a peer has the same name on both sides; take the "
+            f"line that `twinlink key show` prints on the host of {given.as_name}"
+        )
+    role = given.role or line.role
+    changed = trust.trust(given.identity, line, role, beside=given.beside)
+    what = f"trusts {line.name}, role {role}" if changed else f"trusted {line.name}, role {role}, before"
+    log(_NAME, f"{given.identity} {what}: {line.fingerprint}, expires {_day(line.expiry)}")
+
+
+def _list(given: argparse.Namespace) -> None:
+    from twinlink.identity import Identity
+
+    identity = Identity.load(given.identity)
+    own = _row("own", identity, identity.role)
+    rows = [_row("trusted", peer, peer.role) for peer in identity.trusted]
+    rows += [_row("revoked", peer, peer.role) for peer in identity.revoked]
+    text = "\n".join(
+        f"{row['state']:8} {row['name']:16} {row['role']:8} {row['expires'][:10]}  {row['fingerprint']}"
+        for row in [own, *rows]
+    )
+    Output(given.json).emit({"own": own, "peers": rows}, text)
+
+
+def _row(state: str, one: Any, role: str) -> dict[str, str]:
+    if state == "trusted" and one.expiry <= datetime.now(UTC):
+        state = "expired"
+    return {
+        "state": state,
+        "name": one.name,
+        "role": role,
+        "expires": one.expiry.isoformat(),
+        "fingerprint": one.fingerprint,
+        "curve": one.curve_public.decode(),
+    }
+
+
+def _revoke(given: argparse.Namespace) -> None:
+    from twinlink.identity import trust
+
+    for peer in trust.revoke(given.identity, _name(given), given.fingerprint):
+        log(_NAME, f"{given.identity} refuses {peer.name} with the key {peer.fingerprint} from now on")
+
+
+def _rotate(given: argparse.Namespace) -> None:
+    from twinlink.identity import trust
+
+    if given.use:
+        line = trust.complete_rotation(given.identity)
+        log(_NAME, f"{given.identity} uses the key {line.fingerprint} from now on; peers can revoke the one before it")
+    else:
+        line = trust.prepare_rotation(given.identity, _expiry(given))
+        log(_NAME, f"the next key is {line.fingerprint}, expires {_day(line.expiry)}, and not used yet")
+        log(_NAME, f"on each peer: twinlink key trust LINE --as {line.name} --role {line.role} --beside --identity DIR")
+        log(_NAME, f"then here: twinlink key rotate --use --identity {given.identity}")
+    _print(str(line))
+
+
+def _name(given: argparse.Namespace) -> str:
+    if len(given.subject) != 1:
+        raise ConfigurationError(f"`twinlink key {given.action}` takes one NAME")
+    return str(given.subject[0])
+
+
+def _expiry(given: argparse.Namespace) -> datetime:
+    return datetime.now(UTC) + timedelta(days=given.days)
+
+
+def _day(time: datetime) -> str:
+    return f"{time:%Y-%m-%d}"
+
+
+def _print(line: str) -> None:
+    Output(as_json=False).write(f"{line}\n".encode())
+
+
+_RUN: dict[str, Callable[[argparse.Namespace], None]] = {
+    "new": _new,
+    "show": _show,
+    "trust": _trust,
+    "list": _list,
+    "revoke": _revoke,
+    "rotate": _rotate,
+}

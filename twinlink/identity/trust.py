@@ -1,0 +1,105 @@
+"""Changes to what an identity trusts, and to its own keys.  Programs that use the identity notice them at once."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..errors import ConfigurationError
+from . import certificates, private_files, trust_file
+from .identity import CERTIFICATE, NEXT, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity, write_keys
+from .public_line import PublicLine, Role
+from .trust_file import TrustedPeer
+
+
+def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -> bool:
+    """Trust a key of a peer; returns whether that changes anything.
+
+    ``beside``: also where another key of this peer is trusted, as while it rotates its keys.
+
+    Raises ConfigurationError: it is this side's own key, revoked, expired, or not the one that is trusted.
+    """
+    added = TrustedPeer(line, role)
+    identity = Identity.load(folder)  # outside the lock, which `load` takes as well
+    if line.name == identity.name:
+        raise ConfigurationError(f"{line.name} is the name of this side: trust the public line of the peer")
+    if added.expiry <= datetime.now(UTC):
+        raise ConfigurationError(
+            f"the keys of {line.name} expired on {added.expiry:%Y-%m-%d}: have the peer run `twinlink key rotate`"
+        )
+    with private_files.locked(folder, exclusive=True):
+        if line.fingerprint in {peer.fingerprint for peer in trust_file.read(folder / REVOKED)}:
+            raise ConfigurationError(
+                f"this key of {line.name} ({line.fingerprint}) was revoked here and stays so: have the peer run "
+                "`twinlink key rotate`, and trust its new line"
+            )
+        trusted = trust_file.read(folder / TRUSTED)
+        if added in trusted:
+            return False
+        others = [peer for peer in trusted if peer.name == line.name and peer.fingerprint != line.fingerprint]
+        if others and not beside:
+            raise ConfigurationError(_changed(folder, line, others))
+        trust_file.write(folder / TRUSTED, [*(peer for peer in trusted if peer.line != line), added])
+    return True
+
+
+def _changed(folder: Path, line: PublicLine, others: Sequence[TrustedPeer]) -> str:
+    trusted = ", ".join(peer.fingerprint for peer in others)
+    revoking = f"twinlink key revoke {line.name} --identity {folder}"
+    return (
+        f"THE KEY OF {line.name} HAS CHANGED: {trusted} is trusted here, and this line has {line.fingerprint}. It may be "
+        "that of another node that takes this name: compare it with what `twinlink key show` prints on the peer's host. "
+        "If the peer rotates its keys, repeat the command with --beside, and afterwards run "
+        f"`{revoking} --fingerprint {others[-1].fingerprint}`; if it has lost its keys, run `{revoking}` first"
+    )
+
+
+def revoke(folder: Path, name: str, fingerprint: str | None = None) -> list[TrustedPeer]:
+    """Revoke the keys of a peer, or the one with this fingerprint; returns them.
+
+    Raises ConfigurationError: no such key is trusted.
+    """
+    Identity.load(folder)
+    with private_files.locked(folder, exclusive=True):
+        trusted = trust_file.read(folder / TRUSTED)
+        found = [peer for peer in trusted if peer.name == name and fingerprint in {None, peer.fingerprint}]
+        if not found:
+            names = ", ".join(sorted({peer.name for peer in trusted})) or "nothing"
+            which = f" with the fingerprint {fingerprint}" if fingerprint else ""
+            raise ConfigurationError(f"no key of {name}{which} is trusted in {folder}; trusted: {names}")
+        # First: between the two steps a key is in both files, and revoked.
+        trust_file.write(folder / REVOKED, [*trust_file.read(folder / REVOKED), *found])
+        trust_file.write(folder / TRUSTED, [peer for peer in trusted if peer not in found])
+    return found
+
+
+def prepare_rotation(folder: Path, expiry: datetime | None = None) -> PublicLine:
+    """Make the next keys of an identity, unless they are there, and return their public line; nothing uses them yet.
+
+    Raises ConfigurationError.
+    """
+    identity = Identity.load(folder)
+    if not (folder / NEXT).exists():
+        made = Path(tempfile.mkdtemp(prefix=f".{NEXT}.", dir=folder))
+        try:
+            write_keys(made, identity.name, identity.role, certificates.hosts(identity.line.certificate), expiry)
+            made.rename(folder / NEXT)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return Identity.load(folder / NEXT).line
+
+
+def complete_rotation(folder: Path) -> PublicLine:
+    """Use the next keys from now on; the keys so far are removed.  Returns the public line.
+
+    Raises ConfigurationError: there are none.
+    """
+    if not (folder / NEXT).exists():
+        raise ConfigurationError(f"{folder} has no next keys: `twinlink key rotate` makes them, and prints their line")
+    line = Identity.load(folder / NEXT).line
+    with private_files.locked(folder, exclusive=True):
+        for name in (PRIVATE_KEY, CERTIFICATE, SECRET):
+            (folder / NEXT / name).replace(folder / name)
+        (folder / NEXT).rmdir()
+    return line
