@@ -227,7 +227,7 @@ class Worker:
         """Return the rows of arrivals; a link acknowledges before delivery, so the last may take a moment."""
         own = self._open_channel
         end = time.monotonic() + LATE_S
-        while own.received.since(first) < expected and time.monotonic() < end:
+        while own.receives and own.received.since(first) < expected and time.monotonic() < end:
             time.sleep(0.001)
         used = self._usage.report() if self._usage else None
         own.stop()

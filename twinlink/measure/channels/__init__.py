@@ -15,7 +15,7 @@ from ...protocol.send.endpoint import Reliability
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
-from .subjects import RANGES_MS, SUBJECTS, SWITCHES, SYSTEMS, Subject, over
+from .subjects import OWN_SUBSCRIPTION, RANGES_MS, SUBJECTS, SWITCHES, SYSTEMS, Subject, over
 
 __all__ = ["SUBJECTS", "SYSTEMS", "Channel", "PeerLost", "Subject", "beyond", "channel", "check", "find", "round_trips"]
 
@@ -24,7 +24,7 @@ PORTS = 2  # consecutive ports of a subject
 
 def find(subject: str) -> Subject:
     """The subject of this name, or a transport of another package.  Raises ConfigurationError."""
-    known = SUBJECTS.get(subject)
+    known = SUBJECTS.get(subject) or OWN_SUBSCRIPTION.get(subject)
     if known is not None:
         return known
     if subject in names() and subject not in ("memory", "mqtt"):

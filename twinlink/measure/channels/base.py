@@ -46,9 +46,11 @@ class Channel(ABC):
         received: the reflector's records of arrivals.
         next: the number of the next message.
         broker_pid: process id of the broker that this end started, if any.
+        receives: whether this end, as the reflector, has the messages, and so records arrivals.
     """
 
     broker_pid: int | None = None
+    receives = True
 
     def __init__(self, endpoint: Endpoint, listening: bool, node: str, options: dict[str, Any]) -> None:
         self.endpoint = endpoint

@@ -23,27 +23,33 @@ class MqttChannel(RawChannel):
 
     def open(self) -> None:
         """Start the broker, and connect to it."""
+        self._client: Client | None = None
         self._inbox: queue.SimpleQueue[bytes | bytearray] = queue.SimpleQueue()
         self._room = threading.Semaphore(ON_THE_WAY)
         self._reflects = False
         self._qos: int = self.options["qos"]
-        no_delay: bool = self.options["no_delay"]
-        self._broker = Mosquitto(self.endpoint, no_delay=no_delay) if self.listening else None
+        self._no_delay: bool = self.options["no_delay"]
+        self._broker = Mosquitto(self.endpoint, no_delay=self._no_delay) if self.listening else None
         self.broker_pid = self._broker.pid if self._broker else None
         # Each side subscribes to what the other one publishes.
         self._own, self._others = ("dt", "rw") if self.listening else ("rw", "dt")
         self._topics = {topic: f"{topic.decode()}/{self._own}" for topic in (TRAFFIC, ACK)}
-        self._client = Client(CallbackAPIVersion.VERSION2)
-        self._client.max_inflight_messages_set(ON_THE_WAY)
-        self._client.on_socket_open = _no_delay if no_delay else None
-        self._client.on_connect = self._connected
-        self._client.on_message = self._arrived
-        self._client.on_publish = self._left
-        self._client.reconnect_delay_set(1, 1)
-        self._client.connect_async(self.endpoint.host.strip("[]"), self.endpoint.port)
-        self._client.loop_start()
+        self.connect()
 
-    def _connected(self, client: Client, *_: Any) -> None:
+    def connect(self) -> None:
+        """Connect to the broker, in the background."""
+        self._client = client = Client(CallbackAPIVersion.VERSION2)
+        client.max_inflight_messages_set(ON_THE_WAY)
+        client.on_socket_open = _no_delay if self._no_delay else None
+        client.on_connect = self.subscribe
+        client.on_message = self._arrived
+        client.on_publish = self._left
+        client.reconnect_delay_set(1, 1)
+        client.connect_async(self.endpoint.host.strip("[]"), self.endpoint.port)
+        client.loop_start()
+
+    def subscribe(self, client: Client, *_: Any) -> None:
+        """Subscribe, when the connection is made; paho calls this on its thread."""
         client.subscribe([(f"{topic.decode()}/{self._others}", self._qos) for topic in (TRAFFIC, ACK)])
 
     def _arrived(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
@@ -74,7 +80,7 @@ class MqttChannel(RawChannel):
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Publish."""
-        if self._client.is_connected() and self._room.acquire(timeout=HOLD_S):
+        if self._client is not None and self._client.is_connected() and self._room.acquire(timeout=HOLD_S):
             self._client.publish(self._topics[topic], frame, self._qos)
 
     def get(self, wait: bool = True) -> Any:
@@ -86,8 +92,9 @@ class MqttChannel(RawChannel):
 
     def close(self) -> None:
         """Disconnect, and end the broker."""
-        self._client.disconnect()
-        self._client.loop_stop()
+        if self._client is not None:
+            self._client.disconnect()
+            self._client.loop_stop()
         if self._broker is not None:
             self._broker.stop()
 

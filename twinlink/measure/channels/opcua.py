@@ -36,6 +36,7 @@ class OpcuaChannel(PolledChannel):
     Options: ``no_delay`` (TCP_NODELAY); those of `PolledChannel`.
     """
 
+    written, read = WRITTEN, READ
     _server: Server | None = None
     _client: Client | None = None
 
@@ -64,19 +65,19 @@ class OpcuaChannel(PolledChannel):
         await server.init()
         server.set_endpoint(self._url)
         server.set_security_policy([ua.SecurityPolicyType.NoSecurity])
-        for node_id in (WRITTEN, READ):
+        for node_id in dict.fromkeys((self.written, self.read)):
             name = str(node_id.Identifier)
             node = await server.nodes.objects.add_variable(node_id, name, b"", ua.VariantType.ByteString)
-            if node_id == WRITTEN:
+            if node_id == self.written:
                 await node.set_writable()
-        server.set_attribute_value_setter(WRITTEN, self._on_write)
         self._offer(server)
         server.subscribe_server_callback(CallbackType.PreRead, self._turn)
         server.subscribe_server_callback(CallbackType.PreWrite, self._turn)
         await server.start()
 
     def _offer(self, server: Server) -> None:
-        """Let clients read the frames that wait."""
+        """Take what clients write, and let them read the frames that wait."""
+        server.set_attribute_value_setter(WRITTEN, self._on_write)
         server.set_attribute_value_callback(READ, self._on_read)
 
     def _on_write(self, _node: Any, _attribute: AttributeIds, value: ua.DataValue) -> None:
@@ -106,15 +107,15 @@ class OpcuaChannel(PolledChannel):
         await client.connect()
         if not self.options["no_delay"] and client.uaclient.protocol is not None:
             _allow_nagle(client.uaclient.protocol.transport)
-        self._written, self._read = client.get_node(WRITTEN), client.get_node(READ)
+        self._to_write, self._to_read = client.get_node(self.written), client.get_node(self.read)
 
     def write(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Write the variable."""
-        self._run(self._written.write_value(bytes(frame), ua.VariantType.ByteString))
+        self._run(self._to_write.write_value(bytes(frame), ua.VariantType.ByteString))
 
     def poll(self) -> bytes | None:
         """Read the variable."""
-        octets: bytes = self._run(self._read.read_value())
+        octets: bytes = self._run(self._to_read.read_value())
         sequence, behind, _ = HEAD.unpack_from(octets.ljust(HEAD.size, b"\0"))
         if sequence == self._sequence:
             self.behind = 0
@@ -150,7 +151,8 @@ class OpcuaSubscriptionChannel(OpcuaChannel):
     interval = "publishing_ms"
 
     def _offer(self, server: Server) -> None:
-        """Frames are written to the variable."""
+        """Take what clients write; frames are written to the other variable."""
+        server.set_attribute_value_setter(WRITTEN, self._on_write)
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Write the variable, at the server by itself; a message waits until that is done."""
@@ -173,7 +175,7 @@ class OpcuaSubscriptionChannel(OpcuaChannel):
         # anew, and so delivers the last value again.
         subscription.is_stale = lambda margin: False  # type: ignore[method-assign]
         await subscription.subscribe_data_change(
-            self._read, queuesize=QUEUE, sampling_interval=self.options["sampling_ms"]
+            self._to_read, queuesize=QUEUE, sampling_interval=self.options["sampling_ms"]
         )
 
     def datachange_notification(self, _node: Node, value: Any, _data: Any) -> None:

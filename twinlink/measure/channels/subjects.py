@@ -1,7 +1,7 @@
 """The table of subjects: how each is opened, what it needs, and what its protocol does with an exchange."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .mailbox import MODBUS, S7, Memory
@@ -52,6 +52,10 @@ def _mqtt(qos: int, round_trips: int) -> Subject:
     return Subject(
         "mqtt", "MqttChannel", options, ("mosquitto",), ("no_delay",), "mqtt", round_trips=_alike(round_trips)
     )
+
+
+def _own_mqtt(qos: int, round_trips: int) -> Subject:
+    return replace(_mqtt(qos, round_trips), module="own_subscription", attribute="OwnMqttChannel", extra="industrial")
 
 
 def _websocket(attribute: str) -> Subject:
@@ -122,6 +126,18 @@ SUBJECTS = {
     "raw-s7": _mailbox("s7", "S7Channel", S7, "a data block has 64 KiB"),
     "raw-opcua": _opcua("OpcuaChannel", _alike(2), poll_ms=0),  # write and read
     "raw-opcua-sub": _opcua("OpcuaSubscriptionChannel", _alike(1), publishing_ms=0, sampling_ms=0),
+}
+# For experiments: a client's own subscription (own_subscription.py), which no sweep measures beside the others.
+OWN_SUBSCRIPTION = {
+    **{f"raw-own-mqtt-qos{qos}": _own_mqtt(qos, trips) for qos, trips in enumerate((1, 1, 3))},
+    "raw-own-opcua": Subject(
+        "own_subscription",
+        "OwnOpcuaChannel",
+        {"no_delay": True, "publishing_ms": 0, "sampling_ms": 0, "sweep_ms": 0},
+        settable=("no_delay", "publishing_ms", "sampling_ms"),
+        extra="industrial",
+        round_trips=_alike(1),
+    ),
 }
 # The short names of `twinlink sweep --systems`.
 SYSTEMS = {
