@@ -1,12 +1,16 @@
 import os
 import signal
 import time
+from statistics import fmean, pstdev
 
 import pytest
 
 from tests.cli.running import PATIENCE_S, Start
+from twinlink import Ack
+from twinlink.cli.ping_statistics import PingStatistics, table
 
 TRANSPORTS = ("zeromq", "zenoh")
+SERIES = ["rtt", "without residence", "one-way delay, there", "one-way delay, back"]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -44,8 +48,100 @@ def test_text(start: Start, endpoint: str) -> None:
     assert ping.code() == 0
     assert len([line for line in ping.out if line.startswith("64 B to twin-1: sequence ")]) == 3
     assert "3 sent, 3 answered, 0 lost" in "\n".join(ping.out)
-    assert "n = 3, includes residence time at the peer" in ping.out[-2]
-    assert "n = 3, without residence time at the peer" in ping.out[-1]
+    head, *rows, bound = ping.out[-6:]
+    assert head.split() == ["ms", "min", "mean", "p50", "p99", "max", "mdev"]
+    assert [row[:22].strip() for row in rows] == SERIES
+    assert "each one-way delay, is known to ±" in bound
+    assert max(map(len, ping.out)) <= 80
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{port}", "localhost:{port}", "tcp/127.0.0.1:{port}"])
+def test_a_host_and_short_options_as_ping_8_has_them(start: Start, endpoint: str, form: str) -> None:
+    start("pong", "--listen", endpoint, "--node", "twin-1")
+    host = form.format(port=endpoint.rpartition(":")[2])
+    ping = start("ping", "-c", "3", "-i", "0.01", "-s", "64KB", "-q", host, "--json")
+    assert ping.code() == 0
+    (summary,) = ping.records()
+    assert (summary["type"], summary["sent"], summary["octets"]) == ("summary", 3, 65536)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("10.0.0.5:no",), "argument HOST: HOST or HOST:PORT is expected"),
+        (("10.0.0.5:70000",), "a port is a number from 1 to 65535"),
+        (("",), "argument HOST: HOST or HOST:PORT is expected"),
+        (("10.0.0.5", "--connect", "tcp/10.0.0.5:7447"), "not allowed with argument HOST"),
+        (("10.0.0.5", "--listen", "tcp/0.0.0.0:7447"), "not allowed with argument HOST"),
+        (("10.0.0.5", "10.0.0.6"), "unknown argument 10.0.0.6"),
+        (("-s", "64 bytes"), "argument -s/--size: '64 bytes' is not a number of octets such as 100, 64KB or 1MB"),
+    ],
+)
+def test_a_host_or_size_that_cannot_be(start: Start, arguments: tuple[str, ...], expected: str) -> None:
+    ping = start("ping", *arguments)
+    assert ping.code() == 3
+    assert expected in ping.err
+
+
+def test_a_host_takes_precedence_over_the_environment(start: Start, endpoint: str) -> None:
+    """Also over a side that the environment has for other commands."""
+    host = endpoint.removeprefix("tcp/")
+    ping = start("ping", host, "--timeout", "0.1", env={"TWINLINK_LISTEN": "tcp/127.0.0.1:1"})
+    assert ping.code() == 1
+    assert f"connecting to {endpoint}" in ping.err
+    ping = start("ping", "--timeout", "0.1", env={"TWINLINK_CONNECT": endpoint})
+    assert ping.code() == 1
+    assert f"connecting to {endpoint}" in ping.err
+
+
+def acks(offset_ns: int, delays_ns: list[tuple[int, int]], epoch: int = 1) -> list[Ack]:
+    """Of messages 10 ms apart, with these delays there and back, 1 µs of residence, and the peer's clock ahead."""
+    found = []
+    for number, (there, back) in enumerate(delays_ns):
+        t1 = 10**18 + 10_000_000 * number
+        t2 = t1 + there + offset_ns
+        t4 = t1 + there + 1000 + back
+        found.append(Ack(number, t4 - t1, t1, t2, t2 + 1000, t4, epoch, "ping"))
+    return found
+
+
+def test_each_figure_is_that_of_its_definition() -> None:
+    """One-way delays hold the truth within their bound, with two peers whose clocks differ from ours by seconds."""
+    statistics = PingStatistics()
+    there = [300_000, 100_000, 400_000, 100_000]
+    back = [100_000, 100_000, 200_000, 800_000]
+    for one in acks(5_000_000_000, list(zip(there, back, strict=True))):
+        statistics.add(one)
+    for one in acks(-7_000_000_000, [(100_000, 100_000)] * 2, epoch=2):
+        statistics.add(one)
+    figures = statistics.figures()
+    rtt = [1000 + one + other for one, other in zip(there, back, strict=True)] + [201_000] * 2
+    assert figures["rtt_ns"] | {"n": 6, "min": 201_000, "max": 901_000, "p99": 901_000} == figures["rtt_ns"]
+    assert figures["rtt_ns"]["mean"] == round(fmean(rtt))
+    assert figures["rtt_ns"]["mdev"] == round(pstdev(rtt))  # ping(8): of the population
+    assert figures["rtt_without_residence_ns"]["max"] == 900_000
+    bound = figures["one_way_bound_ns"]
+    assert 100_000 <= bound < 120_000  # half of the least round trip, and what the clocks may drift
+    for name, true in (("one_way_delay_ns", there), ("one_way_delay_back_ns", back)):
+        assert figures[name]["n"] == 6
+        assert abs(figures[name]["max"] - max(true)) <= bound
+        assert abs(figures[name]["mean"] - fmean([*true, 100_000, 100_000])) <= bound
+    assert all(len(line) <= 80 for line in table(figures))
+
+
+def test_without_an_answer_there_is_no_figure() -> None:
+    figures = PingStatistics().figures()
+    assert set(figures.values()) == {None}
+    assert table(figures) == []
+
+
+def test_a_clock_set_during_every_exchange_leaves_the_round_trips() -> None:
+    statistics = PingStatistics()
+    for one in acks(0, [(-300_000, 100_000)] * 3):
+        statistics.add(one)
+    figures = statistics.figures()
+    assert figures["one_way_delay_ns"] is figures["one_way_bound_ns"] is None
+    assert "a clock was set" in table(figures)[-1]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -89,8 +185,8 @@ def test_interrupt_prints_the_summary(start: Start, endpoint: str) -> None:
     ping.wait_for("sequence 4", "out")
     ping.interrupt()
     assert ping.code() == 0
-    assert " 0 lost" in "\n".join(ping.out[-3:])
-    assert "rtt min/p50/p99/max" in ping.out[-1]
+    assert " 0 lost" in "\n".join(ping.out[-7:])
+    assert [row[:22].strip() for row in ping.out[-5:-1]] == SERIES
     pong.wait_for("is gone (closed)")
     pong.interrupt()
     assert pong.code() == 0
@@ -108,7 +204,7 @@ def test_a_second_signal_that_comes_with_the_first_is_the_same_wish(start: Start
         ping.process.send_signal(number)
     pong.process.send_signal(signal.SIGCONT)
     assert ping.code() in (0, 1)  # whether the last answers came, or were lost with a pong that was away
-    assert "rtt min/p50/p99/max" in ping.out[-1]
+    assert [row[:22].strip() for row in ping.out[-5:-1]] == SERIES
     assert "interrupted" not in ping.err
 
 

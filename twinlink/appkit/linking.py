@@ -24,15 +24,20 @@ _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within th
 _CONNECT_S = 2.0  # for resolving a name, and for each address
 
 
-def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str) -> None:
-    """Declare the options of a link, of its flow and of the output; ``listens`` as for `add_link_options`."""
-    add_link_options(parser, listens=listens)
+def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str, host: str | None = None) -> None:
+    """Declare the options of a link, of its flow and of the output; ``listens`` and ``host`` as `add_link_options`."""
+    add_link_options(parser, listens=listens, host=host)
     parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
 
 
 def add_link_options(
-    parser: argparse._ActionsContainer, *, listens: bool | None, other: str = "the other side", node: str | None = None
+    parser: argparse._ActionsContainer,
+    *,
+    listens: bool | None,
+    other: str = "the other side",
+    node: str | None = None,
+    host: str | None = None,
 ) -> None:
     """Declare the link's options.
 
@@ -41,6 +46,7 @@ def add_link_options(
         listens: the default side of the command; None: it has no default.
         other: what the peer is called in the help.
         node: the default name of this side.
+        host: the command that listens at the positional argument HOST, short for ``--connect``; None: there is none.
     """
     parser.add_argument(
         "--transport",
@@ -59,6 +65,15 @@ def add_link_options(
         metavar="tcp/HOST:PORT[,...]",
         help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
     )
+    if host is not None:
+        side.add_argument(
+            "connect",
+            nargs="?",
+            type=_connect_to,
+            metavar="HOST",
+            default=CONNECT,
+            help=f"short for --connect: HOST or HOST:PORT where `{host}` listens; default port {PORT}",
+        )
     parser.add_argument("--node", default=node, metavar="NAME", help=f"name of this side, as {other} sees it")
     parser.add_argument(
         "--option",
@@ -90,6 +105,20 @@ def check_link(given: argparse.Namespace) -> Transport:
         node=given.node,
         options=dict(given.option or []),
     )
+
+
+def _connect_to(text: str) -> str:
+    """The endpoint of ``HOST``, ``HOST:PORT`` or ``tcp/HOST:PORT``; an IPv6 address alone needs no brackets."""
+    if text.startswith("tcp/") or text == argparse.SUPPRESS:  # Python 3.11 converts the default of a positional, too
+        return text
+    if text.count(":") > 1 and not text.startswith("["):
+        text = f"[{text}]"
+    host_only = text.endswith("]") or ":" not in text
+    endpoint = f"tcp/{text}:{PORT}" if host_only else f"tcp/{text}"
+    try:
+        return str(Endpoint.parse(endpoint))
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(f"HOST or HOST:PORT is expected: {error}") from None
 
 
 def _routers(connect: str | None) -> str | list[str] | None:

@@ -41,11 +41,15 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse; the error for an unknown argument suggests the nearest known one."""
+        args = sys.argv[1:] if args is None else list(args)
+        names = [text for action in self._actions for text in action.option_strings if text.startswith("--")]
+        for text in args[: args.index("--") if "--" in args else None]:
+            name = text.partition("=")[0]
+            if text.startswith("--") and name not in names:  # before what follows it is taken for an argument
+                self.error(f"unknown argument {text}{near(name, names)}")
         given, rest = self.parse_known_args(args, namespace)
         if rest:
-            unknown = " ".join(rest)
-            names = [text for action in self._actions for text in action.option_strings if text.startswith("--")]
-            self.error(f"unknown argument {unknown}{near(rest[0].partition('=')[0], names)}")
+            self.error(f"unknown argument {' '.join(rest)}")
         return given
 
     def error(self, message: str) -> NoReturn:

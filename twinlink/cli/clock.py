@@ -42,7 +42,7 @@ _Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    linking.add_options(parser, listens=False, flow="ping")
+    linking.add_options(parser, listens=False, flow="ping", host="twinlink clock")
     parser.add_argument("--count", type=convert.count, metavar="N", help="rows to print; by default until Ctrl-C")
     parser.add_argument(
         "--interval", type=convert.seconds, default=1.0, metavar="S", help="time between rows in s; 0: no pause"

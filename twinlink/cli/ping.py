@@ -10,10 +10,10 @@ import time
 from queue import SimpleQueue
 
 from twinlink import Ack, AckTimeout, Link, PeerTimeout, SendTimeout
-from twinlink.protocol.rtt import percentiles
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from .ping_statistics import PingStatistics, table
 
 _NAME = "twinlink ping"
 _NO_PEER_S = 0.5  # between messages while no peer is up, with --interval 0
@@ -21,16 +21,27 @@ _NO_PEER_S = 0.5  # between messages while no peer is up, with --interval 0
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    linking.add_options(parser, listens=False, flow="ping")
-    parser.add_argument("--count", type=convert.count, metavar="N", help="messages to send; by default until Ctrl-C")
+    linking.add_options(parser, listens=False, flow="ping", host="twinlink pong")
     parser.add_argument(
+        "-c", "--count", type=convert.count, metavar="N", help="messages to send; by default until Ctrl-C"
+    )
+    parser.add_argument(
+        "-i",
         "--interval",
         type=convert.seconds,
         default=1.0,
         metavar="S",
         help="time between messages in s; 0 sends the next when the last is answered",
     )
-    parser.add_argument("--size", type=convert.octets, default=64, metavar="B", help="octets of payload, such as 64, 64KB or 1MB")
+    parser.add_argument(
+        "-s",
+        "--size",
+        type=convert.octets,
+        default=64,
+        metavar="B",
+        help="octets of payload, such as 64, 64KB or 1MB",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
     parser.add_argument(
         "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
     )
@@ -63,13 +74,13 @@ class _Pinger:
         self._output = Output(given.json)
         self._sent = 0
         self._refused = False  # the link has refused a message
-        self._rtt_ns: list[int] = []
-        self._net_rtt_ns: list[int] = []
+        self._began = self._ended = 0.0  # the first message, the last answer or message
+        self._statistics = PingStatistics()
 
     def run(self, stop: Stop) -> None:
         """Send on schedule and print the answers as they arrive; then wait for the last ones."""
         given, payload = self._given, os.urandom(self._given.size)
-        due = time.monotonic()
+        due = self._began = time.monotonic()
         while not stop.requested and (given.count is None or self._sent < given.count):
             try:
                 self._sender.send(payload)
@@ -85,6 +96,7 @@ class _Pinger:
             elif not self._link.peers():
                 stop.wait(_NO_PEER_S)
         # Ctrl-C stops sending; answers that are still due do not count as lost.
+        self._ended = time.monotonic()
         self._collect(time.monotonic() + given.timeout, None)
 
     def _collect(self, end: float, stop: Stop | None) -> None:
@@ -101,13 +113,15 @@ class _Pinger:
     def _drain(self) -> None:
         self._watch.tell()
         while not self._answers.empty():
-            self._tell(self._answers.get())
+            ack = self._answers.get()
+            self._statistics.add(ack)
+            self._ended = time.monotonic()
+            if not self._given.quiet:
+                self._tell(ack)
 
     def _tell(self, ack: Ack) -> None:
         residence_ns = ack.peer_sent_ns - ack.peer_received_ns
         net_rtt_ns = ack.rtt_ns - residence_ns
-        self._rtt_ns.append(ack.rtt_ns)
-        self._net_rtt_ns.append(net_rtt_ns)
         node = self._watch.node(ack.epoch)
         self._output.emit(
             {
@@ -131,18 +145,13 @@ class _Pinger:
         self._drain()
         acknowledged = self._sender.stats()["acknowledged"]
         lost = self._sent - acknowledged
-        rtt, net_rtt = (percentiles(values) if values else None for values in (self._rtt_ns, self._net_rtt_ns))
+        elapsed_s = max(0.0, self._ended - self._began)
+        figures = self._statistics.figures()
         text = (
-            f"\n{linking.endpoint(self._given)}, flow {self._given.flow}: "
-            f"{self._sent} sent, {acknowledged} answered, {lost} lost ({lost / max(1, self._sent):.1%})"
+            f"\n{linking.endpoint(self._given)}, flow {self._given.flow}:\n"
+            f"{self._sent} sent, {acknowledged} answered, {lost} lost ({lost / max(1, self._sent):.1%}) "
+            f"in {elapsed_s:.3f} s"
         )
-        for values, what in (
-            (rtt, "includes residence time at the peer"),
-            (net_rtt, "without residence time at the peer"),
-        ):
-            if values:
-                figures = "/".join(f"{values[key] / 1e6:.3f}" for key in ("min", "p50", "p99", "max"))
-                text += f"\nrtt min/p50/p99/max {figures} ms, n = {values['n']}, {what}"
         self._output.emit(
             {
                 "transport": self._given.transport,
@@ -151,9 +160,9 @@ class _Pinger:
                 "sent": self._sent,
                 "acknowledged": acknowledged,
                 "lost": lost,
-                "rtt_ns": rtt,
-                "rtt_without_residence_ns": net_rtt,
+                "elapsed_ns": round(elapsed_s * 1e9),
+                **figures,
             },
-            text,
+            "\n".join((text, *table(figures))),
         )
         return DONE if self._sent and not lost and not self._refused else NOT_MET

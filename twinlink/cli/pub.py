@@ -25,7 +25,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     linking.add_options(parser, listens=False, flow="data")
     parser.add_argument("--count", type=convert.count, metavar="N", help="send N generated messages")
     parser.add_argument(
-        "--size", type=convert.octets, default=100, metavar="B", help="octets of a generated message, such as 100, 64KB or 1MB"
+        "--size",
+        type=convert.octets,
+        default=100,
+        metavar="B",
+        help="octets of a generated message, such as 100, 64KB or 1MB",
     )
     parser.add_argument("--interval", type=convert.seconds, default=0.0, metavar="S", help="time between messages in s")
     parser.add_argument("--hash", action="store_true", help="print sequence, octets and SHA-256 of every message")
