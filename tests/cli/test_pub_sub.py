@@ -1,6 +1,7 @@
 import hashlib
 import os
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def test_generated_messages_arrive_as_sent(start: Start, endpoint: str, transpor
     assert sub.out == pub.out
     assert "received 200 messages, 20480000 B; 0 did not arrive" in sub.err
     assert "sent 200 messages, 20480000 B; 200 acknowledged, 0 lost" in pub.err
+    for said in (sub.err, pub.err):
+        assert re.search(r"^twinlink \w+: in [0-9.]+ s: [0-9.]+ messages/s, [0-9.]+ MB/s$", said, re.MULTILINE)
 
 
 def test_lines_of_stdin(start: Start, endpoint: str, tmp_path: Path) -> None:
@@ -32,7 +35,7 @@ def test_lines_of_stdin(start: Start, endpoint: str, tmp_path: Path) -> None:
     with lines.open("rb") as stdin:
         pub = start("pub", "--connect", endpoint, stdin=stdin)
         assert pub.code() == 0
-    assert pub.out == ["sent 5 messages, 30 B; 5 acknowledged, 0 lost"]
+    assert pub.out[0] == "sent 5 messages, 30 B; 5 acknowledged, 0 lost"
     assert sub.code() == 0
     assert sub.out == ["first", "", "ünïcode", "\ufffd\x00", "no end of line"]
 
@@ -59,6 +62,24 @@ def test_stored_messages_are_not_printed_too(start: Start, endpoint: str, tmp_pa
     assert start("pub", "--connect", endpoint, "--count", "1", "--size", "5").code() == 0
     assert sub.code() == 0
     assert sub.out == ["received 1 messages, 5 B; 0 did not arrive"]
+
+
+def test_rate_and_goodput_follow_from_time_and_octets(start: Start, endpoint: str) -> None:
+    """At the receiver from the first message to the last, without the first one's octets."""
+    sub = start("sub", "--listen", endpoint, "--count", "20", "--print", "none", "--json")
+    pub = start("pub", "--connect", endpoint, "--count", "20", "--size", "1KB", "--interval", "0.01", "--json")
+    assert (pub.code(), sub.code()) == (0, 0)
+    for run, counted in ((pub, 20), (sub, 19)):
+        summary = run.records()[-1]
+        elapsed_s = summary["elapsed_ns"] / 1e9
+        assert summary["rate_hz"] * elapsed_s == pytest.approx(counted)
+        assert summary["goodput_mb_s"] * elapsed_s == pytest.approx(counted * 1024 / 1e6)
+
+
+def test_without_a_peer_there_is_no_rate(start: Start, endpoint: str) -> None:
+    pub = start("pub", "--connect", endpoint, "--count", "3", "--timeout", "0.1", "--json")
+    assert pub.code() == 1
+    assert (pub.records()[-1]["rate_hz"], pub.records()[-1]["goodput_mb_s"]) == (None, None)
 
 
 def test_hex_and_idle(start: Start, endpoint: str) -> None:
@@ -177,7 +198,7 @@ def test_interrupt(start: Start, endpoint: str, waits_for: str) -> None:
         sub.wait_for("two", "out")
         pub.interrupt()
         assert pub.code() == 0
-        assert pub.out == ["sent 2 messages, 6 B; 2 acknowledged, 0 lost"]
+        assert pub.out[0] == "sent 2 messages, 6 B; 2 acknowledged, 0 lost"
         sub.wait_for("is gone (closed)")
     sub.interrupt()
     assert sub.code() == (0 if waits_for == "stdin" else 1)

@@ -6,6 +6,7 @@ import os
 import random
 import select
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from twinlink.protocol.frames import MAX_PAYLOAD
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from . import rate
 
 _NAME = "twinlink pub"
 _CHUNK = 65536
@@ -46,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
         if path.is_dir() or not os.access(path, os.R_OK):
             path.read_bytes()  # raises the reason
     output = Output(given.json)
-    octets = 0
+    octets, began = 0, time.monotonic()
     problem = None
     with Stop() as stop, linking.open_link(given) as link:
         if given.count:
@@ -55,6 +57,7 @@ def run(given: argparse.Namespace) -> int:
         sender = link.sender(given.flow)
         try:
             linking.wait_for_peer(link, stop, given, _NAME, "twinlink sub")
+            began = time.monotonic()
             for payload in _payloads(given, stop):
                 if stop.requested:
                     break
@@ -69,6 +72,7 @@ def run(given: argparse.Namespace) -> int:
             sender.flush(timeout=given.timeout if link.peers() or not stop.requested else 0)
         except (twinlink.AckTimeout, twinlink.PeerTimeout, twinlink.SendTimeout) as error:
             problem = str(error)
+        elapsed_s = time.monotonic() - began
         watch.tell()
         stats = sender.stats()
     if problem:
@@ -78,7 +82,11 @@ def run(given: argparse.Namespace) -> int:
     interrupted = sent < wanted and not problem
     if interrupted:
         log(_NAME, f"interrupted: {sent} of {wanted} messages were sent")
-    summary = f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost"
+    speed = rate.figures(sent if sent == acknowledged else 0, octets, elapsed_s)  # with losses it would be a time-out's
+    summary = [
+        f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost",
+        *rate.lines(speed),
+    ]
     output.emit(
         {
             "transport": given.transport,
@@ -88,11 +96,13 @@ def run(given: argparse.Namespace) -> int:
             "acknowledged": acknowledged,
             "lost": sent - acknowledged,
             "interrupted": interrupted,
+            **speed,
         },
-        None if given.hash else summary,
+        None if given.hash else "\n".join(summary),
     )
     if given.hash and not given.json:
-        log(_NAME, summary)  # stdout has the hashes only: `diff` compares it with the output of sub
+        for line in summary:  # stdout has the hashes only: `diff` compares it with the output of sub
+            log(_NAME, line)
     return NOT_MET if problem or interrupted or sent != acknowledged else DONE
 
 

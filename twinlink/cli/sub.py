@@ -9,6 +9,7 @@ from twinlink.message import Message
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
+from . import rate
 
 _NAME = "twinlink sub"
 
@@ -37,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Receive until the count, the idle time or Ctrl-C; then print the summary."""
     output = Output(given.json)
-    messages = octets = 0
+    messages = octets = first_octets = 0
     given.print = given.print or ("none" if given.output else "text")
     if given.output:
         given.output.mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
         watch = linking.Watch(_NAME, link)
         receiver = link.receiver(given.flow)
         log(_NAME, f"{linking.endpoint(given)}, receives flow {given.flow}; Ctrl-C ends it")
-        last = None
+        first = last = None
         while not stop.requested and (given.count is None or messages < given.count):
             message = receiver.receive(timeout=linking.LOOK_S)
             watch.tell()
@@ -53,6 +54,8 @@ def run(given: argparse.Namespace) -> int:
                 messages += 1
                 octets += len(message.payload)
                 last = time.monotonic()
+                if first is None:
+                    first, first_octets = last, len(message.payload)
                 _tell(given, output, message)
             elif given.idle is not None and last is not None and time.monotonic() - last >= given.idle:
                 break
@@ -60,7 +63,9 @@ def run(given: argparse.Namespace) -> int:
     interrupted = stop.requested and given.count is not None and messages < given.count
     if interrupted:
         log(_NAME, f"interrupted: {messages} of {given.count} messages were received")
-    summary = f"received {messages} messages, {octets} B; {watch.missing} did not arrive"
+    # Between the first message and the last: the first one itself was sent before that time.
+    speed = rate.figures(messages - 1, octets - first_octets, last - first if first and last else 0.0)
+    summary = [f"received {messages} messages, {octets} B; {watch.missing} did not arrive", *rate.lines(speed)]
     output.emit(
         {
             "transport": given.transport,
@@ -69,11 +74,13 @@ def run(given: argparse.Namespace) -> int:
             "octets": octets,
             "missing": watch.missing,
             "interrupted": interrupted,
+            **speed,
         },
-        summary if given.print == "none" else None,
+        "\n".join(summary) if given.print == "none" else None,
     )
     if not given.json and given.print != "none":
-        log(_NAME, summary)  # stdout has the messages only
+        for line in summary:  # stdout has the messages only
+            log(_NAME, line)
     return DONE if messages and not watch.missing and not interrupted else NOT_MET
 
 
