@@ -64,6 +64,7 @@ _SENT_NOW = (
 # of `ReceiveFlow.stats`
 _RECEIVED = (
     ("received", "twinlink_flow_received", "Messages received."),
+    ("received_octets", "twinlink_flow_received_bytes", "Octets of payload received, those received twice included."),
     ("missing", "twinlink_flow_missing", "Messages of a peer that did not arrive."),
     ("repaired", "twinlink_flow_recovered", "Messages received after they had been requested again."),
     ("duplicates", "twinlink_flow_duplicates", "Messages received twice; the second is dropped."),

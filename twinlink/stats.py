@@ -64,6 +64,7 @@ class ReceiverStats(TypedDict):
     """Of one flow that this side receives; ``sync`` is None where `Link.sync` does not watch it."""
 
     received: int
+    received_octets: int
     missing: int
     gaps: int
     reordered: int

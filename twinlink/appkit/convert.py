@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from twinlink.prbs import parse_prbs
 
-
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18}) ?(?:([KMG])(?:I?B)?|B?)", re.IGNORECASE)
 _IN_OCTETS = ("max_payload", "window", "retention", "receive_buffer", "os_send_buffer", "os_receive_buffer")

@@ -36,6 +36,7 @@ class PeerStream:
             ``refused_octets``: of those that the sender has not been told of.
         unreported_octets: octets consumed since the sender was last told, MESSAGE_WEIGHT_OCTETS for each message among
             them.
+        received_octets: payload that arrived, that of repeated messages included.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class PeerStream:
         "granted_as",
         "granted_octets",
         "node",
+        "received_octets",
         "refused_end",
         "refused_octets",
         "refused_size",
@@ -77,7 +79,7 @@ class PeerStream:
         self.waiting_octets = self.granted_octets = self.granted_as = 0
         self.window_end: int | None = None
         self.refused_end = self.refused_size = self.refused_octets = 0
-        self.unreported_octets = 0
+        self.unreported_octets = self.received_octets = 0
         self.rejected_count = 0
         self.rejected = RangeSet()
         self.repaired = 0  # came on request
@@ -222,7 +224,7 @@ class ReceiveFlow:
 
 COUNTERS = (
     "received", "missing", "gaps", "reordered", "duplicates", "unclaimed", "repaired", "repeated", "conflated", "stale",
-    "held",
+    "held", "received_octets",
 )  # fmt: skip
 
 
@@ -231,6 +233,6 @@ def _counters(stream: PeerStream) -> dict[str, int]:
     values = (
         tracker.received, tracker.missing_count, tracker.gaps, tracker.late, tracker.duplicates, stream.rejected_count,
         stream.repaired, stream.repeated, stream.conflated, stream.stale,
-        stream.reorder_buffer.held if stream.reorder_buffer else 0,
+        stream.reorder_buffer.held if stream.reorder_buffer else 0, stream.received_octets,
     )  # fmt: skip
     return dict(zip(COUNTERS, values, strict=True))

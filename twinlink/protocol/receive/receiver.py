@@ -97,6 +97,7 @@ class MessageReceiver:
                 return  # it is for another peer
             stream = self._flow_table.add_stream(receive_flow, epoch, sequence)
         payload = memoryview(frame)[HEADER_OCTETS:]
+        stream.received_octets += len(payload)
         message = _new(
             Message, (payload, receive_flow.flow, sequence, epoch, stream.node, sent_ns, self._context.now_ns)
         )
@@ -149,6 +150,7 @@ class MessageReceiver:
                     continue
                 stream = self._flow_table.add_stream(receive_flow, epoch, sequences[at])
             end = end_of_run(words, sequences, at)
+            stream.received_octets += sum(map(len, payloads[at:end]))
             fields = zip(
                 payloads[at:end], repeat(flow), sequences[at:end], repeat(epoch), repeat(stream.node), sent_ns[at:end],
                 repeat(received_ns),
