@@ -7,6 +7,7 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
     spectrum.flush(timeout=1)
 """
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 from . import options as link_options
 from .errors import (
     AckTimeout,
+    AuthenticationError,
     ConfigurationError,
     LinkClosed,
     MalformedPayload,
@@ -37,6 +39,7 @@ from .events import (
     PeerDown,
     PeerSlow,
     PeerUp,
+    Refused,
     Reordered,
     Restarted,
     Stale,
@@ -61,6 +64,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Ack",
     "AckTimeout",
+    "AuthenticationError",
     "ConfigurationError",
     "Duplicate",
     "Event",
@@ -81,6 +85,7 @@ __all__ = [
     "PeerTimeout",
     "PeerUp",
     "Receiver",
+    "Refused",
     "Reordered",
     "Restarted",
     "SendTimeout",
@@ -112,6 +117,7 @@ def open(
     listen: str | None = None,
     connect: str | Sequence[str] | None = None,
     node: str | None = None,
+    identity: str | os.PathLike[str] | None = None,
     window: int = link_options.WINDOW,
     retention: int = link_options.RETENTION,
     send_timeout: float = 0.05,
@@ -125,11 +131,13 @@ def open(
     """Open one end of a link; the other end may come now, later, or again.
 
     Args:
-        transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"memory"``, or that of an installed third-party transport.
+        transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"websocket"``, ``"memory"``, or that of an installed third-party transport.
         listen: endpoint ``tcp/host:port`` to listen on, or
         connect: endpoint to connect to; exactly one of the two.  ``zenoh`` in ``mode="client"`` takes a list of routers
             and connects to the first that answers.
         node: name of this node as its peers see it; made of host name, process id and the session when not given.
+        identity: folder of this node's identity, made by ``twinlink key new``.  The link is encrypted, meets only peers
+            whose keys are trusted there, and never falls back to plain; ``node`` is the name of the identity.
         window: octets of each flow that may be with the peer and not yet consumed by its application.  Bounds the
             memory of the receiving side; the default holds a burst of 1000 x 100 KB that is not consumed yet.
         retention: octets of each flow that are kept here until they are acknowledged, to be retransmitted if need be.
@@ -159,8 +167,16 @@ def open(
     }
     rest: dict[str, Any] = {"retention": retention, "send_timeout": send_timeout, "busy_poll": busy_poll}
     prepared = link_options.make_transport(
-        transport, listen=listen, connect=connect, node=node, options={**limited, **rest, **options}
+        transport,
+        listen=listen,
+        connect=connect,
+        node=node,
+        identity=identity,
+        options={**limited, **rest, **options},
     )
+    link_options.warn_if_open(prepared, transport)
+    if prepared.identity is not None:
+        node = prepared.identity.name
     return Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
 
 

@@ -5,7 +5,7 @@
 
 from typing import Literal, TypedDict
 
-TransportName = Literal["zeromq", "zenoh", "mqtt", "memory"]
+TransportName = Literal["zeromq", "zenoh", "mqtt", "websocket", "memory"]
 
 
 class TransportOptions(TypedDict, total=False):
@@ -37,6 +37,10 @@ class TransportOptions(TypedDict, total=False):
     send_hwm: int
     shared_memory: bool
     subscription_octets: int
+    tls: bool
+    tls_certificate: str
+    tls_private_key: str
+    tls_trusted: str
     unread_octets: int
     unsent_octets: int
     user_timeout_ms: int

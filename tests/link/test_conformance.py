@@ -12,6 +12,11 @@ class TestMqtt(TransportConformance):
     driver, package = "paho", "twinlink[mqtt]"
 
 
+class TestWebsocket(TransportConformance):
+    transport = "websocket"
+    driver, package = "websockets", "twinlink[websocket]"
+
+
 class TestZeromq(TransportConformance):
     transport = "zeromq"
     driver, package = "zmq", "pyzmq"

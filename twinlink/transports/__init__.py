@@ -19,6 +19,7 @@ __all__ = ["Endpoint", "Transport", "names", "transport_class", "transport_name"
 TRANSPORTS = {
     "memory": ("twinlink.transports.memory", "MemoryTransport", None),
     "mqtt": ("twinlink.transports.mqtt", "MqttTransport", "twinlink[mqtt]"),
+    "websocket": ("twinlink.transports.websocket", "WebsocketTransport", "twinlink[websocket]"),
     "zenoh": ("twinlink.transports.zenoh", "ZenohTransport", "eclipse-zenoh"),
     "zeromq": ("twinlink.transports.zeromq", "ZeromqTransport", "pyzmq"),
 }

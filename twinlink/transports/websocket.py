@@ -1,0 +1,285 @@
+"""WebSocket (RFC 6455): a binary message is a topic and a frame, on one TCP connection for each connector.
+
+It passes HTTP proxies and the Routes of OpenShift, and a browser can read it (docs/protocol.md).  The protocol is that
+of `websockets` without its threads and event loops: the thread in `receive` reads the sockets, and each thread that
+sends writes to them, as a thread of their own would add a thread switch per message.  A connector has one thread, which
+connects.
+"""
+
+import contextlib
+import select
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from websockets.server import ServerProtocol
+
+from ..errors import TransportError
+from ..process.ip_address import listening_socket
+from ..process.malloc import keep_freed_memory
+from ..process.resolver import listen_addresses
+from ..protocol.frames import HELLO_TOPIC
+from .base import Frame, Transport, advice, check_descriptors
+from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, encode, quiet
+from .websocket_dialer import Dialer
+from .websocket_guard import WebsocketGuard
+from .websocket_options import WebsocketOptions, tls_context
+
+ACK_INITIAL = ord("a")
+CHECK_S = 0.05  # between two looks at the limits of all connections
+BACKLOG = 1024  # TCP connections that wait to be accepted
+ACCEPTED = 64  # at a time, so that a flood of them blocks nothing else
+RETURN_S = 1.5  # a node that connects again so soon is still up, and gets messages at once
+DESCRIPTORS = 8  # of files and sockets, with one peer
+FAREWELL_S = 0.3  # to send queued octets at close, and for the other side to end the connection
+
+
+class WebsocketTransport(Transport):
+    """websockets >= 17."""
+
+    options_class = WebsocketOptions
+    options: WebsocketOptions
+    scouts = True
+
+    @property
+    def threads(self) -> int:
+        return 0 if self.listening else 1
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The context for TLS, from the options; None for plain ``ws``."""
+        return tls_context(self.options, self.listening)
+
+    def open(self) -> None:
+        check_descriptors(DESCRIPTORS)
+        keep_freed_memory()
+        self._closed = False
+        self._inbox: deque[tuple[bytes, Frame]] = deque()
+        self._serving = threading.Lock()  # of the thread that reads
+        self._table_lock = threading.Lock()
+        self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
+        self._open: tuple[WebsocketConnection, ...] = ()  # those that have completed the handshake
+        self._taking: dict[int, float] = {}  # by epoch: when a connection of a node that takes data has ended
+        self._check_s = 0.0
+        self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
+        self._listeners: dict[int, socket.socket] = {}  # by descriptor
+        self._dialer: Dialer | None = None
+        self._context = self.tls_context()
+        self._guard = WebsocketGuard(f"websocket {self.endpoint}", self.options, self.limits_exceeded)
+        self._epoll = select.epoll()
+        try:
+            if self.listening:
+                self._listen()
+            else:
+                self._dialer = Dialer(
+                    self.endpoint, self.options, self._context, self.epoch, self.max_frame, self._on_connected
+                )
+                self._dialer.start()
+        except BaseException as error:  # Ctrl-C as well
+            self.close()
+            if not isinstance(error, OSError):
+                raise
+            reason = error.strerror or str(error)
+            raise TransportError(f"websocket cannot listen on {self.endpoint}: {reason}{advice(reason)}") from error
+
+    def _listen(self) -> None:
+        for address in listen_addresses(self.endpoint.host):
+            bound = listening_socket(address, self.endpoint.port, socket.SOCK_STREAM)
+            self._listeners[bound.fileno()] = bound
+            bound.setblocking(False)
+            bound.listen(BACKLOG)
+            self._epoll.register(bound, select.EPOLLIN)
+
+    # Connections
+
+    def _on_connected(self, connection: WebsocketConnection, messages: list[tuple[bytes, Frame]]) -> None:
+        """The dialer has connected; called on its thread."""
+        self._inbox.extend(messages)
+        self._add(connection)
+
+    def _add(self, connection: WebsocketConnection) -> None:
+        def on_blocked(blocked: bool) -> None:
+            with contextlib.suppress(OSError, ValueError):  # it is closed
+                self._epoll.modify(connection.fd, select.EPOLLIN | (select.EPOLLOUT if blocked else 0))
+
+        connection.on_blocked = on_blocked
+        with self._table_lock:
+            if self._closed:
+                connection.abort()
+                connection.close()
+                return
+            self._connections[connection.fd] = connection
+            self._epoll.register(connection.fd, select.EPOLLIN)
+            self._list_open()
+
+    def _list_open(self) -> None:
+        self._open = tuple(one for one in self._connections.values() if one.is_open and not one.ended)
+
+    def _remove(self, connection: WebsocketConnection, now: float) -> None:
+        with self._table_lock:
+            del self._connections[connection.fd]
+            self._epoll.unregister(connection.fd)
+            connection.close()
+            self._list_open()
+        if connection.epoch is not None and connection.takes_data:
+            self._taking = {epoch: at for epoch, at in self._taking.items() if now - at < RETURN_S}
+            self._taking[connection.epoch] = connection.heard_s
+        if self._dialer is not None:
+            self._dialer.lost()
+        elif connection.is_foreign:
+            self.foreign_connections += 1
+
+    def _accept(self, listener: socket.socket, now: float) -> None:
+        for _ in range(ACCEPTED):
+            try:
+                opened, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # it has ended already, or there are no more descriptors
+                self._epoll.modify(listener.fileno(), 0)  # until the limits are checked
+                return
+            try:
+                protocol = ServerProtocol(
+                    subprotocols=[SUBPROTOCOL], max_size=self.max_frame + ADDED_OCTETS, logger=quiet
+                )
+                if self._context is not None:
+                    opened = self._context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
+                self._add(WebsocketConnection(opened, protocol, self.options.unsent_octets, now))
+            except OSError:  # it has ended already
+                opened.close()
+
+    def _on_open(self, connection: WebsocketConnection, now: float) -> None:
+        """A connection to this listener has completed its handshake."""
+        epoch = connection.epoch
+        if epoch is not None:
+            returns = now - self._taking.get(epoch, now - RETURN_S) < RETURN_S
+            for one in self._open:
+                if one.epoch == epoch:
+                    returns |= one.takes_data and now - one.heard_s < RETURN_S
+                    one.abort()  # the node has left it
+            connection.takes_data = returns
+        with self._table_lock:
+            self._list_open()
+
+    def joins(self, epoch: int, hears_us: bool) -> bool:
+        joining = False
+        for one in self._open:
+            if one.epoch == epoch:
+                one.takes_data = hears_us
+                joining = not hears_us
+        return joining
+
+    def parted(self) -> None:
+        self._taking.clear()
+        for one in self._open:
+            if one.epoch is not None:
+                one.takes_data = False
+
+    def why_alone(self) -> str | None:
+        return self._dialer.failure if self._dialer is not None else None
+
+    def renew(self, patience: int) -> None:
+        if self._dialer is not None:
+            self._dialer.dial(patience, next(iter(self._open), None), time.monotonic())
+
+    def reached(self, patience: int) -> None:
+        self.renew(patience)
+
+    # Sending
+
+    def send(self, topic: bytes, frame: bytes) -> None:
+        if not self._open:
+            self._serve_unread()
+        # Locks are not fair: threads that send continuously would delay acks by seconds.
+        if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
+            try:
+                self._urgent.append(None)
+                self._transmit(topic, frame, self._open)
+            finally:
+                self._urgent.pop()
+        else:
+            while self._urgent:
+                time.sleep(0)
+            self._transmit(topic, frame, [one for one in self._open if one.takes_data])
+
+    def offer(self, topic: bytes, frame: bytes) -> None:
+        # What waits would be ahead of our hello, and without a peer that acknowledges nothing would limit it.
+        self._transmit(topic, frame, [one for one in self._open if one.takes_data and not one.unsent_octets])
+
+    def _transmit(self, topic: bytes, frame: bytes, connections: Sequence[WebsocketConnection]) -> None:
+        if connections and not self._closed:
+            octets = encode(topic, frame, mask=not self.listening)
+            for one in connections:
+                one.transmit(octets)
+
+    def _serve_unread(self) -> None:
+        """Complete handshakes, if no thread is in `receive`: perhaps none has been yet."""
+        if self._serving.acquire(blocking=False):
+            try:
+                if not self._closed:
+                    self._serve(0.0)
+            finally:
+                self._serving.release()
+
+    # Receiving
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        inbox = self._inbox
+        if not inbox:
+            with self._serving:
+                self._serve(timeout_s)
+            if not inbox:
+                return None
+        return inbox.popleft()
+
+    def _serve(self, timeout_s: float) -> None:
+        """Read what has arrived within this time, and write what waits for sockets that take it."""
+        ready = self._epoll.poll(timeout_s)
+        now = time.monotonic()
+        for fd, events in ready:
+            if (connection := self._connections.get(fd)) is not None:
+                if events & select.EPOLLOUT:
+                    connection.flush()
+                if events & ~select.EPOLLOUT:
+                    self._read(connection, now)
+            elif (listener := self._listeners.get(fd)) is not None:
+                self._accept(listener, now)
+        if now >= self._check_s:
+            self._check_s = now + CHECK_S
+            self._guard.check(list(self._connections.values()), now)
+            for fd in self._listeners:
+                self._epoll.modify(fd, select.EPOLLIN)
+
+    def _read(self, connection: WebsocketConnection, now: float) -> None:
+        was_open = connection.is_open
+        self._inbox.extend(connection.read(now))
+        if connection.is_open and not was_open:
+            self._on_open(connection, now)
+        if connection.ended:
+            self._remove(connection, now)
+
+    # Closing
+
+    def close(self) -> None:
+        with self._table_lock:
+            self._closed = True
+        deadline = time.monotonic() + FAREWELL_S
+        if self._dialer is not None:
+            self._dialer.stop(FAREWELL_S)
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+        for one in list(self._connections.values()):
+            if one.is_open:
+                one.say_close()
+            else:
+                one.abort()
+        while self._connections and (left_s := deadline - time.monotonic()) > 0:
+            self._serve(left_s)
+        for one in self._connections.values():
+            one.abort()
+            one.close()
+        self._open = ()
+        self._epoll.close()

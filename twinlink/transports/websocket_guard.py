@@ -1,0 +1,76 @@
+"""Bounds what one connection can cost the others, and finds those whose other side is gone."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .connection_guard import SILENT_S, EndReports
+from .websocket_connection import WebsocketConnection
+from .websocket_options import WebsocketOptions
+
+
+class WebsocketGuard:
+    """The connections of a node.  One thread calls all methods.
+
+    Args:
+        where: transport and endpoint, for messages.
+        ended: connections that were ended, by the option that says when.
+    """
+
+    def __init__(self, where: str, options: WebsocketOptions, ended: Counter[str]) -> None:
+        self._options = options
+        self._reports = EndReports(where, ended)
+
+    def check(self, connections: Sequence[WebsocketConnection], now: float) -> None:
+        """End connections beyond the limits; ping those that are silent.  ``now`` is monotonic, in seconds."""
+        for one in connections:
+            if one.unsent_octets > self._options.unsent_octets:
+                self._end(one, "unsent_octets", "does not read what it is sent", now)
+            elif not one.is_open or one.finished_s is not None:
+                self._limit_handshake(one, now)
+            else:
+                self._limit_silence(one, now)
+        self._limit_numbers([one for one in connections if not one.ended], now)
+        self._limit_partial([one for one in connections if not one.ended], now)
+
+    def _limit_handshake(self, one: WebsocketConnection, now: float) -> None:
+        """The opening handshake, or what is left of the closing one."""
+        since_s = one.opened_s if one.finished_s is None else one.finished_s
+        if now - since_s > self._options.handshake_ms / 1000:
+            one.abort()
+            if one.finished_s is None:
+                self._end(one, "handshake_ms", "had not completed the handshake in its time", now)
+        elif not one.begins and now - one.opened_s > SILENT_S:
+            self._end(one, "handshakes", "had not begun the handshake after a second", now)
+
+    def _limit_silence(self, one: WebsocketConnection, now: float) -> None:
+        silent_ms = (now - one.heard_s) * 1000
+        if silent_ms > self._options.heartbeat_timeout_ms:
+            self._end(one, "heartbeat_timeout_ms", "has not answered a ping", now)
+        elif silent_ms > self._options.heartbeat_ms and one.pinged_s <= one.heard_s:
+            one.ping(now)
+
+    def _limit_numbers(self, connections: list[WebsocketConnection], now: float) -> None:
+        """End connections beyond their number: first those without a handshake, the oldest first."""
+        pending = sorted((one for one in connections if not one.is_open), key=lambda one: one.opened_s)
+        excess = max(len(connections) - self._options.connections, len(pending) - self._options.handshakes)
+        for one in pending[: max(excess, 0)]:
+            self._end(one, "handshakes", "was among too many that had not completed the handshake", now)
+        left = [one for one in connections if not one.ended]
+        for _ in range(len(left) - self._options.connections):
+            host = Counter(one.host for one in left).most_common(1)[0][0]
+            last = max((one for one in left if one.host == host), key=lambda one: one.opened_s)
+            left.remove(last)
+            self._end(last, "connections", "was one too many", now)
+
+    def _limit_partial(self, connections: list[WebsocketConnection], now: float) -> None:
+        """End the connections with the longest incomplete messages while these take too much memory."""
+        total = sum(one.partial_octets for one in connections)
+        for one in sorted(connections, key=lambda one: -one.partial_octets):
+            if total <= self._options.unread_octets:
+                return
+            total -= one.partial_octets
+            self._end(one, "unread_octets", "had sent too much of a message without its end", now)
+
+    def _end(self, one: WebsocketConnection, option: str, reason: str, now: float) -> None:
+        one.abort()
+        self._reports.add(one.address, option, reason, now)
