@@ -50,7 +50,7 @@ from .link import Link
 from .message import Ack, Message
 from .process import exit_hooks
 from .protocol.frames import MAX_PAYLOAD
-from .protocol.limits import Limits
+from .protocol.limits import MAX_FLOWS, MAX_PEERS, RECEIVE_BUFFER, Limits
 from .runtime.receiver import EventStream, Receiver
 from .runtime.sender import Sender
 from .sync import Sync
@@ -122,9 +122,9 @@ def open(
     retention: int = link_options.RETENTION,
     send_timeout: float = 0.05,
     max_payload: int = MAX_PAYLOAD,
-    receive_buffer: int = link_options.RECEIVE_BUFFER,
-    max_flows: int = link_options.MAX_FLOWS,
-    max_peers: int = link_options.MAX_PEERS,
+    receive_buffer: int = RECEIVE_BUFFER,
+    max_flows: int = MAX_FLOWS,
+    max_peers: int = MAX_PEERS,
     busy_poll: bool = link_options.BUSY_POLL,
     **options: Unpack[TransportOptions],
 ) -> Link:

@@ -161,6 +161,8 @@ class LimitExceeded(Event):
     - ``flows``: a message of a flow that cannot be held.  It was rejected.
     - ``peers``: the hello of one more peer, or of one that names too many flows.
     - ``sequence``: a message whose number is far beyond all before it.
+    - ``ranges``: an announcement of lost messages of which too many ranges are missing already.
+    - an option of the transport, such as ``subscription_octets``: a connection that was ended.
 
     ``count`` is the total since the link was opened.
     """

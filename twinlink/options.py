@@ -11,9 +11,6 @@ from .transports.base import Options, make_options
 MIN_WINDOW = 1024 * 1024
 WINDOW = 128 * 1024 * 1024  # the default, as is what follows
 RETENTION = 64 * 1024 * 1024
-RECEIVE_BUFFER = 512 * 1024 * 1024
-MAX_FLOWS = 4096
-MAX_PEERS = 1024
 RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where these are
     "max_payload": (0, MAX_PAYLOAD),
     "window": (MIN_WINDOW, 2**40),

@@ -107,9 +107,7 @@ def test_kill_and_restart(start: Start, transport: TransportName, role: str) -> 
 @pytest.mark.parametrize(
     ("transport", "role"), [("zeromq", "listen"), ("zeromq", "connect"), ("zenoh", "connect"), ("mqtt", "listen")]
 )
-def test_a_stopped_peer_neither_holds_send_nor_close_for_long(
-    start: Start, transport: TransportName, role: str
-) -> None:
+def test_a_stopped_peer_holds_neither_send_nor_close(start: Start, transport: TransportName, role: str) -> None:
     endpoint = free_endpoint()
     link = open_link(transport, role, endpoint, send_timeout=0.2)
     child = start(transport, OTHER[role], endpoint)
@@ -414,7 +412,7 @@ def length(message: twinlink.Message) -> int:
     return len(message.payload)
 
 
-def flush_to_nobody() -> None:
+def flush_without_a_peer() -> None:
     with twinlink.open("memory", listen="tcp/nobody:1") as link:
         outbox = link.sender("flow")
         outbox.send(b"")
@@ -443,7 +441,7 @@ def test_messages_can_be_copied_and_handed_to_a_pool_of_processes(transport: Tra
 def test_an_ack_timeout_comes_back_from_a_pool_of_processes() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         with pytest.raises(twinlink.AckTimeout, match="sequence 0") as caught:
-            pool.submit(flush_to_nobody).result(patience())
+            pool.submit(flush_without_a_peer).result(patience())
         for error in (caught.value, copy.copy(caught.value), copy.deepcopy(caught.value)):
             assert error.missing == ((0, 1),)
             assert str(error) == str(caught.value)

@@ -8,46 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import zenoh
 
 import twinlink
+from tests.link.true_peers import deliver, ended, pair
 from twinlink.testing import patience, wait_until
 
 MIB = 1024 * 1024
 BLOCK_S = 20.0  # far above what a send takes
-
-
-@contextlib.contextmanager
-def pair(endpoint: str, **options: Any) -> Iterator[tuple[twinlink.Link, twinlink.Link]]:
-    """A listener with these options, and its peer."""
-    with (
-        twinlink.open("zenoh", listen=endpoint, node="listener", **options) as listener,
-        twinlink.open("zenoh", connect=endpoint, node="peer") as peer,
-    ):
-        for link in (listener, peer):
-            link.wait_ready(patience())
-        yield listener, peer
-
-
-def ended(link: twinlink.Link, option: str) -> int:
-    """Connections that the listener ended for this limit."""
-    return link._transport.limits_exceeded[option]
-
-
-def deliver(listener: twinlink.Link, peer: twinlink.Link, payload: bytes = b"", count: int = 100) -> None:
-    """Messages to the peer, of which none is lost."""
-    sender, receiver = listener.sender("down"), peer.receiver("down")
-    first = sender.send(payload)
-    for _ in range(count - 1):
-        sender.send(payload)
-    sender.flush(patience())
-    for sequence in range(first, first + count):
-        message = receiver.receive(timeout=patience())
-        assert message is not None
-        assert message.sequence == sequence
 
 
 def config(endpoint: str) -> zenoh.Config:
@@ -83,7 +52,7 @@ def test_a_subscriber_that_reads_nothing_does_not_delay_the_peer(endpoint: str) 
         "scouting/multicast/enabled", "false",
     ]  # fmt: skip
     with (
-        pair(endpoint, block_before_close_ms=int(BLOCK_S * 1000), lease_ms=60_000) as (listener, peer),
+        pair("zenoh", endpoint, block_before_close_ms=int(BLOCK_S * 1000), lease_ms=60_000) as (listener, peer),
         subprocess.Popen(
             [sys.executable, "-c", SUBSCRIBER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as stranger,
@@ -117,7 +86,7 @@ def test_idle_connections_keep_no_peer_out(endpoint: str) -> None:
 
 
 def test_what_no_thread_reads_is_limited(endpoint: str) -> None:
-    with pair(endpoint, unread_octets=4 * MIB) as (listener, peer), zenoh.open(config(endpoint)) as stranger:
+    with pair("zenoh", endpoint, unread_octets=4 * MIB) as (listener, peer), zenoh.open(config(endpoint)) as stranger:
         busy, go_on = threading.Event(), threading.Event()
 
         def take(_: twinlink.Message) -> None:

@@ -6,6 +6,9 @@ from .. import events as ev
 from .context import Context
 
 REPORT_INTERVAL_NS = 1_000_000_000
+RECEIVE_BUFFER = 512 * 1024 * 1024  # octets; the default, as is what follows
+MAX_FLOWS = 4096
+MAX_PEERS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +18,9 @@ class Limits:
     window: int
     max_payload: int
     max_frame: int
-    receive_buffer: int = 512 * 1024 * 1024
-    max_flows: int = 4096
-    max_peers: int = 1024
+    receive_buffer: int = RECEIVE_BUFFER
+    max_flows: int = MAX_FLOWS
+    max_peers: int = MAX_PEERS
 
 
 class LimitCounters:
@@ -32,9 +35,9 @@ class LimitCounters:
         self._context = context
         self._reported: dict[str, tuple[int, int]] = {}  # by limit: monotonic ns of the last event, its count
 
-    def exceeded(self, limit: str) -> None:
+    def exceeded(self, limit: str, times: int = 1) -> None:
         """Something was refused for this limit."""
-        self.counts[limit] = self.counts.get(limit, 0) + 1
+        self.counts[limit] = self.counts.get(limit, 0) + times
         if limit not in self._reported:
             self._report(limit)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from .frames import Hello
+from .limits import MAX_PEERS
 
 HELLO_INTERVAL_NS = 200_000_000  # between hellos while every peer is up
 SEARCH_INTERVAL_NS = 50_000_000  # and while none is, or one is suspect
@@ -54,8 +55,9 @@ class PeerState(Enum):
     REPLACED = "replaced"  # its node has begun a newer session: what still comes of it is stale
 
 
-_HEARD = frozenset({PeerState.HEARD, PeerState.UP, PeerState.DEAF})
-_SUSPENDED = frozenset({PeerState.DEAF, PeerState.SILENT})
+# Tuples: an enumeration's member takes longer to hash than to compare.
+_HEARD = (PeerState.HEARD, PeerState.UP, PeerState.DEAF)
+_SUSPENDED = (PeerState.DEAF, PeerState.SILENT)
 
 
 @dataclass(slots=True)
@@ -148,7 +150,7 @@ class PeerTable:
             `Peer.confirmed_mono_ns` with each ack.
     """
 
-    def __init__(self, epoch: int, now_mono_ns: int, max_peers: int = 1024) -> None:
+    def __init__(self, epoch: int, now_mono_ns: int, max_peers: int = MAX_PEERS) -> None:
         self._epoch = epoch
         self._max_peers = max_peers
         self._shared_names: set[str] = set()  # of several nodes each
@@ -230,10 +232,11 @@ class PeerTable:
         """Whether one more session can be heard; the oldest of those that have never been up makes room."""
         heard = len(self.all())
         remembered = sum(peer.hello_octets for peer in self.sessions.values())
-        never_up = [peer for peer in self.sessions.values() if peer.state in {PeerState.LOST, PeerState.HEARD}]
-        for peer in never_up:
+        for peer in list(self.sessions.values()):
             if heard < self._max_peers and remembered + octets <= MAX_HELLO_OCTETS:
                 break
+            if peer.state not in (PeerState.LOST, PeerState.HEARD):
+                continue
             heard -= peer.is_heard
             remembered -= peer.hello_octets
             del self.sessions[peer.epoch]

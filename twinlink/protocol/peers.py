@@ -22,6 +22,7 @@ from .send.endpoint import Priority, SendEndpoint
 PAUSE_NS = 600_000_000  # ticks come ten times a second; after such a pause this side was stopped, not its peers
 # A peer says what it owes as soon as it is up, a round trip after it has heard us.  Where this side stood still, some
 # hellos that were sent before are read first.
+ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new peers: one answers all that came before
 NO_START_NS = 1_000_000_000
 NO_START_HELLOS = 5
 LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
@@ -76,6 +77,8 @@ class PeerManager:
         self._on_session_end = on_session_end
         self._lock = threading.Lock()  # the peers that are up, and the senders that must know
         self._ticked_mono_ns = 0
+        self._answer_due = False
+        self._answered_mono_ns = 0
         self._drained_mono_ns = mono_ns
         self._reconnect = ReconnectPolicy(mono_ns)
         self._duplicate_names = DuplicateNames()
@@ -205,12 +208,20 @@ class PeerManager:
             return None
         self.alone = False
         self._apply(transitions)
-        self.hello_due |= reply
         current = self.peers.get(epoch)
+        if reply:
+            self._answer(mono_ns, at_once=current is not None and current.up)
         if current is not None and current.interrupted:  # so messages, acks and naks may be lost
             for sender in list(self.senders.values()):
                 sender.probe()
         return hello, new
+
+    def _answer(self, mono_ns: int, at_once: bool) -> None:
+        """Have a hello sent: now, or for hellos of many new peers at intervals, as one hello answers all of them."""
+        if at_once or mono_ns - self._answered_mono_ns >= ANSWER_INTERVAL_NS:
+            self._answer_due, self._answered_mono_ns, self.hello_due = False, mono_ns, True
+        else:
+            self._answer_due = True
 
     def on_start_sequence(self, epoch: int, hello: Hello, mono_ns: int) -> bool:
         """Whether a peer says, for the first time, from where on it owes this side something; or never will."""
@@ -261,7 +272,8 @@ class PeerManager:
         self._look_at_path()
         transitions = self.peers.expire(now_mono_ns, drained_mono_ns)
         self._apply(transitions)
-        self.hello_due |= bool(transitions)  # a peer that cannot be heard is to know it
+        self.hello_due |= bool(transitions) or self._answer_due  # a peer that cannot be heard is to know it
+        self._answer_due = False
         self._update_alone()
         if not self.peers.all():
             self._path.parted()

@@ -106,9 +106,9 @@ class Session:
             else:
                 self._on_other(check(frame), topic, frame, epoch, sequence, sent_ns)
         except struct.error:
-            self._count_malformed("truncated")
+            self.count_malformed("truncated")
         except MalformedFrame as error:
-            self._count_malformed(error.args[0])
+            self.count_malformed(error.args[0])
 
     def _on_other(self, kind: Kind, topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int) -> None:
         context = self._context
@@ -183,7 +183,8 @@ class Session:
         self._context.mono_ns, self._context.now_ns = mono_ns, now_ns
         self.messages.report_undelivered()
 
-    def _count_malformed(self, reason: str) -> None:
+    def count_malformed(self, reason: str) -> None:
+        """Something that arrived cannot be used; reported at most once a second for each reason."""
         context = self._context
         state = self.malformed.setdefault(reason, [0, 0])
         state[0] += 1

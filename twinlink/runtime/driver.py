@@ -54,6 +54,7 @@ class SessionDriver:
         )
         self._transport = transport
         self._foreign_connections = 0  # that were reported
+        self._ended_connections: dict[str, int] = {}  # likewise, for a limit, by option
         self._peer_manager = self.session.peer_manager
         self._receive_frame = self.session.receive_frame
         self._acks_due = self.session.messages.acks.due
@@ -92,15 +93,24 @@ class SessionDriver:
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
         """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
         timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
-        while self._foreign_connections < self._transport.foreign_connections:
-            self._foreign_connections += 1
-            self.session._count_malformed("transport")
+        self._report_connections()
         self._send_due()
         if timeout_factor is not None:
             self._transport.renew(timeout_factor)
         self.callbacks.run()
         if not self.callbacks.pending and not self.callbacks.running:
             self.session.feedback.calls_done()
+
+    def _report_connections(self) -> None:
+        """Report the connections that the transport has ended."""
+        transport, session = self._transport, self.session
+        while self._foreign_connections < transport.foreign_connections:
+            self._foreign_connections += 1
+            session.count_malformed("transport")
+        for option, ended in list(transport.limits_exceeded.items()):
+            if ended > (reported := self._ended_connections.get(option, 0)):
+                self._ended_connections[option] = ended
+                session.limit_counters.exceeded(option, ended - reported)
 
     def on_probe_result(self, result: ProbeResult) -> bool:
         """The other side's port has answered while no peer is up; whether the transport was told to connect now."""

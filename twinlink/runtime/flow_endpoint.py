@@ -161,8 +161,10 @@ class FlowEndpoint:
     def on_tick(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
         core, now_mono_ns = self.core, time.monotonic_ns()
+        several = len(core.receivers.pacing) > 1
+        read_until = self._link.peer_manager.read_until(now_mono_ns) if several else {}
         with self.state_lock:
-            core.on_tick(now_mono_ns, self._link.peer_manager.read_until(now_mono_ns))
+            core.on_tick(now_mono_ns, read_until)
             self._next_at_tick = self._queue.next_sequence
         if self._queue.has_pending:
             self._link.wake_transmit()

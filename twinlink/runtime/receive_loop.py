@@ -44,32 +44,24 @@ class ReceiveLoop:
     def run_once(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         callbacks = self._callbacks
-        callbacks.nested = callbacks.running
-        try:
-            if callbacks.has_stand_in:
-                callbacks.wait_for_stand_in()
-            self._run_once(timeout_s)
-        finally:
-            callbacks.nested = False
-
-    def stand_in(self) -> bool:
-        """Read what has come while a handler takes long: for another thread than the one that leads.
-
-        Returns whether a handler runs.
-        """
-        self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
-        return self._callbacks.running
-
-    def _run_once(self, timeout_s: float) -> None:
+        if callbacks.has_stand_in:
+            callbacks.wait_for_stand_in()
+        if callbacks.running and not callbacks.nested:
+            callbacks.nested = True  # before another thread is looked for: from now on, none begins to read
+            try:
+                self.run_once(timeout_s)
+            finally:
+                callbacks.nested = False
+            return
         began = _monotonic_ns()
         if self._handled and began - self._last_frame_ns > SLOW_HANDLER_NS:
             self._read_ahead(began)
         self._handled = False
-        if self._callbacks.pending and not self._callbacks.running:
-            self._callbacks.run()
+        if callbacks.pending and not callbacks.running:
+            callbacks.run()
             timeout_s, began = 0.0, _monotonic_ns()
             self._handled = True
-            if self._callbacks.pending and began < self._next_tick_ns:
+            if callbacks.pending and began < self._next_tick_ns:
                 return  # handlers are behind: what has come is read first
         received = self._poll(began) if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S else None
         if received is None:
@@ -87,6 +79,14 @@ class ReceiveLoop:
             self._last_frame_ns, self._handled = now, True
         if now >= self._next_tick_ns:
             self._tick(now)
+
+    def stand_in(self) -> bool:
+        """Read what has come while a handler takes long: for another thread than the one that leads.
+
+        Returns whether a handler runs.
+        """
+        self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
+        return self._callbacks.running
 
     def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         """What comes while no peer is up.  A connector probes meanwhile whether the other side comes into reach."""

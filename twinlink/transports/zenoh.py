@@ -46,6 +46,7 @@ SEAL_OCTETS = 8
 SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
 PUT_OCTETS = 12  # of Zenoh's own for each frame
 FIFO_MESSAGES = 1_000_000  # more than seven full flows hold; a full one would block Zenoh's network thread
+MAX_PUBLISHERS = 8192  # far more than a link has flows
 DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
 THREADS_THAT_STAY = 7  # of them, when a session ends
@@ -288,6 +289,9 @@ class ZenohTransport(Transport):
     def _publisher(self, topic: bytes) -> zenoh.Publisher:
         with self._publishers_lock:
             if topic not in self._publishers:
+                if len(self._publishers) >= MAX_PUBLISHERS:  # a foreign program may name any number of flows
+                    oldest = next(iter(self._publishers))
+                    self._publishers.pop(oldest).undeclare()  # type: ignore[no-untyped-call]
                 control = zenoh.CongestionControl
                 data = topic.startswith(b"traffic/") and topic != HELLO_TOPIC
                 self._publishers[topic] = self._session.declare_publisher(

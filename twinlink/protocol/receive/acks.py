@@ -139,8 +139,8 @@ def _consumed_to_report(stream: PeerStream, acked: int) -> int:
 def end_of_run(words: tuple[int, ...], sequences: tuple[int, ...], at: int) -> int:
     """The index behind the run that begins at this one: same kind, numbers in a row, at most MAX_ACK_RANGE."""
     word, first, count = words[at], sequences[at], len(words)
-    end = min(count, at + MAX_ACK_RANGE)
-    if sequences[at:end] == tuple(range(first, first + end - at)) and words[at:end].count(word) == end - at:
+    end = min(count, MAX_ACK_RANGE)
+    if at == 0 and sequences[:end] == tuple(range(first, first + end)) and words[:end].count(word) == end:
         return end  # mostly a bundle is one run
     end = at + 1
     while end < count and words[end] == word and sequences[end] == first + end - at and end - at < MAX_ACK_RANGE:

@@ -12,6 +12,7 @@ from .nak import SelectiveRepeat
 from .window import ReceiveWindow
 
 MAX_FLOWS = 1024  # that a link sends on, and that it takes from one peer
+FORGET_INTERVAL_NS = 100_000_000  # between two searches for a flow to forget, where there was none
 MAX_STRANGERS = 4096  # streams that are remembered of nodes that have not said hello
 
 Found = tuple[ReceiveFlow | None, bytes]  # None: it cannot be held; its ack topic
@@ -43,6 +44,7 @@ class FlowTable:
         self._max_flows = max_flows
         self._limit_counters = limit_counters
         self._named_by: Counter[int] = Counter()  # how many, by peer, and 0 for all that have not said hello
+        self._searched_mono_ns = 0  # in vain
         self._strangers: deque[tuple[ReceiveFlow, int]] = deque()  # streams of nodes that had not said hello
 
     def flow(self, name: str) -> ReceiveFlow:
@@ -73,6 +75,9 @@ class FlowTable:
     def _forget_one(self, by: int | None = None) -> bool:
         """Forget a flow without a subscription that no peer that is known uses; whether there was one, named ``by``
         it."""
+        now_mono_ns = self._context.mono_ns
+        if now_mono_ns - self._searched_mono_ns < FORGET_INTERVAL_NS:
+            return False
         for name, receive_flow in list(self.flows.items()):
             in_use = receive_flow.subscribed or receive_flow.sync is not None
             in_use = in_use or any(map(self._is_known, receive_flow.streams))
@@ -84,6 +89,7 @@ class FlowTable:
             self._limit_counters.exceeded("flows")
             del self.flows[name], self.by_topic[f"traffic/{name}".encode()]
             return True
+        self._searched_mono_ns = now_mono_ns
         return False
 
     def _is_known(self, epoch: int) -> bool:

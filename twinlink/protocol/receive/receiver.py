@@ -251,8 +251,7 @@ class MessageReceiver:
             self._take_in(receive_flow, stream, [message], is_next)
         batched = in_bulk and receive_flow.handler is None
         self.acks.add(ack_topic, stream, (sequence, sent_ns, received_ns), batched)
-        if stream.window_end is not None:
-            self._window.request(ack_topic, stream)
+        self._window.request(ack_topic, stream)
 
     def _deliver(
         self, receive_flow: ReceiveFlow, stream: PeerStream, reorder_buffer: ReorderBuffer, message: Message
@@ -307,10 +306,11 @@ class MessageReceiver:
             if self._peer_manager.find(epoch) is None:
                 return
             stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send, has_arrived=False)
-        if self._window.is_jump(stream, max([next_to_send, *(end for _, end in ranges)])):
+        if not self._window.admits_announced(stream, ranges, next_to_send):
             return
         if stream.repairs:
             self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
+            self._window.request(ack_topic, stream)
         elif not ranges:
             if 0 <= stream.tracker.next < next_to_send:  # nothing comes later that would show the gap
                 self._gap_reporter.report_gap(receive_flow, stream, stream.tracker.next, next_to_send)

@@ -12,6 +12,7 @@ from .nak import SelectiveRepeat
 from .sequence import MAX_GAPS
 
 REPORT_INTERVAL_NS = 1_000_000_000
+COUNT_INTERVAL_NS = 10_000_000  # between two counts of what all flows hold
 
 
 class UnclaimedLimiter:
@@ -35,7 +36,7 @@ class UnclaimedLimiter:
         self._flows = flows
         self._limit = limit
         self._octets = 0  # an upper bound of what is held
-        self._reported_mono_ns = 0
+        self._counted_mono_ns = self._reported_mono_ns = 0
         self._understands = understands
         self._gap_reporter = gap_reporter
         self._repair = repair
@@ -45,6 +46,9 @@ class UnclaimedLimiter:
         """Whether a payload of so many octets can be held; if so it counts."""
         octets += MESSAGE_OVERHEAD_OCTETS
         if self._octets + octets > self._limit:  # the bound contains flows that have been subscribed meanwhile
+            if self._context.mono_ns - self._counted_mono_ns < COUNT_INTERVAL_NS:
+                return False
+            self._counted_mono_ns = self._context.mono_ns
             held = [receive_flow for receive_flow in list(self._flows.values()) if not receive_flow.subscribed]
             self._octets = sum(one.queued_octets + MESSAGE_OVERHEAD_OCTETS * len(one.queue) for one in held)
             if self._octets + octets > self._limit:

@@ -18,6 +18,7 @@ from .nak import SelectiveRepeat
 FIRST_GRANT_OCTETS = 64 * 1024
 REFUSED_OCTETS = 64 * 1024  # then the sender is told; and when all that has come is read
 REQUEST_OCTETS = 256 * 1024  # of messages that are requested together
+MAX_MISSING_RANGES = 4096  # of a stream, that a peer announces as lost; it announces them again when it is asked
 MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is suspended
 
 
@@ -62,9 +63,10 @@ class ReceiveWindow:
             return True  # it is here already
         if stream.window_end is None or sequence < stream.window_end or is_due:
             waiting = stream.waiting_octets
-            if is_due and reorder_buffer is not None:  # what is held waits for this one
-                waiting -= reorder_buffer.octets
-            if self._has_room(stream, waiting, size) and self._grant(stream, stream.waiting_octets + size):
+            fits = self._has_room(stream, waiting, size)
+            if not fits and is_due and reorder_buffer is not None:  # what is held waits for this one
+                fits = self._has_room(stream, waiting - reorder_buffer.octets, size)
+            if fits and self._grant(stream, waiting + size):
                 return True
         self._limits.exceeded("window")
         self._refuse(ack_topic, stream, sequence, size)
@@ -76,6 +78,17 @@ class ReceiveWindow:
         if jumps:
             self._limits.exceeded("sequence")
         return jumps
+
+    def admits_announced(self, stream: PeerStream, ranges: list[tuple[int, int]], next_to_send: int) -> bool:
+        """Whether to take in that these will not come, and that all below ``next_to_send`` was sent; else it is
+        counted."""
+        if self.is_jump(stream, max([next_to_send, *(end for _, end in ranges)])):
+            return False
+        missing = stream.reorder_buffer.missing if stream.reorder_buffer else ()
+        if ranges and len(missing) + len(ranges) > MAX_MISSING_RANGES:
+            self._limits.exceeded("ranges")
+            return False
+        return True
 
     def _has_room(self, stream: PeerStream, waiting: int, size: int) -> bool:
         """As `FlowControlWindow.admit` says at the peer."""
@@ -139,11 +152,12 @@ class ReceiveWindow:
         """Take back what a stream does not use, and request what was refused."""
         if stream.granted_octets > 2 * max(stream.waiting_octets, FIRST_GRANT_OCTETS):
             self._set_grant(stream, max(stream.waiting_octets, FIRST_GRANT_OCTETS))
-        if stream.window_end is not None:
-            self.request(ack_topic, stream)
+        self.request(ack_topic, stream)
 
     def request(self, ack_topic: bytes, stream: PeerStream) -> None:
         """Where the window is closed, and there is room: request what was refused first, unless that is on its way."""
+        if stream.window_end is None:
+            return
         reorder_buffer, next_expected = stream.reorder_buffer, stream.tracker.next
         if reorder_buffer is not None and reorder_buffer.missing:
             return

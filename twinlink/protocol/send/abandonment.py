@@ -8,9 +8,9 @@ from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
 
-NOT_ARRIVING = "it was retransmitted {} times and did not arrive, though the peer answered each time"
 TOO_LONG = "it is longer than the peer's max_payload"
 MAX_RETRANSMISSIONS = 12
+NOT_ARRIVING = f"it was retransmitted {MAX_RETRANSMISSIONS} times and did not arrive, and the peer answered each time"
 MAX_WATCHED = 16  # messages whose retransmissions are counted: the first of each range that a peer requests
 # Between two that count; requests within a round trip are answers to the same loss.
 RETRANSMISSION_NS = 1_000_000_000
@@ -107,7 +107,7 @@ class Abandonment:
             if requests < MAX_RETRANSMISSIONS:
                 self._requests[sequence, epoch] = (requests + 1, now_mono_ns)
             else:
-                self._give_up(sequence, NOT_ARRIVING.format(MAX_RETRANSMISSIONS))
+                self._give_up(sequence, NOT_ARRIVING)
         self._requests = {key: request for key, request in self._requests.items() if key[0] in entries}
 
     def lose_skipped(self) -> None:

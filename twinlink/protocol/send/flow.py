@@ -213,6 +213,7 @@ class SendFlow:
         sent_mono_ns, unacked_by, frame = self.unacked.entries[sequence]
         unacked_by -= {epoch}
         self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
+        self.queue.unanswered_octets.pop(epoch, None)
         if not unacked_by & self.receivers.pacing:
             self.in_flight.remove((sequence,))
 

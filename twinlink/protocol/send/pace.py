@@ -209,10 +209,4 @@ class PaceKeeper:
         """Whether a peer consumes this flow at all, or owes an ack of long ago: else it has not subscribed."""
         if consumed > self._receivers.first_owed.get(epoch, 0):
             return True
-        oldest = self._unacked.oldest()
-        return oldest is not None and any(epoch in self._unacked.entries[n][1] for n in self._unacked.between(0, sent))
-
-    @property
-    def slow(self) -> frozenset[int]:
-        """The peers that are reported as slow."""
-        return frozenset(self._slow)
+        return any(epoch in self._unacked.entries[n][1] for n in self._unacked.between(0, sent))

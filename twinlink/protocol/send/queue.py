@@ -16,6 +16,7 @@ from .retransmit_buffer import RetransmitBuffer, UnackedMessage
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
+MAX_UNANSWERED_OCTETS = 1024 * 1024  # retransmitted to a peer at its request before it acknowledges any of it
 STALL_TICKS = 4  # when no more of a frame has got through in so many ticks, what is not there is transmitted again
 
 
@@ -30,14 +31,14 @@ class SendQueue:
         next_to_send: the first number that has not been transmitted.
         has_pending: whether something waits to be transmitted, or is being transmitted after it has waited.
         retransmitted: what was, and has not been acknowledged yet.
+        unanswered_octets: by peer, what it was retransmitted since its last ack, or the last tick.
         abandoned_end: no message from this number on has been announced as abandoned.
     """
 
     def __init__(
         self, unacked: RetransmitBuffer, in_flight: InFlight, flow_control: FlowControlWindow, receivers: ReceiverSet
     ) -> None:
-        self.next_sequence = 0
-        self.next_to_send = 0
+        self.next_sequence = self.next_to_send = 0
         self.has_pending = False
         self.abandoned_end = 0
         self._unacked = unacked
@@ -45,6 +46,7 @@ class SendQueue:
         self._flow_control, self._receivers = flow_control, receivers
         self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # requested, in order -> by which peer
         self.retransmitted: set[int] = set()
+        self.unanswered_octets: dict[int, int] = {}
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what every peer has consumed
         self._fragmenter: Fragmenter | None = None  # what leaves in fragments, or was the last to
@@ -213,7 +215,8 @@ class SendQueue:
         while self._to_retransmit:
             sequence, epoch = next(iter(self._to_retransmit.items()))
             entry = self._unacked.entries[sequence]
-            if epoch not in self._receivers.up and not entry[1] & self._receivers.up:  # it will ask again
+            unanswered, up = self.unanswered_octets.get(epoch, 0), self._receivers.up
+            if unanswered >= MAX_UNANSWERED_OCTETS or (epoch not in up and not entry[1] & up):  # it will ask again
                 del self._to_retransmit[sequence]
                 continue
             octets, awaited = self._octets(entry), entry[1] & self._receivers.pacing
@@ -224,6 +227,7 @@ class SendQueue:
                 if not taken and (alone or room >= self._in_flight.budget.fragment):
                     self._start_fragmenting(sequence, entry[2], retransmit=True)
                     self.retransmitted.add(sequence)
+                    self.unanswered_octets[epoch] = unanswered + octets
                     del self._to_retransmit[sequence]
                 break
             if awaited and sequence not in self._in_flight:
@@ -232,6 +236,7 @@ class SendQueue:
                     break
                 messages[sequence] = octets
             self.retransmitted.add(sequence)
+            self.unanswered_octets[epoch] = unanswered + octets
             taken.append(entry[2])
             del self._to_retransmit[sequence]
         self._in_flight.add_all(messages, sum(messages.values()))
@@ -266,10 +271,9 @@ class SendQueue:
                 messages[place] = octets
                 taken.append(entry[2])
         octets = most - left
-        if not alone and octets > room:  # the first, however long, was taken
-            return []
-        if not self._flow_control.admit(end, len(taken), octets - FRAMING_OCTETS * len(taken)):
-            return []
+        size = octets - FRAMING_OCTETS * len(taken)
+        if (not alone and octets > room) or not self._flow_control.admit(end, len(taken), size):
+            return []  # the first, however long, was taken
         self._in_flight.add_all(messages, octets)
         self.next_to_send = end
         return taken
@@ -309,19 +313,14 @@ class SendQueue:
         self._in_flight.set(fragmenter.sequence, fragmenter.in_flight(self._unacked_by(fragmenter)) + FRAMING_OCTETS)
 
     def _unacked_by(self, fragmenter: Fragmenter) -> frozenset[int]:
-        """Peers that the flow waits for and that owe an ack for it."""
         return self._unacked.entries[fragmenter.sequence][1] & self._receivers.pacing
 
     def on_fragment_progress(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""
         fragmenter = self._fragmenter
-        if (
-            fragmenter is None
-            or fragmenter.sequence not in self._in_flight
-            or epoch not in self._unacked_by(fragmenter)
-        ):
+        if fragmenter is None or fragmenter.sequence not in self._in_flight:
             return
-        if fragmenter.on_progress(epoch, sent_ns, octets):
+        if epoch in self._unacked_by(fragmenter) and fragmenter.on_progress(epoch, sent_ns, octets):
             self._count_fragments(fragmenter)
 
     def on_peer_resumed(self, epoch: int) -> None:
@@ -340,6 +339,7 @@ class SendQueue:
         Returns whether something is leaving in fragments, and moves: then peers say how much they have without being
         asked.
         """
+        self.unanswered_octets.clear()
         if (fragmenter := self._fragmenting) is not None:
             fragmenter.ticks_without_progress += 1
             if fragmenter.ticks_without_progress > STALL_TICKS:
@@ -361,14 +361,12 @@ class SendQueue:
 
     def close(self) -> None:
         """Nothing will be transmitted any more."""
-        self.has_pending = False
-        self._fragmenter = None
+        self.has_pending, self._fragmenter = False, None
 
     def recover_after_interrupt(self) -> None:
         """An interruption came between two steps: what is not kept is not retransmitted."""
         unacked = self._unacked.entries
-        for sequence in [one for one in self._to_retransmit if one not in unacked]:
-            del self._to_retransmit[sequence]
+        self._to_retransmit = OrderedDict(one for one in self._to_retransmit.items() if one[0] in unacked)
         self.retransmitted &= unacked.keys()
         self.has_pending = self.has_pending or bool(self._to_retransmit) or self.next_to_send < self.next_sequence
 
@@ -383,6 +381,8 @@ class SendQueue:
             self._to_retransmit.pop(sequence, None)
         repaired = self.retransmitted.intersection(sequences)
         self.retransmitted -= repaired
+        if repaired:
+            self.unanswered_octets.clear()
         return len(repaired)
 
     def forget_below(self, consumed: int) -> None:
