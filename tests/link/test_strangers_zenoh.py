@@ -99,8 +99,9 @@ def test_what_no_thread_reads_is_limited(endpoint: str) -> None:
         assert busy.wait(patience())
         for _ in range(100):
             stranger.put("traffic/x", bytes(256 * 1024), congestion_control=zenoh.CongestionControl.BLOCK)
-            if ended(listener, "unread_octets"):
+            if listener._transport.limits_exceeded["unread_octets"]:
                 break
-        wait_until(lambda: ended(listener, "unread_octets"))
+        wait_until(lambda: listener._transport.limits_exceeded["unread_octets"])  # while the handler runs
         go_on.set()
+        wait_until(lambda: ended(listener, "unread_octets"))
         deliver(listener, peer)

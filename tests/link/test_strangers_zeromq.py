@@ -120,8 +120,9 @@ def test_what_no_thread_reads_is_limited(endpoint: str, raw: Sockets) -> None:
         assert busy.wait(patience())
         for _ in range(100):
             stranger.send_multipart([b"traffic/x", bytes(256 * 1024)])
-        wait_until(lambda: ended(listener, "unread_octets"))
+        wait_until(lambda: listener._transport.limits_exceeded["unread_octets"])  # while the handler runs
         go_on.set()
+        wait_until(lambda: ended(listener, "unread_octets"))
         deliver(listener, peer)
 
 
