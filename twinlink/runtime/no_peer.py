@@ -37,9 +37,9 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
 
 
 def _unresolved(transport: Transport) -> str | None:
-    """What is wrong with the host name of the other side, if anything."""
+    """What is wrong with the host name of the other side, or its proxy, if anything."""
     try:
-        addresses(transport.endpoint.host, RESOLVE_S)
+        addresses((transport.via or transport.endpoint).host, RESOLVE_S)
     except TimeoutError:
         return "the host name is not resolved, as DNS does not answer: check the way to it, or give an address"
     except OSError:
@@ -49,7 +49,8 @@ def _unresolved(transport: Transport) -> str | None:
 
 def _listener(transport: Transport, name: str, check: str) -> str:
     """What is wrong with what listens at the endpoints, as far as TCP can tell; ``check``: what to check otherwise."""
-    asked = [(one, probe(one.host, one.port, CONNECT_S, asks=True)) for one in transport.endpoints]
+    reached = transport.endpoints if transport.via is None else (transport.via,)
+    asked = [(one, probe(one.host, one.port, CONNECT_S, asks=True)) for one in reached]
     if all(found.problem for _, found in asked):
         problems = [f"{one}: {found.problem}" if len(asked) > 1 else f"{found.problem}" for one, found in asked]
         return f"TCP says: {', '.join(problems)}; {check}"
@@ -58,7 +59,7 @@ def _listener(transport: Transport, name: str, check: str) -> str:
 
 def _mismatch(name: str, found: Listener) -> str | None:
     """Where the program that listens speaks another protocol than this transport's."""
-    if found.protocol == name or name not in {*GREETS, "zenoh"}:
+    if found.protocol == name or name not in {*GREETS, "websocket", "zenoh"}:
         return None
     remedy = "open both sides with the same transport"
     if found.protocol:

@@ -78,6 +78,7 @@ class Transport(ABC):
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # octets in flight before the link queues; shared by the flows
     gives_up_ns: int = 0  # `send` may block for so long after a peer fell silent: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame that it carries well on its own
+    via: Endpoint | None = None  # where a connector reaches a proxy, in place of the listener
     scouts: bool = False  # whether the link probes the listener's port, see `reached`
     epoch: int | None = None  # of the link that opens it, set before
 
