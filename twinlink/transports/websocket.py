@@ -22,7 +22,8 @@ from ..process.ip_address import listening_socket
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import listen_addresses
 from ..protocol.frames import HELLO_TOPIC
-from .base import Frame, Transport, advice, check_descriptors
+from . import websocket_proxy
+from .base import Endpoint, Frame, Transport, advice, check_descriptors
 from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, encode, quiet
 from .websocket_dialer import Dialer
 from .websocket_guard import WebsocketGuard
@@ -42,7 +43,13 @@ class WebsocketTransport(Transport):
 
     options_class = WebsocketOptions
     options: WebsocketOptions
-    scouts = True
+
+    def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: WebsocketOptions) -> None:
+        super().__init__(endpoint, listening, max_frame, options)
+        if options.proxy:
+            self.via = websocket_proxy.parse(options.proxy)[1]
+        self.scouts = self.via is None  # a proxy that answers proves nothing about the listener
+        self._context = self.tls_context()
 
     @property
     def threads(self) -> int:
@@ -66,7 +73,6 @@ class WebsocketTransport(Transport):
         self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
         self._listeners: dict[int, socket.socket] = {}  # by descriptor
         self._dialer: Dialer | None = None
-        self._context = self.tls_context()
         self._guard = WebsocketGuard(f"websocket {self.endpoint}", self.options, self.limits_exceeded)
         self._epoll = select.epoll()
         try:

@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 
 from websockets.client import ClientProtocol
+from websockets.proxy import Proxy
 from websockets.uri import parse_uri
 
 from ..process.ip_address import bracketed, family_of, is_address
 from ..process.resolver import RepeatedLookup
+from . import websocket_proxy
 from .base import Endpoint, Frame
 from .websocket_advice import NO_ANSWER_IN_TLS, NO_TLS, refusal, silence, tls_failure
 from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, quiet
@@ -58,8 +60,10 @@ class Dialer:
         self._host = endpoint.host.strip("[]")
         query = "" if epoch is None else f"?epoch={epoch:016x}"
         self._uri = parse_uri(f"{'wss' if context else 'ws'}://{bracketed(self._host)}:{self._port}/{query}")
-        self._lookup = None if is_address(self._host) else RepeatedLookup(self._host, self._port)
-        self._address = "" if self._lookup else self._host
+        self._proxy, reached = websocket_proxy.parse(options.proxy) if options.proxy else (None, endpoint)
+        reached_host, self._reached_port = reached.host.strip("[]"), reached.port
+        self._lookup = None if is_address(reached_host) else RepeatedLookup(reached_host, reached.port)
+        self._address = "" if self._lookup else reached_host
         self._patience = 1
         self._connected = False
         self._closing = False
@@ -128,6 +132,8 @@ class Dialer:
                 return
         opened = self._connect_tcp()
         try:
+            if self._proxy is not None:
+                self._open_tunnel(self._proxy, opened)
             if self._context is not None:
                 opened = self._secured(self._context, opened)
             self._upgrade(opened)
@@ -141,7 +147,7 @@ class Dialer:
         opened = socket.socket(family_of(self._address), socket.SOCK_STREAM)
         try:
             opened.setblocking(False)
-            code = opened.connect_ex((self._address, self._port))
+            code = opened.connect_ex((self._address, self._reached_port))
             if code == errno.EINPROGRESS:
                 self._await(opened, select.POLLOUT, time.monotonic() + limit_s)
                 code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -153,6 +159,24 @@ class Dialer:
                 self.failure = None
             raise
         return opened
+
+    def _open_tunnel(self, proxy: Proxy, opened: socket.socket) -> None:
+        """Have the proxy connect to the listener.  Raises OSError, or _Interrupted."""
+        deadline = time.monotonic() + HANDSHAKE_S * self._patience
+        opened.send(websocket_proxy.request(proxy, self._host, self._port))
+        answer = b""
+        while websocket_proxy.END not in answer and len(answer) < websocket_proxy.ANSWER_OCTETS:
+            try:
+                self._await(opened, select.POLLIN, deadline)
+            except TimeoutError:
+                self.failure = "the proxy does not answer: check the address in the option proxy"
+                raise
+            if not (octets := opened.recv(4096)):
+                break
+            answer += octets
+        if failure := websocket_proxy.refusal(answer, f"{self._host}:{self._port}"):
+            self.failure = failure
+            raise ConnectionError(failure)
 
     def _secured(self, context: ssl.SSLContext, opened: socket.socket) -> ssl.SSLSocket:
         """The socket after the handshake of TLS.  Raises OSError, or _Interrupted."""
