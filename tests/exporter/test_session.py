@@ -102,8 +102,8 @@ def test_an_unanswered_subscription_is_repeated_and_then_setup_is_tried_again() 
 def test_an_indication_stands_for_a_lost_subscription_response() -> None:
     session = make()
     answer_setup(session, 0)
-    assert session.indicated(1) == Subscribed(None)
-    assert session.indicated(2) is None
+    assert session.indicated(1, 1) == Subscribed(None)
+    assert session.indicated(1, 2) is None
 
 
 def test_a_refused_setup_is_tried_again_later() -> None:
@@ -118,8 +118,65 @@ def test_an_agent_that_gives_no_identifier_did_not_refuse() -> None:
 
 
 def test_an_agent_without_the_spectrum_function_is_refused_by_name() -> None:
-    event = answer_setup(make(), 0, functions=(RanFunctionDefinition(2, (1,), (), b"x"),))
-    assert event == Refused("gnb offers RAN functions 2, not 1 (spectrum)")
+    event = answer_setup(make(), 0, functions=(RanFunctionDefinition(5, (1,), (), b"x"),))
+    assert event == Refused("gnb offers RAN functions 5, not 1 (spectrum) or 2 (L1-KPM)")
+
+
+SLOTS = RanFunctionDefinition(2, (1,), (), b"x")
+SPECTRUM = RanFunctionDefinition(1, (1, 2, 3), (1, 2), b"x")
+
+
+def subscribe_next(session: Session, now_ns: int, code: ResponseCode = "positive") -> SessionEvent | None:
+    """Answer the subscription that is due; the subscription id is the RAN function."""
+    request = decode(session.request(now_ns) or b"")
+    assert isinstance(request, SubscriptionRequest)
+    function = request.ran_function_identifier
+    number = function if code == "positive" else None
+    return session.received(SubscriptionResponse(2, request.message_id, 7, code, number), now_ns)
+
+
+def test_slots_and_control_are_two_subscriptions() -> None:
+    session = make()
+    event = answer_setup(session, 0, functions=(SPECTRUM, SLOTS))
+    assert event == SetUp(7, "gnb", by_reference=True)
+    session.connected(0)
+    slots = decode(session.request(0) or b"")
+    assert slots == SubscriptionRequest(slots.message_id, 7, 2, (1,), ())
+    assert session.received(SubscriptionResponse(2, slots.message_id, 7, "positive", 4), 0) is None
+    control = decode(session.request(0) or b"")
+    assert control == SubscriptionRequest(control.message_id, 7, 1, (), (1,), periodicity=1000)
+    assert session.received(SubscriptionResponse(2, slots.message_id, 7, "negative"), 0) is None  # of before
+    assert session.received(SubscriptionResponse(2, control.message_id, 7, "positive", 5), 0) == Subscribed(4)
+    assert session.state is State.SUBSCRIBED
+    assert session.offers_block
+
+
+def test_slots_alone_are_one_subscription_without_control() -> None:
+    session = make()
+    event = answer_setup(session, 0, functions=(SLOTS,))
+    assert event == SetUp(7, "gnb", offers_block=False, by_reference=True)
+    session.connected(0)
+    assert subscribe_next(session, 0) == Subscribed(2)
+
+
+def test_a_refused_control_leaves_the_slots() -> None:
+    session = make()
+    answer_setup(session, 0, functions=(SLOTS, SPECTRUM))
+    session.connected(0)
+    assert subscribe_next(session, 0) is None
+    assert subscribe_next(session, 0, "negative") == Subscribed(2, refused=1)
+    assert not session.offers_block
+
+
+def test_an_indication_of_a_slot_stands_for_its_subscription_alone() -> None:
+    session = make()
+    answer_setup(session, 0, functions=(SLOTS, SPECTRUM))
+    session.connected(0)
+    assert session.indicated(1, 0) is None
+    assert session.indicated(2, 0) is None
+    assert session.indicated(2, 0) is None
+    assert session.state is State.SUBSCRIBE
+    assert subscribe_next(session, 0) == Subscribed(None)
 
 
 @pytest.mark.parametrize("reply", [b"", b"\xff" * 20, encode(ReleaseMessage(1, 1))])
@@ -155,9 +212,9 @@ def test_silence_begins_again_and_waits_longer_each_time() -> None:
     session.lost()
     now = SILENCE_NS
     answer_setup(session, now, dapp_id=8)
-    session.indicated(now)  # subscribed again; patience is doubled until the next indication
+    session.indicated(1, now)  # subscribed again; patience is doubled until the next indication
     assert not session.silent(now + 2 * SILENCE_NS - 1)
-    session.indicated(now + 1)
+    session.indicated(1, now + 1)
     assert session.silent(now + 1 + SILENCE_NS)
 
 

@@ -1,4 +1,4 @@
-"""E3AP in its generations and the spectrum service model: PDUs, codecs, sockets, and the order of FFT bins."""
+"""E3AP in its generations and its service models: PDUs, codecs, sockets, shared memory, and the order of FFT bins."""
 
 from .codec import Codec
 from .codecs import ASN1_CODECS, G0, JSON_CODECS, codec_of, decode, decode_structure, encode, encode_structure
@@ -33,20 +33,30 @@ from .pdu import (
     SubscriptionResponse,
     XAppControlAction,
 )
+from .ran_buffers import RanBuffers
 from .recognition import MAX_SHARED_ID, Recognised, recognise
+from .sensing_ring import SensingRing
 from .service_model import (
+    ALL_SYMBOLS,
     CONTROL_PRB_BLOCK,
+    L1_KPM_FUNCTION,
     N_PRBS_MAX,
     RAN_FUNCTION,
     TELEMETRY_IQ,
+    TELEMETRY_SENSING,
+    TELEMETRY_SLOT,
     PrbBlacklistControl,
     PrbBlacklistReport,
     PrbBlockedControl,
     RanFunctionData,
+    SensingIndication,
+    SlotIndication,
     Structure,
 )
+from .shared_memory import SharedMemoryError, shared_memory_path
 
 __all__ = [
+    "ALL_SYMBOLS",
     "ASN1_CODECS",
     "CONTROL_PRB_BLOCK",
     "ENDPOINTS",
@@ -54,6 +64,7 @@ __all__ = [
     "G0",
     "GENERATIONS",
     "JSON_CODECS",
+    "L1_KPM_FUNCTION",
     "LINKS",
     "MAX_IQ_OCTETS",
     "MAX_PDU_OCTETS",
@@ -63,6 +74,8 @@ __all__ = [
     "PROTOCOL_VERSION",
     "RAN_FUNCTION",
     "TELEMETRY_IQ",
+    "TELEMETRY_SENSING",
+    "TELEMETRY_SLOT",
     "Codec",
     "DAppControlAction",
     "DAppReport",
@@ -80,12 +93,17 @@ __all__ = [
     "PrbBlacklistControl",
     "PrbBlacklistReport",
     "PrbBlockedControl",
+    "RanBuffers",
     "RanFunctionData",
     "RanFunctionDefinition",
     "Recognised",
     "ReleaseMessage",
+    "SensingIndication",
+    "SensingRing",
     "SetupRequest",
     "SetupResponse",
+    "SharedMemoryError",
+    "SlotIndication",
     "Structure",
     "SubscriptionDelete",
     "SubscriptionRequest",
@@ -110,4 +128,5 @@ __all__ = [
     "path_of",
     "posix_address",
     "recognise",
+    "shared_memory_path",
 ]

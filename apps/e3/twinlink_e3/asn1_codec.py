@@ -16,14 +16,25 @@ from .indication import (
     is_indication,
 )
 from .pdu import ALTERNATIVES, NAMES, Pdu, from_fields, to_fields
-from .service_model import PrbBlacklistControl, PrbBlacklistReport, PrbBlockedControl, RanFunctionData, Structure
+from .service_model import (
+    PrbBlacklistControl,
+    PrbBlacklistReport,
+    PrbBlockedControl,
+    RanFunctionData,
+    SensingIndication,
+    SlotIndication,
+    Structure,
+)
 
 _STRUCTURES: dict[type[Any], str] = {
     RanFunctionData: "Spectrum-RanFunctionData",
     PrbBlacklistControl: "Spectrum-PRBBlacklistControl",
     PrbBlacklistReport: "Spectrum-PRBBlacklistReport",
     PrbBlockedControl: "Spectrum-PRBBlockedControl",
+    SensingIndication: "Spectrum-SensingIndication",
+    SlotIndication: "L1KPM-Indication",
 }
+_REFERENCE = ("shmName", "fhBufferIndex", "fhWriteIndex")  # fields of `SlotIndication` that the grammar nests
 _WRAPPED_CONTROL = "Spectrum-DAppControlData"
 _TEXTS = ("e3apProtocolVersion", "dAppName", "dAppVersion", "vendor", "ranIdentifier")
 
@@ -88,6 +99,11 @@ class Asn1Codec:
         kind, values = _STRUCTURES[type(structure)], to_fields(structure)
         if isinstance(structure, PrbBlacklistControl) and self._wraps_control:
             kind, values = _WRAPPED_CONTROL, {"controlPayload": ("prbBlacklistControl", values)}
+        if "shmName" in values:
+            values["shmName"] = values["shmName"].encode()
+        if isinstance(structure, SlotIndication):
+            values["iqSamplesRef"] = {name: values.pop(name) for name in _REFERENCE}
+            return encode_type(grammar.l1_kpm(), kind, values)
         return encode_type(grammar.spectrum(), kind, values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
@@ -99,14 +115,25 @@ class Asn1Codec:
             if chosen != "prbBlacklistControl":
                 raise MalformedPdu("the control of RAN function 1 is no PRB block, but an extension unknown here")
             data = from_fields(kind, values)
+        elif kind is SlotIndication:
+            values = decode_type(grammar.l1_kpm(), _STRUCTURES[kind], octets)
+            if (reference := values.pop("iqSamplesRef", None)) is None:
+                raise MalformedPdu("the indication of RAN function 2 refers to no I/Q samples")
+            data = from_fields(kind, _with_text(values | reference))
         else:
-            data = from_fields(kind, decode_type(grammar.spectrum(), _STRUCTURES[kind], octets))
+            data = from_fields(kind, _with_text(decode_type(grammar.spectrum(), _STRUCTURES[kind], octets)))
         structure: AnyStructure = data
         return structure
 
     @property
     def _grammar(self) -> Any:
         return grammar.e3ap(self.generation)
+
+
+def _with_text(values: dict[str, Any]) -> dict[str, Any]:
+    if "shmName" in values:
+        values["shmName"] = values["shmName"].decode(errors="backslashreplace")
+    return values
 
 
 def encode_type(specification: Any, name: str, value: dict[str, Any]) -> bytes:

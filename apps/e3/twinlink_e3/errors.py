@@ -2,6 +2,7 @@
 
 E3Error (TwinlinkError)
 ├── GrammarMissing (ImportError)   asn1tools is not installed; names the extra
+├── SharedMemoryError (OSError)    shared memory of the gNB that is missing, or of another layout (`shared_memory`)
 ├── MalformedPdu (ValueError)      octets that match no grammar, or not the one at hand
 └── InvalidPdu (ValueError)        a PDU that the grammar cannot express, for example a dApp identifier of 101
 """

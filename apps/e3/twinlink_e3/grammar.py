@@ -1,4 +1,4 @@
-"""The grammars of E3AP and of its spectrum service model, for aligned PER (ITU-T X.691), compiled by asn1tools.
+"""The grammars of E3AP and of two service models, for aligned PER (ITU-T X.691), compiled by asn1tools.
 
 E3AP has had four grammars under the version string "1.0.0".  They are written here once, with what differs as fields:
 
@@ -183,6 +183,16 @@ Spectrum-IQDataIndication ::= SEQUENCE {
     timestamp INTEGER (0..2147483647) OPTIONAL
 }
 
+Spectrum-SensingIndication ::= SEQUENCE {
+    timestamp INTEGER,
+    sfn INTEGER (0..65535),
+    slot INTEGER (0..65535),
+    beam INTEGER (0..3) OPTIONAL,
+    shmName OCTET STRING,
+    shmWriteIdx INTEGER (0..65535),
+    nRanges INTEGER (0..128)
+}
+
 Spectrum-DAppControlData ::= SEQUENCE {
     controlPayload CHOICE { prbBlacklistControl Spectrum-PRBBlacklistControl, ... }
 }
@@ -200,6 +210,27 @@ Prbs ::= SEQUENCE (SIZE (0..273)) OF INTEGER (0..272)
 END
 """
 
+# I/Q of a slot by reference: a row of the shared memory that `ran_buffers` describes.
+_L1_KPM = """
+L1-KPM DEFINITIONS AUTOMATIC TAGS ::= BEGIN
+
+L1KPM-Indication ::= SEQUENCE {
+    iqSamplesRef L1KPM-ShmRef OPTIONAL,
+    timestamp INTEGER,
+    sfn INTEGER (0..65535),
+    slot INTEGER (0..65535),
+    cellId INTEGER (0..65535) OPTIONAL,
+    nRxAnt INTEGER (0..65535) OPTIONAL,
+    validSymbolMask INTEGER (0..16383) OPTIONAL
+}
+
+L1KPM-ShmRef ::= SEQUENCE {
+    shmName OCTET STRING (SIZE (1..63)), fhBufferIndex INTEGER (0..255), fhWriteIndex INTEGER (0..4294967295)
+}
+
+END
+"""
+
 
 @cache
 def e3ap(generation: str = "G0") -> Any:
@@ -211,6 +242,12 @@ def e3ap(generation: str = "G0") -> Any:
 def spectrum() -> Any:
     """The compiled spectrum service model (an ``asn1tools`` specification).  Raises GrammarMissing."""
     return _compile(_SPECTRUM)
+
+
+@cache
+def l1_kpm() -> Any:
+    """The compiled L1-KPM service model (an ``asn1tools`` specification).  Raises GrammarMissing."""
+    return _compile(_L1_KPM)
 
 
 def names_are_octets(generation: str) -> bool:

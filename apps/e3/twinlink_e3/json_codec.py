@@ -16,7 +16,14 @@ from .codec import AnyStructure
 from .errors import InvalidPdu, MalformedPdu
 from .indication import MAX_IQ_OCTETS, MAX_SAMPLE_COUNT, MAX_TIMESTAMP, IndicationMessage, Octets
 from .pdu import ALTERNATIVES, NAMES, Pdu, RanFunctionDefinition, field_name, from_fields, to_fields
-from .service_model import N_PRBS_MAX, PrbBlacklistControl, Structure
+from .service_model import (
+    ALL_SYMBOLS,
+    N_PRBS_MAX,
+    PrbBlacklistControl,
+    SensingIndication,
+    SlotIndication,
+    Structure,
+)
 
 MAX_PAYLOAD = 32768  # of hexadecimal payloads, as in ASN.1
 NS_SINCE = 10**15  # a Unix time from here on is in ns, not in ms
@@ -104,6 +111,23 @@ _READERS: dict[str, Reader] = {
     "validityPeriod": _whole(1, 3600),
 }
 
+# References into shared memory have names of their own in JSON, some of them in another object.
+_REFERENCES: dict[type[Any], tuple[str, dict[str, str]]] = {
+    SlotIndication: ("iq_samples", {name: name for name in ("shm_name", "fh_buffer_index", "fh_write_index")}),
+    SensingIndication: ("sensing_shm", {"shm_name": "shm_name", "shm_write_idx": "write_idx", "n_ranges": "n_ranges"}),
+}
+_REFERENCE_READERS: dict[str, Reader] = {
+    "shm_name": _text(63),
+    "fh_buffer_index": _whole(0, 255),
+    "fh_write_index": _whole(0, 2**32 - 1),
+    "shm_write_idx": _whole(0, 65535),
+    "n_ranges": _whole(0, 128),
+    "timestamp": _whole(0, 2**64 - 1),
+    "beam": _whole(0, 3),
+    "valid_symbol_mask": _whole(0, ALL_SYMBOLS),
+    **dict.fromkeys(("sfn", "slot", "cell_id", "n_rx_ant"), _whole(0, 65535)),
+}
+
 
 class JsonCodec:
     """The codec of JSON; see `Codec`.  In G2 a control is wrapped, and sequence ids are allowed."""
@@ -149,6 +173,8 @@ class JsonCodec:
 
     def encode_structure(self, structure: Structure) -> bytes:
         """See `Codec`."""
+        if isinstance(structure, SlotIndication | SensingIndication):
+            return _dump(_reference_to_json(structure))
         values = _to_json(to_fields(structure))
         try:
             _read_fields(values)
@@ -162,6 +188,9 @@ class JsonCodec:
         """See `Codec`."""
         values = _parse(octets, MalformedPdu)
         try:
+            if kind in _REFERENCES:
+                reference: AnyStructure = _reference_of(kind, values)
+                return reference
             if kind is PrbBlacklistControl and self._is_g2:
                 values = values["controlPayload"]["prbBlacklistControl"]
             structure: AnyStructure = _build(kind, _read_fields(values))
@@ -181,6 +210,34 @@ def _build(kind: type[Any], values: dict[str, Any], **known: Any) -> Any:
             if field.default is MISSING and field_name(field.name) not in given and field.name not in known:
                 raise ValueError(f"{field_name(field.name)} is missing")
     return from_fields(kind, values, **known)
+
+
+def _reference_to_json(structure: SlotIndication | SensingIndication) -> dict[str, Any]:
+    """Raises InvalidPdu."""
+    outer, inner = _REFERENCES[type(structure)]
+    message: dict[str, Any] = {outer: {}}
+    for field in fields(structure):
+        if (value := getattr(structure, field.name)) is None:
+            continue
+        try:
+            _REFERENCE_READERS[field.name](value)
+        except ValueError as error:
+            raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {field.name}: {error}") from error
+        place = message[outer] if field.name in inner else message
+        place[inner.get(field.name, field.name)] = value
+    return message
+
+
+def _reference_of(kind: type[Any], message: Any) -> Any:
+    """Raises ValueError, KeyError or TypeError."""
+    outer, inner = _REFERENCES[kind]
+    values = {}
+    for field in fields(kind):
+        place = message[outer] if field.name in inner else message
+        name = inner.get(field.name, field.name)
+        if name in place or field.default is MISSING:
+            values[field.name] = _REFERENCE_READERS[field.name](place[name])
+    return kind(**values)
 
 
 def _read_fields(values: Any) -> dict[str, Any]:

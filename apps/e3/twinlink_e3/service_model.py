@@ -1,4 +1,4 @@
-"""The spectrum service model (RAN function 1): the content of E3AP's opaque octet strings.
+"""The service models spectrum (RAN function 1) and L1-KPM (2): the content of E3AP's opaque octet strings.
 
 Spectrum-IQDataIndication is in `indication`; codecs have the octets.
 """
@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from .indication import IqDataIndication
 
 RAN_FUNCTION = 1
-TELEMETRY_IQ = 1
+TELEMETRY_IQ = 1  # in the PDU; where RAN function 2 is offered, it is that of sensing ranges
+TELEMETRY_SENSING = 1
+L1_KPM_FUNCTION = 2
+TELEMETRY_SLOT = 1  # of RAN function 2: I/Q of a slot in shared memory
+ALL_SYMBOLS = 0x3FFF
 CONTROL_PRB_BLOCK = 1
 N_PRBS_MAX = 273  # PRB indices are 0 to 272
 
@@ -51,4 +55,58 @@ class PrbBlockedControl:
     blocked_prbs: tuple[int, ...]
 
 
-Structure = IqDataIndication | RanFunctionData | PrbBlacklistControl | PrbBlacklistReport | PrbBlockedControl
+@dataclass(frozen=True, slots=True)
+class SlotIndication:
+    """L1KPM-Indication: the I/Q of a slot has been written to shared memory, which `ran_buffers` describes.
+
+    Attributes:
+        shm_name: of the shared memory, such as ``/e3_ran_buffers``; 1 to 63 octets.
+        fh_buffer_index, fh_write_index: buffer, and row in it.
+        timestamp: when it was written, in ns of a clock that the PDU does not name.
+        sfn, slot: system frame number, and slot in the frame.
+        n_rx_ant: antennas in the row; others hold old data.
+        valid_symbol_mask: bit s is set if symbol s is uplink; the gNB itself transmits in others.
+    """
+
+    shm_name: str
+    fh_buffer_index: int
+    fh_write_index: int
+    timestamp: int
+    sfn: int
+    slot: int
+    cell_id: int | None = None
+    n_rx_ant: int | None = None
+    valid_symbol_mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SensingIndication:
+    """The ranges that the MAC left free in a slot have been written to shared memory (`sensing_ring`).
+
+    Attributes:
+        timestamp: in ns of the gNB's monotonic clock.
+        sfn, slot: system frame number, and slot in the frame.
+        shm_name: of the shared memory, such as ``/e3_l2_sensing``.
+        shm_write_idx: entry in it.
+        n_ranges: ranges of the entry, 0 to 128.
+        beam: 0 to 3.
+    """
+
+    timestamp: int
+    sfn: int
+    slot: int
+    shm_name: str
+    shm_write_idx: int
+    n_ranges: int
+    beam: int | None = None
+
+
+Structure = (
+    IqDataIndication
+    | RanFunctionData
+    | PrbBlacklistControl
+    | PrbBlacklistReport
+    | PrbBlockedControl
+    | SlotIndication
+    | SensingIndication
+)

@@ -52,8 +52,9 @@ def _finding(session: Session, sockets: E3Sockets, link: str) -> Finding:
             return "warn", f"{event.reason} ({way})", "look at the gNB's E3 configuration"
         elif isinstance(event, SetUp):
             given_back = _give_back(session, sockets)
+            where = ", hands I/Q over in shared memory" if event.by_reference else ""
             control = "" if event.offers_block else ", and offers no control of PRB blocks"
-            seen = f"{event.ran} speaks {event.generation} ({way}){control}"
+            seen = f"{event.ran} speaks {event.generation} ({way}){where}{control}"
             if given_back:
                 return "ok", seen, ""
             return "warn", f"{seen}; dApp identifier {event.dapp_id} could not be given back", "look at dapp_socket"

@@ -3,12 +3,14 @@
 No I/O: octets and monotonic time in, octets and events out.
 
     SETUP ------------> SUBSCRIBE ------------> SUBSCRIBED
-      ^  setupResponse      |  subscriptionResponse  |
-      |                     |  or an indication      |
+      ^  setupResponse      |  subscriptionResponse, |
+      |                     |  or an indication,     |
+      |                     |  of each subscription  |
       +---------------------+------------------------+
         no answer to RETRIES requests; the agent's socket went away; silence
 
-Each setup finds the agent's generation anew (`generation_search`), as another agent may have come.
+Each setup finds the agent's generation anew (`generation_search`), and what to subscribe to (`subscriptions`), as
+another agent may have come.
 """
 
 import random
@@ -18,10 +20,10 @@ from enum import Enum
 from twinlink_e3 import (
     ASN1_CODECS,
     CONTROL_PRB_BLOCK,
+    L1_KPM_FUNCTION,
     MAX_SHARED_ID,
     PROTOCOL_VERSION,
     RAN_FUNCTION,
-    TELEMETRY_IQ,
     Codec,
     DAppControlAction,
     MalformedPdu,
@@ -29,17 +31,16 @@ from twinlink_e3 import (
     MessageIds,
     Pdu,
     PrbBlacklistControl,
-    RanFunctionDefinition,
     Recognised,
     ReleaseMessage,
     SetupRequest,
-    SetupResponse,
     SubscriptionRequest,
     SubscriptionResponse,
     recognise,
 )
 
 from .generation_search import GenerationSearch, reads
+from .subscriptions import Subscription, objection, offers_block, subscriptions
 
 S = 1_000_000_000
 RETRY_NS = S  # between two unanswered requests
@@ -68,12 +69,14 @@ class SetUp:
         ran: its name.
         generation: of the agent: the name of its codec.
         offers_block: whether it offers the control of PRB blocks.
+        by_reference: whether it hands I/Q over in shared memory (RAN function 2), not in PDUs.
     """
 
     dapp_id: int
     ran: str
     generation: str = "G0"
     offers_block: bool = True
+    by_reference: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,15 @@ class OtherGeneration:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Event: the subscription succeeded; ``subscription_id`` is None if an indication preceded the response."""
+    """Event: the agent sends indications.
+
+    Attributes:
+        subscription_id: of the I/Q; None if an indication preceded the response.
+        refused: the RAN function of another subscription, which the agent refused; None if it refused none.
+    """
 
     subscription_id: int | None
+    refused: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +118,14 @@ class Session:
         name, version, vendor: of the dApp.
         next_message_id: returns the next message id.
         search: the generations that the agent may have.
+        sensing: whether to subscribe to sensing ranges, too.
 
     Attributes:
         state: where it stands.
         dapp_id: assigned by the agent, or None.
         codec: of the agent's generation; in state SETUP that of the last request.
         offers_block: whether the agent offers the control of PRB blocks.
+        by_reference: whether it hands I/Q over in shared memory.
     """
 
     def __init__(
@@ -124,10 +135,17 @@ class Session:
         vendor: str,
         next_message_id: MessageIds,
         search: GenerationSearch | None = None,
+        *,
+        sensing: bool = False,
     ) -> None:
         self.state = State.SETUP
         self.dapp_id: int | None = None
         self.offers_block = True
+        self.by_reference = False
+        self._sensing = sensing
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._granted: list[int | None] = []  # subscription ids, in the same order
+        self._asked: set[int] = set()  # message ids of the requests of the subscription that is next
         self._search = search or GenerationSearch()
         self.codec = self._search.first
         self._answered_in: Codec | None = None  # by an agent that cannot read the first request
@@ -162,11 +180,14 @@ class Session:
             self._request_id = random.randint(1, MAX_SHARED_ID)
             name, version, vendor = self._identity
             return self.codec.encode(SetupRequest(self._request_id, PROTOCOL_VERSION, name, version, vendor))
-        controls = (CONTROL_PRB_BLOCK,) if self.offers_block else ()
-        self._request_id = self._next_message_id()
+        wanted, self._request_id = self._subscriptions[len(self._granted)], self._next_message_id()
+        self._asked.add(self._request_id)
         return self.codec.encode(
-            SubscriptionRequest(self._request_id, self.dapp_id, RAN_FUNCTION, (TELEMETRY_IQ,), controls)
-        )
+            SubscriptionRequest(
+                self._request_id, self.dapp_id, wanted.ran_function, wanted.telemetry, wanted.controls,
+                periodicity=wanted.periodicity,
+            )
+        )  # fmt: skip
 
     def next_request_ns(self) -> int:
         """Monotonic time at which to call `request` and `silent`."""
@@ -174,7 +195,7 @@ class Session:
 
     def connected(self, now_ns: int) -> None:
         """The channels from and to the RAN are connected: the subscription can be sent at once."""
-        if self.state is State.SUBSCRIBE and self._tries == 0:
+        if self.state is State.SUBSCRIBE and self._tries == 0 and not self._granted:
             self._due_ns = now_ns
 
     def setup_answered(self, octets: bytes, now_ns: int) -> SessionEvent:
@@ -187,7 +208,7 @@ class Session:
         if codec.name not in self._search.accepted:
             refusal = f"{ran} speaks {codec.name}, which {self._search.options} excludes: change or omit it"
         elif reads(asked, codec) and positive:
-            refusal = _objection(response)
+            refusal = objection(response)
         elif codec is not asked and asked is self._search.first:
             self._answered_in, self._due_ns = codec, now_ns
         else:
@@ -199,11 +220,13 @@ class Session:
         if self._answered_in:
             return OtherGeneration(ran, asked.name, codec.name)
         assert response.dapp_identifier is not None  # no objection
-        function = _spectrum_function(response)
-        self.offers_block = function is None or CONTROL_PRB_BLOCK in function.control_identifier_list
+        self.offers_block = offers_block(response)
+        self._subscriptions = subscriptions(response, codec, sensing=self._sensing)
+        self.by_reference = self._subscriptions[0].ran_function == L1_KPM_FUNCTION
+        self._granted, self._asked = [], set()
         self.state, self.dapp_id, self.codec, self._tries = State.SUBSCRIBE, response.dapp_identifier, codec, 0
         self._due_ns = now_ns + RETRY_NS
-        return SetUp(response.dapp_identifier, ran, codec.name, self.offers_block)
+        return SetUp(response.dapp_identifier, ran, codec.name, self.offers_block, self.by_reference)
 
     def read(self, octets: bytes) -> Pdu | None:
         """A PDU from the RAN; None before setup, when it is for other dApps.  Raises MalformedPdu."""
@@ -223,17 +246,23 @@ class Session:
             return pdu
         if not isinstance(pdu, SubscriptionResponse) or pdu.dapp_identifier != self.dapp_id:
             return None
-        if self.state is not State.SUBSCRIBE:
+        if self.state is not State.SUBSCRIBE or pdu.request_id not in self._asked:
             return None
-        if pdu.response_code != "positive":
-            self._due_ns = now_ns + REFUSED_NS
-            return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {RAN_FUNCTION}")
-        return self._subscribed(pdu.subscription_id, now_ns)
+        if pdu.response_code == "positive":
+            return self._subscribed(pdu.subscription_id, now_ns)
+        function = self._subscriptions[len(self._granted)].ran_function
+        if self._granted:  # the I/Q comes without it
+            self.offers_block = False
+            return self._subscribed(None, now_ns, refused=function)
+        self._due_ns = now_ns + REFUSED_NS
+        return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}")
 
-    def indicated(self, now_ns: int) -> Subscribed | None:
+    def indicated(self, ran_function: int, now_ns: int) -> Subscribed | None:
         """Handle an indication for us."""
-        if self.state is State.SUBSCRIBE:  # the response was lost, or is late
-            return self._subscribed(None, now_ns)
+        if self.state is State.SUBSCRIBE:
+            if ran_function == self._subscriptions[len(self._granted)].ran_function:
+                return self._subscribed(None, now_ns)  # the response was lost, or is late
+            return None
         self._patience_ns = SILENCE_NS
         self._due_ns = now_ns + SILENCE_NS
         return None
@@ -283,31 +312,12 @@ class Session:
         if dapp_id is not None:
             self._releases.append(codec.encode(ReleaseMessage(self._next_message_id(), dapp_id)))
 
-    def _subscribed(self, subscription_id: int | None, now_ns: int) -> Subscribed:
+    def _subscribed(self, subscription_id: int | None, now_ns: int, refused: int | None = None) -> Subscribed | None:
+        """A subscription succeeded, or cannot be had; returns the event if it was the last."""
+        self._granted.append(subscription_id)
+        self._asked, self._tries, self._due_ns = set(), 0, now_ns
+        if len(self._granted) < len(self._subscriptions):
+            return None
         self.state = State.SUBSCRIBED
         self._due_ns = now_ns + self._patience_ns
-        return Subscribed(subscription_id)
-
-
-def _spectrum_function(response: SetupResponse) -> RanFunctionDefinition | None:
-    for function in response.ran_function_list or ():
-        if function.ran_function_identifier == RAN_FUNCTION:
-            return function
-    return None
-
-
-def _objection(response: SetupResponse) -> str | None:
-    """Why an agent that accepted this dApp is of no use, or None."""
-    ran, functions = response.ran_identifier, response.ran_function_list
-    if response.dapp_identifier is None:
-        return f"{ran} accepted this dApp, but gave it no identifier"
-    if functions is None:
-        return None
-    function = _spectrum_function(response)
-    if function is None:
-        numbers = ", ".join(str(entry.ran_function_identifier) for entry in functions) or "none"
-        return f"{ran} offers RAN functions {numbers}, not {RAN_FUNCTION} (spectrum)"
-    if TELEMETRY_IQ not in function.telemetry_identifier_list:
-        numbers = ", ".join(map(str, function.telemetry_identifier_list)) or "none"
-        return f"{ran} offers telemetry {numbers} of RAN function {RAN_FUNCTION}, not {TELEMETRY_IQ} (I/Q in the PDU)"
-    return None
+        return Subscribed(self._granted[0], refused)

@@ -1,0 +1,88 @@
+"""The layout of ``/e3_ran_buffers``, in which a gNB writes the I/Q of each uplink slot (RAN function 2, L1-KPM).
+
+The header has 64 octets: nine 32-bit numbers, little-endian, and seven that are reserved.
+
+    version (1), octets of a buffer: I/Q, PUSCH, channel estimates, values in a row of I/Q,
+    rows of a buffer: I/Q, PUSCH, channel estimates, values in a row of channel estimates
+
+Two buffers of I/Q follow, and then those of PUSCH and of channel estimates, which are not read.  The gNB writes the
+rows of buffer 0, then those of buffer 1, and begins again.  A row is a slot:
+
+    antenna (4), symbol (14), PRB (273), subcarrier (12), I and Q: 16-bit floating point numbers (IEEE 754)
+
+PRBs are in natural order, with zeros above those of the carrier.  A value is the gNB's int16 times ``beta``, which
+nothing in the memory tells.  Rows carry no time, number or lock: an indication names the row and its time.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Self
+
+from .service_model import N_PRBS_MAX
+from .shared_memory import SharedMemoryError
+
+NAME = "/e3_ran_buffers"
+VERSION = 1
+BUFFERS = 2
+SYMBOLS = 14
+SUBCARRIERS = N_PRBS_MAX * 12
+VALUE_OCTETS = 2
+SAMPLE_OCTETS = 2 * VALUE_OCTETS
+SYMBOL_OCTETS = SUBCARRIERS * SAMPLE_OCTETS
+ANTENNA_OCTETS = SYMBOLS * SYMBOL_OCTETS
+MAX_ROWS = 65536
+HEADER_OCTETS = 64
+_HEADER = struct.Struct("<9I28x")
+
+
+@dataclass(frozen=True, slots=True)
+class RanBuffers:
+    """What the header says.
+
+    Attributes:
+        antennas: in a row.
+        rows: of each of the two buffers.
+    """
+
+    antennas: int = 4
+    rows: int = 16
+
+    @property
+    def row_octets(self) -> int:
+        """Octets of a row."""
+        return self.antennas * ANTENNA_OCTETS
+
+    @property
+    def octets(self) -> int:
+        """Octets of the header and the two buffers."""
+        return HEADER_OCTETS + BUFFERS * self.rows * self.row_octets
+
+    def offset(self, buffer: int, row: int) -> int:
+        """Where a row begins.  Raises SharedMemoryError if there is no such row."""
+        if not (0 <= buffer < BUFFERS and 0 <= row < self.rows):
+            raise SharedMemoryError(
+                f"there is no row {row} of buffer {buffer}: there are {self.rows} rows in each of 2"
+            )
+        return HEADER_OCTETS + (buffer * self.rows + row) * self.row_octets
+
+    def header(self) -> bytes:
+        """The header, with no rows of PUSCH and of channel estimates."""
+        values = self.row_octets // VALUE_OCTETS
+        return _HEADER.pack(VERSION, self.rows * self.row_octets, 0, 0, values, self.rows, 0, 0, 0)
+
+    @classmethod
+    def of(cls, header: bytes) -> Self:
+        """Read a header.  Raises SharedMemoryError if the layout is another one."""
+        version, buffer_octets, _, _, values, rows, *_ = _HEADER.unpack(header)
+        antennas, rest = divmod(values * VALUE_OCTETS, ANTENNA_OCTETS)
+        if version != VERSION or rest or not antennas or not 0 < rows <= MAX_ROWS:
+            raise SharedMemoryError(
+                f"a layout of I/Q buffers that is not known here: version {version}, {rows} rows of {values} values"
+            )
+        layout = cls(antennas, rows)
+        if buffer_octets != rows * layout.row_octets:
+            raise SharedMemoryError(
+                f"the header of the I/Q buffers contradicts itself: {rows} rows of {values} values are not "
+                f"{buffer_octets} octets"
+            )
+        return layout

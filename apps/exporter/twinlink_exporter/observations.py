@@ -1,0 +1,198 @@
+"""Makes messages of flow ``spectrum`` from the E3 agent's I/Q: a symbol in each PDU, or slots in shared memory.
+
+Slots that cannot be read are counted, and the next slot that is sent says how many are missing before it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from twinlink_e3 import (
+    ALL_SYMBOLS,
+    L1_KPM_FUNCTION,
+    Codec,
+    IndicationMessage,
+    IqDataIndication,
+    SharedMemoryError,
+    SlotIndication,
+)
+
+from twinlink.appkit.journal import Journal
+from twinlink.slots import Clock, Slot, SlotSpectrum
+
+from .counters import Counters
+from .observation import Carrier, observe
+from .reduction import Reduction
+from .slot_reader import IndicatedSlot, SlotReader
+
+MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
+NS_PER_SLOT_AT_15_KHZ = 1_000_000  # 3GPP TS 38.211 table 4.3.2-1
+
+
+class Observations:
+    """Used by one thread.
+
+    Args:
+        carrier: how to read I/Q.
+        reduction: what is sent of a slot.
+        counters: counts here.
+        journal: for events.
+        has_twin: whether a twin is up; without one, nothing is read or sent.
+        send: sends a message.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        reduction: Reduction,
+        counters: Counters,
+        journal: Journal,
+        has_twin: Callable[[], bool],
+        send: Callable[[bytes], object],
+    ) -> None:
+        self._carrier = carrier
+        self._reduction = reduction
+        self._counters = counters
+        self._journal = journal
+        self._has_twin = has_twin
+        self._send = send
+        self._reader = SlotReader(NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz)
+        self._clock: Clock | None = None  # as the log has it
+        self._indicated: list[IndicatedSlot] = []
+        self._waiting: list[Slot] = []
+        self._head: SlotSpectrum | None = None  # of the waiting slots
+        self._waits_since_ns = 0
+        self._missing = 0
+
+    def take(self, message: IndicationMessage, codec: Codec, observed_ns: int) -> None:
+        """Take in an indication: a symbol is sent; a slot in shared memory is sent by `read`.
+
+        Args:
+            message: of RAN function 1 with a symbol, or of RAN function 2.
+            codec: of the agent.
+            observed_ns: when it was read, Unix time.
+
+        Raises:
+            MalformedPdu: it cannot be read.
+        """
+        if message.ran_function_identifier == L1_KPM_FUNCTION:
+            self._indicated_slot(codec.decode_structure(SlotIndication, message.protocol_data), observed_ns)
+            return
+        data = codec.decode_structure(IqDataIndication, message.protocol_data)
+        payload = observe(message, data, self._carrier, observed_ns).encode()
+        if not self._has_twin():
+            self._counters.without_twin += 1
+            return
+        self._send(payload)
+        self._counters.exported += 1
+
+    def read(self, all_read: bool) -> None:
+        """Read the indicated slots, and send those that make up messages.
+
+        Args:
+            all_read: whether there was no further PDU of the agent.
+        """
+        slots, self._indicated = self._indicated, []
+        if not slots:
+            return
+        if all_read:
+            self._reader.all_read(time.monotonic_ns())
+        if not self._has_twin():
+            self._counters.without_twin += len(slots)
+            return
+        for slot in slots:
+            self._read(slot)
+        if self._reader.clock is not self._clock:
+            self._report_clock()
+
+    def due_ns(self) -> int | None:
+        """Monotonic time at which to call `flush`."""
+        return self._waits_since_ns + MAX_WAIT_NS if self._waiting else None
+
+    def flush(self) -> None:
+        """Send the slots that wait for others."""
+        if self._head and self._waiting:
+            message = replace(self._head, slots=tuple(self._waiting))
+            self._waiting.clear()
+            self._send(message.encode(compress=self._reduction.compress))
+            self._counters.exported += len(message.slots)
+
+    def close(self) -> None:
+        """Close the shared memory."""
+        self._reader.close()
+
+    def _indicated_slot(self, indication: SlotIndication, observed_ns: int) -> None:
+        counters, reader = self._counters, self._reader
+        try:
+            if not self._indicated and reader.open(indication.shm_name):
+                text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
+                self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
+            slot = reader.indicated(indication, observed_ns)
+        except SharedMemoryError as error:
+            counters.slots_unreadable += 1
+            self._missing += 1
+            self._journal.complaint("slots-unreadable", f"the I/Q of a slot cannot be read: {error}")
+            return
+        if slot is None:
+            counters.for_others += 1
+            return
+        counters.slots_not_indicated += slot.skipped
+        every = self._reduction.every
+        self._missing += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
+        if slot.number % every:
+            counters.left_out += 1
+        else:
+            self._indicated.append(slot)
+
+    def _read(self, slot: IndicatedSlot) -> None:
+        reduction, indication = self._reduction, slot.indication
+        present = range(self._reader.antennas if indication.n_rx_ant is None else indication.n_rx_ant)
+        antennas = tuple(antenna for antenna in reduction.antennas if antenna in present)
+        mask = indication.valid_symbol_mask
+        symbols = reduction.symbols & (ALL_SYMBOLS if mask is None else mask)
+        if not symbols or not antennas:
+            self._counters.left_out += 1
+            if not antennas:
+                text = f"none of the antennas that --antennas names exists: the gNB has {len(present)}"
+                self._journal.complaint("no-antenna", text)
+            return
+        head = self._head_for(antennas)
+        try:
+            samples = self._reader.read(slot, antennas, symbols, head.first_prb, head.n_prbs)
+        except SharedMemoryError as error:
+            self._counters.slots_unreadable += 1
+            self._missing += 1
+            self._journal.complaint("slots-unreadable", f"the I/Q of a slot cannot be read: {error}")
+            return
+        if samples is None:
+            self._counters.slots_late += 1
+            self._missing += 1
+            self._journal.complaint("slots-late", "slots were read too late: the gNB may have overwritten them")
+            return
+        if not self._waiting:
+            self._waits_since_ns = time.monotonic_ns()
+        data = reduction.reduce(head, samples)
+        missing, self._missing = self._missing, 0
+        self._waiting.append(
+            Slot(
+                data, indication.sfn, indication.slot, symbols, slot.observed_ns, indication.timestamp,
+                self._reader.clock, missing,
+            )
+        )  # fmt: skip
+        if len(self._waiting) >= reduction.slots:
+            self.flush()
+
+    def _head_for(self, antennas: tuple[int, ...]) -> SlotSpectrum:
+        if self._head is None or self._head.antennas != antennas:
+            self.flush()
+            carrier = self._carrier
+            self._head = self._reduction.head(carrier.n_prbs, carrier.scs_hz, carrier.centre_hz, antennas)
+        return self._head
+
+    def _report_clock(self) -> None:
+        clock = self._clock = self._reader.clock
+        if clock is Clock.UNKNOWN:
+            text = "the gNB's times are of no clock of this host: only newer indications tell slots that are too old"
+        else:
+            text = f"the gNB's times are of the clock {clock.name.lower()}"
+        self._journal.event("slot-clock", text, clock=clock.name.lower())

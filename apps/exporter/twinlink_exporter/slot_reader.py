@@ -1,0 +1,181 @@
+"""Reads the slots that indications of RAN function 2 name from the gNB's shared memory (`twinlink_e3.ran_buffers`).
+
+The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a row is
+copied first, and counts only if the gNB cannot have begun to write it again meanwhile:
+
+1. It is younger than the time in which the gNB writes all rows but two, at one row a slot.  The gNB's clock is the one
+   whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
+2. So many rows later than the newest indication, plus the slots since that was read, the gNB has not come round.
+
+Indications come for every slot, so a step of more than one row means that slots were not indicated.  Counted modulo the
+number of rows, their number is a lower bound.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from twinlink_e3 import RanBuffers, SlotIndication
+from twinlink_e3.ran_buffers import (
+    ANTENNA_OCTETS,
+    BUFFERS,
+    HEADER_OCTETS,
+    SAMPLE_OCTETS,
+    SYMBOL_OCTETS,
+    SYMBOLS,
+)
+from twinlink_e3.shared_memory import SharedMemoryFile
+
+from twinlink.slots import Clock
+from twinlink.spectrum import SUBCARRIERS_PER_PRB
+
+MAX_AGE_NS = 1_000_000_000
+SPARE_ROWS = 2  # the one that is being written, and the next
+_CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
+
+
+@dataclass(frozen=True, slots=True)
+class IndicatedSlot:
+    """An indication, numbered.
+
+    Attributes:
+        number: counts the rows that the gNB has written.
+        skipped: slots before this one that were not indicated.
+        observed_ns: when the indication was read, Unix time.
+    """
+
+    indication: SlotIndication
+    number: int
+    skipped: int
+    observed_ns: int
+
+
+class SlotReader:
+    """The rows of one gNB.
+
+    Args:
+        slot_ns: duration of a slot.
+
+    Attributes:
+        clock: of the gNB's times, as last found.
+    """
+
+    def __init__(self, slot_ns: int) -> None:
+        self.clock = Clock.UNKNOWN
+        self._slot_ns = slot_ns
+        self._file: SharedMemoryFile | None = None
+        self._layout = RanBuffers()
+        self._newest: IndicatedSlot | None = None
+        self._newest_read_ns = 0
+
+    def open(self, name: str) -> bool:
+        """Open the shared memory, also after the gNB has made it anew; returns whether it was opened.
+
+        Raises SharedMemoryError.
+        """
+        file = self._file
+        if file is not None and file.name == name and file.is_current():
+            return False
+        self.close()
+        file = SharedMemoryFile(name)
+        try:
+            layout = RanBuffers.of(file.read(HEADER_OCTETS, 0))
+            file.read(1, layout.octets - 1)
+        except BaseException:
+            file.close()
+            raise
+        self._file, self._layout = file, layout
+        return True
+
+    def close(self) -> None:
+        """Close the shared memory; the next slot is the first of another gNB."""
+        if self._file:
+            self._file.close()
+        self._file, self._newest, self.clock = None, None, Clock.UNKNOWN
+
+    def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
+        """Number an indication, in the order in which they come; None for one that came before.
+
+        Raises SharedMemoryError if there is no such row.
+        """
+        layout, newest = self._layout, self._newest
+        layout.offset(indication.fh_buffer_index, indication.fh_write_index)
+        step = 1
+        if newest is not None:
+            if newest.indication == indication:
+                return None
+            rows = BUFFERS * layout.rows
+            step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
+        number = (newest.number if newest else 0) + step
+        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns)
+        return self._newest
+
+    def all_read(self, now_ns: int) -> None:
+        """There was no further indication at this monotonic time."""
+        self._newest_read_ns = now_ns
+
+    def read(
+        self, slot: IndicatedSlot, antennas: Sequence[int], symbols: int, first_prb: int, n_prbs: int
+    ) -> NDArray[np.float16] | None:
+        """Copy a part of a slot.
+
+        Args:
+            slot: which.
+            antennas: their numbers.
+            symbols: mask of the symbols.
+            first_prb, n_prbs: range of PRBs.
+
+        Returns:
+            Shape ``(antennas, symbols, n_prbs * 12, 2)``; None if it was read too late.
+
+        Raises:
+            SharedMemoryError: the shared memory is too short.
+        """
+        assert self._file
+        indication = slot.indication
+        start = self._layout.offset(indication.fh_buffer_index, indication.fh_write_index)
+        start += first_prb * SUBCARRIERS_PER_PRB * SAMPLE_OCTETS
+        numbers = [symbol for symbol in range(SYMBOLS) if symbols >> symbol & 1]
+        part = np.empty((len(antennas), len(numbers), n_prbs * SUBCARRIERS_PER_PRB, 2), np.float16)
+        octets, size = part.data.cast("B"), n_prbs * SUBCARRIERS_PER_PRB * SAMPLE_OCTETS
+        at = 0
+        for antenna in antennas:
+            for symbol in numbers:
+                self._file.read_into(octets[at : at + size], start + antenna * ANTENNA_OCTETS + symbol * SYMBOL_OCTETS)
+                at += size
+        return None if self._is_late(slot) else part
+
+    @property
+    def antennas(self) -> int:
+        """Antennas of a row."""
+        return self._layout.antennas
+
+    def _is_late(self, slot: IndicatedSlot) -> bool:
+        """Whether the gNB may have begun to write the row again by now."""
+        assert self._newest
+        limit_ns = (BUFFERS * self._layout.rows - SPARE_ROWS) * self._slot_ns
+        age_ns = self._age_ns(slot.indication.timestamp)
+        if age_ns is not None and age_ns >= limit_ns:
+            return True
+        since_ns = time.monotonic_ns() - self._newest_read_ns
+        return (self._newest.number - slot.number) * self._slot_ns + since_ns >= limit_ns
+
+    def _age_ns(self, timestamp: int) -> int | None:
+        """The age of a time of the gNB; finds the clock if it is not known, or no longer fits."""
+        if self.clock is not Clock.UNKNOWN:
+            age_ns = time.clock_gettime_ns(_CLOCKS[self.clock]) - timestamp
+            if abs(age_ns) < MAX_AGE_NS:
+                return age_ns
+        ages = {clock: time.clock_gettime_ns(number) - timestamp for clock, number in _CLOCKS.items()}
+        nearest = min(ages, key=lambda clock: abs(ages[clock]))
+        if abs(ages[nearest]) >= MAX_AGE_NS:
+            self.clock = Clock.UNKNOWN
+            return None
+        self.clock = nearest
+        return ages[nearest]
+
+
+def _position(indication: SlotIndication, layout: RanBuffers) -> int:
+    return indication.fh_buffer_index * layout.rows + indication.fh_write_index

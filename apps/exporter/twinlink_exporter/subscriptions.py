@@ -1,0 +1,91 @@
+"""What to subscribe to at an E3 agent, by the RAN functions that its setupResponse names.
+
+    offered                                     I/Q                     PRB blocks, sensing ranges
+    RAN function 2 (L1-KPM)                     in shared memory, of 2  a second subscription, to RAN function 1
+    RAN function 1 (spectrum) with telemetry 1  in PDUs, of 1           the same subscription
+
+Where RAN function 2 is offered, telemetry 1 of RAN function 1 is sensing ranges.  OpenAirInterface serves controls of
+RAN function 1 only to dApps that have subscribed to it.
+"""
+
+from dataclasses import dataclass
+
+from twinlink_e3 import (
+    CONTROL_PRB_BLOCK,
+    L1_KPM_FUNCTION,
+    RAN_FUNCTION,
+    TELEMETRY_IQ,
+    TELEMETRY_SENSING,
+    TELEMETRY_SLOT,
+    Codec,
+    RanFunctionDefinition,
+    SetupResponse,
+)
+
+# A subscription for control alone gets indications, too: as few as each generation can ask for.
+_RARELY = {"G2b": 60_000_000, "JSON-G2": 60_000_000}
+_RARELY_BEFORE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscriptionRequest; ``periodicity`` as there."""
+
+    ran_function: int
+    telemetry: tuple[int, ...]
+    controls: tuple[int, ...]
+    periodicity: int | None = None
+
+
+def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tuple[Subscription, ...]:
+    """The subscriptions, that of the I/Q first; there is an `objection` if that cannot be had."""
+    spectrum = _function(response, RAN_FUNCTION)
+    controls = (CONTROL_PRB_BLOCK,) if offers_block(response) else ()
+    if not _offers(response, L1_KPM_FUNCTION, TELEMETRY_SLOT):
+        return (Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls),)
+    slots = Subscription(L1_KPM_FUNCTION, (TELEMETRY_SLOT,), ())
+    if spectrum is not None and sensing and TELEMETRY_SENSING in spectrum.telemetry_identifier_list:
+        return slots, Subscription(RAN_FUNCTION, (TELEMETRY_SENSING,), controls)
+    if controls:
+        return slots, Subscription(RAN_FUNCTION, (), controls, _RARELY.get(codec.name, _RARELY_BEFORE))
+    return (slots,)
+
+
+def offers_block(response: SetupResponse) -> bool:
+    """Whether the agent offers the control of PRB blocks; assumed if it names no RAN functions."""
+    if response.ran_function_list is None:
+        return True
+    function = _function(response, RAN_FUNCTION)
+    return function is not None and CONTROL_PRB_BLOCK in function.control_identifier_list
+
+
+def objection(response: SetupResponse) -> str | None:
+    """Why an agent that accepted this dApp is of no use, or None."""
+    ran, functions = response.ran_identifier, response.ran_function_list
+    if response.dapp_identifier is None:
+        return f"{ran} accepted this dApp, but gave it no identifier"
+    if functions is None or _offers(response, L1_KPM_FUNCTION, TELEMETRY_SLOT):
+        return None
+    function = _function(response, RAN_FUNCTION)
+    if function is None:
+        numbers = ", ".join(str(entry.ran_function_identifier) for entry in functions) or "none"
+        return f"{ran} offers RAN functions {numbers}, not {RAN_FUNCTION} (spectrum) or {L1_KPM_FUNCTION} (L1-KPM)"
+    if TELEMETRY_IQ not in function.telemetry_identifier_list:
+        numbers = ", ".join(map(str, function.telemetry_identifier_list)) or "none"
+        return (
+            f"{ran} offers telemetry {numbers} of RAN function {RAN_FUNCTION}, not {TELEMETRY_IQ} (I/Q in the PDU), "
+            f"and no telemetry {TELEMETRY_SLOT} of RAN function {L1_KPM_FUNCTION}"
+        )
+    return None
+
+
+def _function(response: SetupResponse, number: int) -> RanFunctionDefinition | None:
+    for function in response.ran_function_list or ():
+        if function.ran_function_identifier == number:
+            return function
+    return None
+
+
+def _offers(response: SetupResponse, number: int, telemetry: int) -> bool:
+    function = _function(response, number)
+    return function is not None and telemetry in function.telemetry_identifier_list
