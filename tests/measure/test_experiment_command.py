@@ -1,0 +1,63 @@
+"""`twinlink experiment`: its list, its refusals, and an experiment on the machinery of a sweep."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Run
+from twinlink.measure import results
+from twinlink.measure.experiments import NAMES, description, measuring, report, sweep_parts
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
+
+
+def test_the_list_names_all_seventeen() -> None:
+    run = Run(["experiment", "list"])
+    assert run.code() == 0, run.err
+    assert tuple(line.split()[0] for line in run.out) == NAMES
+    assert len(NAMES) == 17
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["pubsub-bridge"], 2, "experiment pubsub-bridge is not run here: its queueing disciplines"),
+        (["octets", "--setting", "loopback"], 3, "needs two network namespaces, and so root"),
+        (["octet"], 3, "`twinlink experiment list` names all"),
+    ],
+)
+def test_what_cannot_be_run_is_said(arguments: list[str], code: int, told: str, tmp_path: Path) -> None:
+    run = Run(["experiment", *arguments, "--out", str(tmp_path / "out")])
+    assert run.code() == code
+    assert told in run.err
+    assert not (tmp_path / "out").exists()
+
+
+@needs_root
+def test_the_octets_of_an_own_subscription_are_those_of_its_protocol(tmp_path: Path) -> None:
+    whole = description.load("octets")
+    part = {**whole.parts[0], "subjects": ("raw-own-mqtt-qos0",), "payloads": (100,)}
+    experiment = dataclasses.replace(whole, parts=(part,))
+    counts = {"count": 20, "rounds": 1, "warm_up": 3}
+    run = measuring.Run(
+        experiment, tmp_path, "netns", counts, True, lambda *_: None, lambda _: None, lambda: False
+    )  # fmt: skip
+    (row,) = sweep_parts.measure(run)
+    assert (row.status, row.n, row.missing) == ("done", 20, 0), row.reason
+    # PUBLISH of 100 octets with a topic of one: 105 octets, behind 66 of Ethernet, IP and TCP; up and down.
+    least = 2 * (105 + 66)
+    assert row.figures["octets"] is not None
+    assert least <= row.figures["octets"] < least * 1.3  # some acknowledgements of TCP travel alone on a busy machine
+    # Its raw records give the same figures again.
+    found, _ = results.tabulate(tmp_path / "parts" / "octets", tmp_path / "again")
+    (cell,) = found["cells"]
+    assert cell["statistics"]["rtt_ns"]["mean"] == pytest.approx(row.figures["mean"] * 1e6)  # type: ignore[operator]
+    about = {
+        "started_ns": 1, "ended_ns": 2, "complete": True, "quick": True, "setting": "netns", "counts": counts,
+        "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"},
+    }  # fmt: skip
+    content = report.content(experiment, [row], about)
+    assert json.loads(json.dumps(content))["orderings"][0]["verdict"] == "not measured here"

@@ -1,0 +1,113 @@
+"""The data files of experiments, their verdicts and tables."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from twinlink.errors import ConfigurationError
+from twinlink.measure.experiments import NAMES, description, outcome, report, verdicts
+from twinlink.measure.experiments.outcome import FAILED, Row
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_data_file_is_consistent(name: str) -> None:
+    found = description.load(name)
+    assert found.title
+    assert found.source
+    if found.not_run:
+        return
+    assert found.table is not None
+    assert found.published is not None
+    assert found.not_the_same
+    assert {found.table.x, *found.table.line} <= {*found.table.case}
+    assert {*found.published.case} <= {*found.table.case}
+    assert {*found.published.figures} <= {*found.table.figures}
+    for row in found.published.rows:
+        assert len(row) == len(found.published.case) + len(found.published.figures), row
+    keys = [row[: len(found.published.case)] for row in found.published.rows]
+    assert len(set(keys)) == len(keys)
+    for ordering in found.orderings:
+        assert {*ordering.where, ordering.by} <= {*found.table.case}, ordering
+        assert len(ordering.order) > 1
+
+
+def test_a_misspelt_key_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"octets.toml: unknown tilte; known: counts"):
+        description.parse("octets", 'tilte = "x"\nsource = "y"\nwhat = "z"')
+    with pytest.raises(ConfigurationError, match=r"\[counts\]: .*missing.*quick"):
+        description.parse("octets", 'title = "x"\nsource = "y"\nwhat = "z"\n[counts]\npublished = "1"\nfull = {}')
+    with pytest.raises(ConfigurationError, match="no experiment is called 'octet'"):
+        description.load("octet")
+
+
+EXAMPLE = """
+title = "An example"
+source = "A paper"
+what = "Times."
+kind = "none"
+not_the_same = ["The machine."]
+[counts]
+published = "1000"
+full = {count = 100}
+quick = {count = 10}
+[table]
+case = ["system"]
+figures = {mean = "mean (ms)"}
+x = "system"
+line = ["system"]
+[published]
+where = "Table I"
+setting = "two hosts"
+case = ["system"]
+figures = ["mean"]
+rows = [["a", 1.0], ["b", 2.5]]
+[[orderings]]
+says = "a is quicker than b"
+by = "system"
+order = ["a", "b"]
+figure = "mean"
+reason = "Another library."
+"""
+
+
+def row(system: str, mean: float, half: float | None = None) -> Row:
+    return Row({"system": system}, 10, {"mean": mean}, None if half is None else (mean - half, mean + half))
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "reason"),
+    [
+        ([row("a", 1), row("b", 2)], verdicts.FOUND, ""),
+        ([row("a", 1, 0.4), row("b", 2, 0.4)], verdicts.FOUND, ""),
+        ([row("a", 2, 0.1), row("b", 1, 0.1)], verdicts.NOT_FOUND, "Another library."),
+        ([row("a", 1, 0.6), row("b", 2, 0.6)], verdicts.OPEN, "Another library."),
+        ([row("a", 2, 0.6), row("b", 1, 0.6)], verdicts.OPEN, "Another library."),
+        ([row("a", 1)], verdicts.NOT_MEASURED, ""),
+        ([row("a", 1), outcome.failed({"system": "b"}, "it broke")], verdicts.NOT_MEASURED, ""),
+    ],
+)
+def test_an_ordering_is_found_or_not_or_left_open(rows: list[Row], verdict: str, reason: str) -> None:
+    (found,) = verdicts.judge(description.parse("example", EXAMPLE), rows)
+    assert (found["verdict"], found["reason"]) == (verdict, reason)
+
+
+def test_what_is_left_behind(tmp_path: Path) -> None:
+    experiment = description.parse("example", EXAMPLE)
+    values = [1.0, 1.5, 2.0]
+    rows = [outcome.of_values(tmp_path, {"system": "a"}, values), outcome.of_values(tmp_path, {"system": "b"}, [])]
+    about = {
+        "started_ns": 1, "ended_ns": 2, "complete": True, "quick": True, "setting": "loopback", "counts": {"count": 10},
+        "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"},
+    }  # fmt: skip
+    report.write(tmp_path, experiment, rows, report.content(experiment, rows, about))
+    text = (tmp_path / "table.md").read_text()
+    assert "| a | 3 | 1.50 (1) |" in text
+    assert f"| b | 0 ({FAILED}) | - (2.5) |" in text
+    assert "- b: failed, no value was measured" in text
+    assert "published 1000; here count 10 (--quick: too few for conclusions)." in text
+    assert "- The machine." in text
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+    assert "What was not the same" in (tmp_path / "report.html").read_text()
+    records = np.genfromtxt(tmp_path / (rows[0].records or ""), delimiter=",", names=True)
+    assert outcome.spread(records["ms"]) == (rows[0].figures, rows[0].ci95)

@@ -1,0 +1,104 @@
+"""Make a published experiment again on this machine, and show its table beside the published one.
+
+`twinlink experiment list` names the experiments (docs/experiments.md).
+"""
+
+import argparse
+import datetime
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinlink.errors import ConfigurationError
+from twinlink.measure.experiments import NAMES
+
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
+
+if TYPE_CHECKING:
+    from twinlink.measure.experiments.description import Experiment
+    from twinlink.measure.experiments.outcome import Row
+
+_NAME = "twinlink experiment"
+_LIST = "list"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("name", metavar="NAME", help=f"{_LIST}, or one of {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="few values, in under a minute: whether it runs here")
+    parser.add_argument(
+        "--setting",
+        choices=("loopback", "netns"),
+        help="where the two sides run; default netns for root, else loopback",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results; default NAME-DATE-TIME")
+    parser.add_argument("--json", action="store_true", help="results.json on stdout")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Measure and report; 1 if a case has no figures, 2 if the experiment cannot be run here."""
+    from twinlink.measure.experiments import description, measuring
+
+    if given.name == _LIST:
+        return _list(given)
+    experiment = description.load(given.name)
+    setting = measuring.check(experiment, given.setting)
+    for name in ("scipy", "matplotlib"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(name=name)
+    folder: Path = given.out or Path(f"{given.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}")
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigurationError(f"{folder} is not empty: give another --out, or remove it")
+    return _measure(given, experiment, folder, setting)
+
+
+def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, setting: str) -> int:
+    from twinlink.measure import system
+    from twinlink.measure.experiments import measuring, report
+    from twinlink.measure.progress import Progress
+
+    about: dict[str, Any] = {
+        "started_ns": measuring.now_ns(),
+        "quick": given.quick,
+        "setting": setting,
+        "counts": dict(measuring.counts(experiment, given.quick)),
+        "system": system.facts(),
+    }
+    log(_NAME, f"{experiment.name}: {experiment.title}; results go to {folder}")
+    with writing(folder), Stop() as stop, Progress(_NAME) as progress:
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = measuring.measure(
+            measuring.Run(
+                experiment, folder, setting, about["counts"], given.quick,
+                progress.step, progress.say, lambda: stop.requested,
+            )
+        )  # fmt: skip
+        about |= {"ended_ns": measuring.now_ns(), "complete": not stop.requested}
+        found = report.content(experiment, rows, about)
+        report.write(folder, experiment, rows, found)
+    Output(given.json).emit(found, wrapped(report.text(experiment, rows, found)))
+    log(_NAME, f"report: {folder / report.REPORT}")
+    return _code(rows, about["complete"])
+
+
+def _code(rows: "list[Row]", complete: bool) -> int:
+    wrong = [row for row in rows if row.status != "done" or row.missing]
+    for row in wrong:
+        log(_NAME, f"{', '.join(map(str, row.case.values()))}: {row.status}, {row.reason}")
+    return DONE if rows and complete and not wrong else NOT_MET
+
+
+def _list(given: argparse.Namespace) -> int:
+    from twinlink.measure.experiments import description
+
+    found = []
+    for name in NAMES:
+        each = description.load(name)
+        found.append({"name": name, "title": each.title, "source": each.source, "not_run": each.not_run or None})
+    width = max(map(len, NAMES))
+    lines = [
+        f"{each['name']:<{width}}  {each['title']}" + (f" [not run here: {each['not_run']}]" if each["not_run"] else "")
+        for each in found
+    ]
+    Output(given.json).emit({"experiments": found}, wrapped("\n".join(lines)))
+    return DONE

@@ -1,0 +1,59 @@
+"""The figure of an experiment: its first figure over a key of the case, published values as hollow markers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+
+from .. import formatting, plot_style
+from .description import Experiment
+from .outcome import Row
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c5a2b", "#333333")
+_APART = 0.7  # of the distance between two places: the width of all lines there
+_WIDE = 10.0  # ratio of the greatest value to the least, from which on the axis is logarithmic
+
+
+def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> None:
+    """Draw it.  Raises OSError."""
+    shown, published = experiment.table, experiment.published
+    assert shown is not None
+    assert published is not None
+    name, label = next(iter(shown.figures.items()))
+    places = list(dict.fromkeys(row.case.get(shown.x) for row in rows))
+    lines: dict[str, list[tuple[int, Row]]] = {}
+    for row in rows:
+        line = ", ".join(experiment.label(row.case[key]) for key in shown.line)
+        lines.setdefault(line, []).append((places.index(row.case.get(shown.x)), row))
+    with mpl.rc_context(plot_style.STYLE):
+        figure, (axis,) = plot_style.panels(1, 3.2)
+        values: list[float] = []
+        for number, (line, mine) in enumerate(lines.items()):
+            colour, aside = _COLOURS[number % len(_COLOURS)], (number - (len(lines) - 1) / 2) * _APART / len(lines)
+            ours = [(x + aside, value) for x, row in mine if (value := row.figures.get(name)) is not None]
+            theirs = [(x + aside, value) for x, row in mine if (value := published.of(row.case).get(name)) is not None]
+            values += [value for _, value in ours + theirs]
+            if ours:
+                axis.plot(*zip(*ours, strict=True), "o", color=colour, label=line)
+            if theirs:
+                axis.plot(*zip(*theirs, strict=True), "o", mfc="none", color=colour)
+        if values and min(values) > 0 and max(values) > _WIDE * min(values):
+            axis.set_yscale("log")
+            plot_style.plain(axis.yaxis, axis.get_ylim())
+        axis.set_xticks(range(len(places)), [experiment.label(place) for place in places])
+        axis.tick_params(axis="x", labelrotation=0 if len(places) < 7 else 30)
+        axis.set(xlabel=shown.x_label or shown.x.replace("_", " "), ylabel=label)
+        axis.set_title(experiment.title, wrap=True)
+        figure.legend(loc="outside lower center", ncols=2)
+        hollow = "; hollow: published" if any(published.of(row.case) for row in rows) else ""
+        told = f"{formatting.SETTINGS[found['setting']]}{hollow}"
+        figure.suptitle(told, fontsize=8.5, color=plot_style.GREY, x=0.01, ha="left")
+        try:
+            figure.savefig(path, metadata={"Software": None})
+        except OSError:  # such as a full disk
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            plt.close(figure)

@@ -1,0 +1,95 @@
+"""Runs an experiment: the setting, and the kinds."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigurationError, TwinlinkError
+from ..namespaces import ADDRESSES, Namespaces
+from ..setting import Loopback, Setting, default
+from .description import Counts, Experiment
+from .outcome import Row
+
+Say = Callable[[str], None]
+Step = Callable[[str, float, float | None], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """An experiment that is being measured.
+
+    Attributes:
+        experiment: its data file.
+        folder: where raw records go.
+        setting: `netns` or `loopback`.
+        counts: how often, as the data file says for this run.
+        quick: whether the counts are those of a quick run.
+        step: shows what is being measured, the share that is done, and the seconds left if known.
+        say: shows a line that stays.
+        stopped: whether the end was requested.
+    """
+
+    experiment: Experiment
+    folder: Path
+    setting: str
+    counts: Mapping[str, Any]
+    quick: bool
+    step: Step
+    say: Say
+    stopped: Callable[[], bool]
+
+    def place(self, delay_ms: float = 0) -> "Setting":
+        """A new setting of this run, not entered yet."""
+        if self.setting == "netns":
+            return Namespaces(delay_ms=delay_ms)
+        return Loopback()
+
+
+def address(setting: Setting) -> str:
+    """Where the Digital Twin listens."""
+    return ADDRESSES[1] if setting.name == "netns" else "127.0.0.1"
+
+
+def prefix(setting: Setting, side: int) -> list[str]:
+    """The prefix that runs a command at the Real World (0) or the Digital Twin (1)."""
+    return setting.prefix(side) if isinstance(setting, Namespaces) else []
+
+
+def check(experiment: Experiment, setting: str | None) -> str:
+    """The setting in which the experiment will be run.
+
+    Raises:
+        TwinlinkError: it cannot be run here; the message says why.
+        ConfigurationError: not in this setting.
+    """
+    if experiment.not_run:
+        raise TwinlinkError(f"experiment {experiment.name} is not run here: {experiment.not_run}")
+    chosen = setting or default()
+    if experiment.needs_root and chosen != "netns":
+        raise ConfigurationError(
+            f"experiment {experiment.name} needs two network namespaces, and so root: run it with sudo, "
+            "and without --setting loopback"
+        )
+    return chosen
+
+
+def measure(run: Run) -> list[Row]:
+    """Measure all cases.  Raises TwinlinkError or OSError."""
+    module = import_module(f"{__package__}.{run.experiment.kind}")
+    rows: list[Row] = module.measure(run)
+    return rows
+
+
+def counts(experiment: Experiment, quick: bool) -> Mapping[str, Any]:
+    """The counts of a full or quick run."""
+    known: Counts | None = experiment.counts
+    assert known is not None
+    return {**known.full, **known.quick} if quick else known.full
+
+
+def now_ns() -> int:
+    """Unix time."""
+    return time.time_ns()

@@ -1,0 +1,51 @@
+"""Whether what a paper found is found here, too: orderings of the figures of some cases."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from .description import Experiment, Ordering
+from .outcome import DONE, Row
+
+FOUND, NOT_FOUND, OPEN, NOT_MEASURED = "found here", "not found here", "not decided here", "not measured here"
+
+
+def judge(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A verdict for each ordering, ready for JSON."""
+    return [_judge(experiment, ordering, rows) for ordering in experiment.orderings]
+
+
+def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> dict[str, Any]:
+    found: list[tuple[Any, Row, float]] = []
+    for value in ordering.order:
+        wanted = {**ordering.where, ordering.by: value}
+        row = next((each for each in rows if wanted.items() <= each.case.items()), None)
+        figure = row.figures.get(ordering.figure) if row else None
+        if row is None or figure is None or row.status != DONE:
+            told = f"{experiment.label(value)} has no figure"
+            return {"says": ordering.says, "verdict": NOT_MEASURED, "figures": told, "reason": ""}
+        found.append((value, row, figure))
+    told = " < ".join(f"{experiment.label(value)} {figure:.4g}" for value, _, figure in found)
+    wrong = [pair for pair in pairwise(found) if pair[0][2] >= pair[1][2]]
+    open_ = [pair for pair in pairwise(found) if ordering.figure == "mean" and _overlap(pair[0][1], pair[1][1])]
+    if wrong and not all(pair in open_ for pair in wrong):
+        verdict = NOT_FOUND
+        told = ", ".join(f"{experiment.label(value)} {figure:.4g}" for value, _, figure in found)
+    elif open_:
+        verdict = OPEN
+        told = ", ".join(f"{experiment.label(value)} {figure:.4g}" for value, _, figure in found)
+        told += "; intervals of the means overlap"
+    else:
+        verdict = FOUND
+    return {
+        "says": ordering.says,
+        "verdict": verdict,
+        "figures": told,
+        "reason": "" if verdict == FOUND else ordering.reason,
+    }
+
+
+def _overlap(one: Row, other: Row) -> bool:
+    if one.ci95 is None or other.ci95 is None:
+        return False
+    return one.ci95[0] <= other.ci95[1] and other.ci95[0] <= one.ci95[1]
