@@ -1,5 +1,7 @@
 """The other side by its name: a host with several addresses, one that is somewhere else now, one that comes later."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 
 import twinlink
 from twinlink.testing import patience
+from twinlink.transports.mosquitto import SBIN
 
 _BEGINS = """
 import subprocess, sys
@@ -73,6 +76,18 @@ with listens("127.0.0.2", "twin") as first, listens("127.0.0.3", "other") as sec
     assert not second.peers() and not second.stats()["received"], second.stats()
     print(link.peers())
 """,
+    "two addresses, the first of them silent": """
+import socket
+full = socket.create_server(("127.0.0.2", 7447), backlog=0)  # the kernel drops every SYN when its queue is full
+waiting = [socket.socket() for _ in range(4)]
+for one in waiting:
+    one.setblocking(False)
+    one.connect_ex(full.getsockname())
+stands_for("127.0.0.2", "127.0.0.3")
+with listens("127.0.0.3", "twin"), connects() as link:
+    link.wait_ready(patience())
+    print(link.peers())
+""",
 }
 
 
@@ -107,15 +122,90 @@ def test_a_name_leads_to_the_other_side(transport: str, case: str, tmp_path: Pat
     assert _in_namespaces(tmp_path, _CASES[case], transport) == "['twin']\n"
 
 
-def _in_namespaces(tmp_path: Path, program: str, transport: str = "none") -> str:
+_LISTENS_ON_A_NAME = """
+stands_for(*sys.argv[3:])
+with listens("twin.example", "twin") as twin:
+    for place in ("127.0.0.2", "[::1]"):
+        if place.strip("[]") in sys.argv[3:]:
+            with twinlink.open(transport, connect=f"tcp/{place}:7447", node=place) as link:
+                link.wait_ready(patience())
+                print(place, link.peers())
+"""
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
+def test_a_listener_on_a_name_has_all_addresses_of_the_name(transport: str, tmp_path: Path) -> None:
+    _needs_mosquitto(transport)
+    told = _in_namespaces(tmp_path, _LISTENS_ON_A_NAME, transport, "::1", "127.0.0.2")
+    assert told == "127.0.0.2 ['twin']\n[::1] ['twin']\n"
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
+def test_an_address_of_another_host_is_left_out_and_named(
+    transport: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _needs_mosquitto(transport)
+    told = _in_namespaces(tmp_path, _LISTENS_ON_A_NAME, transport, "192.0.2.1", "::1")
+    assert told == "[::1] ['twin']\n"
+    assert "listening on ::1 only, as this host does not have 192.0.2.1" in capfd.readouterr().err
+
+
+_EVERYWHERE = """
+with listens("[::]", "twin"), twinlink.open(transport, connect=f"tcp/{sys.argv[3]}:7447", node="ran") as link:
+    link.wait_ready(patience())
+    print(link.peers())
+"""
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
+def test_a_listener_on_every_address_of_ipv6_has_those_of_ipv4(transport: str, address: str, tmp_path: Path) -> None:
+    _needs_mosquitto(transport)
+    assert _in_namespaces(tmp_path, _EVERYWHERE, transport, address) == "['twin']\n"
+
+
+_LINK_LOCAL = """
+import json, time
+run = lambda *command: subprocess.run(command, check=True, capture_output=True).stdout
+run("ip", "link", "add", "here", "type", "veth", "peer", "name", "there")
+for one in ("here", "there"):
+    run("sysctl", "-qw", f"net.ipv6.conf.{one}.accept_dad=0")
+    run("ip", "link", "set", one, "up")
+
+def link_local():
+    found = json.loads(run("ip", "-j", "-6", "address", "show", "dev", "here", "scope", "link"))
+    return [entry["local"] for device in found for entry in device.get("addr_info", []) if not entry.get("tentative")]
+
+wait_until(link_local)
+address, = link_local()
+with listens(f"[{address}%here]", "twin"):
+    with twinlink.open(transport, connect=f"tcp/[{address}%here]:7447", node="ran") as link:
+        link.wait_ready(patience())
+        print(link.peers())
+"""
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
+def test_a_link_local_address_takes_its_interface(transport: str, tmp_path: Path) -> None:
+    _needs_mosquitto(transport)
+    assert _in_namespaces(tmp_path, _LINK_LOCAL, transport) == "['twin']\n"
+
+
+def _needs_mosquitto(transport: str) -> None:
+    if transport == "mqtt" and not shutil.which("mosquitto", path=f"{os.environ['PATH']}:{SBIN}"):
+        pytest.skip("mosquitto is not installed: MQTT was not tried")
+
+
+def _in_namespaces(tmp_path: Path, program: str, transport: str = "none", *arguments: str) -> str:
     """What the program prints where ``twin.example`` stands for what it says."""
     unshare = ["unshare", "--net", "--mount"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("namespaces cannot be made here (root is needed): no name was given addresses")
     hosts = tmp_path / "hosts"
     hosts.touch()
-    command = [*unshare, sys.executable, "-c", _BEGINS + program, transport, str(hosts)]
+    command = [*unshare, sys.executable, "-c", _BEGINS + program, transport, str(hosts), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=4 * patience(), check=False)
+    sys.stderr.write(done.stderr)
     assert not done.returncode, done.stdout + done.stderr
     return done.stdout
 

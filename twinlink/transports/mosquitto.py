@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import TransportError
 from ..process.ports import HOST, free_ports
+from ..process.resolver import listen_addresses
 from .base import Endpoint, advice
 
 START_S = 5.0  # it takes 0.01 s
@@ -41,7 +42,7 @@ exit "$status"
 # 0 means no limit.  The links' windows bound messages in flight; a limit here would drop silently.
 # max_packet_size is checked before memory is allocated for a packet.
 CONFIGURATION = """
-listener {port} {host}
+{listeners}
 allow_anonymous true
 set_tcp_nodelay {no_delay}
 persistence false
@@ -112,8 +113,7 @@ class Mosquitto:
             configuration = self._directory / "mosquitto.conf"
             configuration.write_text(
                 CONFIGURATION.format(
-                    port=self.endpoint.port,
-                    host=self.endpoint.host.strip("[]"),
+                    listeners=_listeners(self.endpoint),
                     max_packet=max_packet,
                     no_delay=str(no_delay).lower(),
                 )
@@ -163,3 +163,13 @@ class Mosquitto:
                 self._shell.wait(STOP_S)
             self._log.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _listeners(endpoint: Endpoint) -> str:
+    """One for each address of the host.  mosquitto takes ``::`` for IPv6 only, and no address for both families."""
+    try:
+        hosts = listen_addresses(endpoint.host)
+    except OSError as error:
+        raise TransportError(f"mosquitto cannot listen on {endpoint}: {error.strerror or error}") from error
+    hosts = ["" if host == "::" else host for host in hosts]
+    return "\n".join(f"listener {endpoint.port} {host}" for host in hosts)

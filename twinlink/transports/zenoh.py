@@ -8,9 +8,9 @@ priority of their own above the data.
 """
 
 import contextlib
+import functools
 import math
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -22,10 +22,12 @@ import zenoh
 from ..errors import ConfigurationError, TransportError
 from ..process.malloc import trim
 from ..protocol.frames import HEADER_OCTETS, HELLO_TOPIC
-from .base import Endpoint, Frame, Transport, advice, check_descriptors
+from .base import Endpoint, Frame, Transport, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger
+from .zenoh_errors import FORKED, not_opened, reason, shared_memory_problem
+from .zenoh_locators import Locators
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's default on two cores.  More
 # threads connect and accept, because they may block (see LINGER).  ZENOH_RUNTIME in the environment has precedence.
@@ -50,11 +52,6 @@ MAX_PUBLISHERS = 8192  # far more than a link has flows
 DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
 THREADS_THAT_STAY = 7  # of them, when a session ends
-FORKED = (
-    "zenoh cannot be used here: this process was forked from one that has used it, and lacks the threads that Zenoh "
-    "started there; fork before the first link is opened, or start a new interpreter: "
-    'multiprocessing.get_context("spawn")'
-)
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
 
 
@@ -105,6 +102,7 @@ class ZenohTransport(Transport):
         self._drained = False  # whether everything was read since the connections were checked
         self._closing = threading.Event()
         self._left = False
+        self._problem: str | None = None  # of the last attempt to connect to a router, where the reason is on this host
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
@@ -112,10 +110,9 @@ class ZenohTransport(Transport):
                 self._be_without_session()  # the ticker connects, since that may take long
             else:
                 self._open_session()
-        except zenoh.ZError as error:
-            what = "listen on" if self.listening else "connect to"
-            reason = _reason(error)
-            raise TransportError(f"zenoh cannot {what} {self.endpoint}: {reason}{advice(reason)}") from error
+        except (zenoh.ZError, OSError) as error:  # OSError: of the resolver
+            what = f"{'listen on' if self.listening else 'connect to'} {self.endpoint}"
+            raise TransportError(not_opened(what, error)) from error
         self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
         try:
             self._ticker.start()
@@ -152,12 +149,14 @@ class ZenohTransport(Transport):
         if self.listening:
             return
         connected, self._connected = self._connected, bool(self._session.info.peers_zid())
-        if patience == self._patience and not (connected and self._connected):
+        moved = not self._connected and self._locators.move()
+        if patience == self._patience and not moved and not (connected and self._connected):
             return
         self._reopen(patience)
 
     def reached(self, patience: int) -> None:
         if not self._session.info.peers_zid():  # otherwise its own attempt has just succeeded
+            self._locators.move()
             self._reopen(patience)
 
     def _reopen(self, patience: int) -> None:
@@ -165,7 +164,7 @@ class ZenohTransport(Transport):
         self._patience = patience  # the session is opened with it
         try:
             self._open_session()
-        except zenoh.ZError:
+        except (zenoh.ZError, OSError):
             self._patience = before
             return  # retried soon
         self._close_aside(old)
@@ -252,9 +251,12 @@ class ZenohTransport(Transport):
             self._close_aside(old)
         if isinstance(self._session, AbsentSession):
             waker = self._waker
-            with contextlib.suppress(zenoh.ZError):  # no router answers: the next tick tries again
+            self._locators.move()
+            try:
                 self._open_session()
                 waker.put(b"")
+            except (zenoh.ZError, OSError) as error:  # no router answers: the next tick tries again
+                self._problem = shared_memory_problem(error)
 
     def _be_without_session(self) -> None:
         absent: Any = AbsentSubscriber(TICK_S)
@@ -267,7 +269,9 @@ class ZenohTransport(Transport):
         if not self._client:
             return None
         if isinstance(self._session, AbsentSession):
-            return "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
+            return self._problem or (
+                "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
+            )
         return (
             "the router answers, but no peer does: check that the other side is connected to the same router network "
             f"with the same namespace, {self.options.namespace!r} here"
@@ -282,9 +286,13 @@ class ZenohTransport(Transport):
             if (taken := self._taken(sample)) is not None:  # a wake-up without a waiting reader is discarded
                 self._stowed.append(taken)
 
+    @functools.cached_property
+    def _locators(self) -> Locators:
+        return Locators(self.endpoints, self.listening)
+
     def config(self) -> zenoh.Config:
         """The session's configuration, every choice explicit."""
-        return configuration(self.options, self.endpoints, self.listening, self.max_frame, self._patience)
+        return configuration(self.options, self._locators.current(), self.listening, self.max_frame, self._patience)
 
     def _publisher(self, topic: bytes) -> zenoh.Publisher:
         with self._publishers_lock:
@@ -319,7 +327,7 @@ class ZenohTransport(Transport):
             publisher.put(frame)
         except zenoh.ZError as error:
             if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # otherwise it was renewed
-                raise TransportError(f"zenoh could not send on {topic.decode()}: {_reason(error)}") from error
+                raise TransportError(f"zenoh could not send on {topic.decode()}: {reason(error)}") from error
 
     def offer(self, topic: bytes, frame: bytes) -> None:
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
@@ -391,9 +399,3 @@ class ZenohTransport(Transport):
         publishers.clear()  # outside the lock, for which a sending thread may wait
         del self._waker
         self._session.close()  # type: ignore[no-untyped-call]
-
-
-def _reason(error: zenoh.ZError) -> str:
-    """The useful part of Zenoh's message: the system's reason, if there is one."""
-    found = re.search(r"([A-Z][^:\[\]]*) \(os error \d+\)", str(error))
-    return found[1] if found else str(error).split(" at ")[0]

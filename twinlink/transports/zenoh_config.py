@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import zenoh
 
 from ..errors import ConfigurationError
-from .base import Endpoint, Options
+from .base import Options
 
 MODES = ("peer", "client")
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,63}(/[A-Za-z0-9._-]{1,63}){0,7}")
@@ -62,18 +62,18 @@ def check(options: ZenohOptions, listening: bool) -> None:
 
 
 def configuration(
-    options: ZenohOptions, endpoints: Sequence[Endpoint], listening: bool, max_frame: int, patience: int
+    options: ZenohOptions, locators: Sequence[str], listening: bool, max_frame: int, patience: int
 ) -> zenoh.Config:
     """The configuration of one session, every choice explicit.
 
     Args:
         options: of the transport.
-        endpoints: to listen on, or to connect to: in mode client the first of them that answers.
+        locators: to listen on, or to connect to: in mode client the first of them that answers.
         listening: which of the two.
         max_frame: octets of the longest frame.
         patience: factor of the time-out of connecting.
     """
-    client, places = options.mode == "client", [str(endpoint) for endpoint in endpoints]
+    client, places = options.mode == "client", list(locators)
     retry = {
         "period_init_ms": options.reconnect_ms,
         "period_max_ms": options.reconnect_max_ms,
