@@ -90,6 +90,14 @@ def seconds(text: str) -> float:
     return _at_least(0, _convert(float, text, "a number"))
 
 
+def above_0(text: str) -> float:
+    """A number above 0, such as a time in seconds."""
+    value = seconds(text)
+    if not value:
+        raise argparse.ArgumentTypeError("a number above 0 is expected")
+    return value
+
+
 def ntp_server(text: str) -> str:
     """``HOST`` or ``HOST:PORT``."""
     from twinlink.measure import ntp

@@ -109,7 +109,7 @@ def check_link(given: argparse.Namespace) -> Transport:
 
 def _connect_to(text: str) -> str:
     """The endpoint of ``HOST``, ``HOST:PORT`` or ``tcp/HOST:PORT``; an IPv6 address alone needs no brackets."""
-    if text.startswith("tcp/") or text == argparse.SUPPRESS:  # Python 3.11 converts the default of a positional, too
+    if text.startswith("tcp/"):
         return text
     if text.count(":") > 1 and not text.startswith("["):
         text = f"[{text}]"

@@ -52,6 +52,10 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown argument {' '.join(rest)}")
         return given
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Not of the default that `parse` sets: Python 3.11 converts that of a positional argument."""
+        return arg_string if arg_string is argparse.SUPPRESS else super()._get_value(action, arg_string)
+
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 3."""
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")

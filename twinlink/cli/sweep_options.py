@@ -88,7 +88,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rate",
-        type=_above_0,
+        type=convert.above_0,
         metavar="HZ",
         help=f"messages per second in an open loop; default {Plan.rate_hz:g}, {MGEN_HZ:g} with --source mgen",
     )
@@ -134,7 +134,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--delay",
-        type=_above_0,
+        type=convert.above_0,
         metavar="MS",
         help="delay each way of the path between two namespaces, in ms; needs root, and TUN",
     )
@@ -158,7 +158,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_above_0,
+        type=convert.above_0,
         default=Plan.timeout_s,
         metavar="S",
         help="how long to wait for an answer, and for the peer",
@@ -192,13 +192,6 @@ def _payloads(text: str) -> str:
     if len(set(sizes)) < len(sizes):  # 1K and 1024 are the same cell
         raise argparse.ArgumentTypeError(f"each payload once, not {text!r}")
     return convert.names(text)
-
-
-def _above_0(text: str) -> float:
-    value = convert.seconds(text)
-    if not value:
-        raise argparse.ArgumentTypeError("a number above 0 is expected")
-    return value
 
 
 def _rate_limit(text: str) -> str:
