@@ -159,12 +159,13 @@ class AsyncLink:
 
         Raises:
             PeerTimeout: none was within ``timeout`` seconds.
+            AuthenticationError: the listener and this side refuse each other; found out within two seconds.
             LinkClosed: the link was closed.
         """
         link = self.link
-        is_ready = await self._waiters.wait(lambda: link.peers() or link.closed, timeout)
+        await self._waiters.wait(lambda: link.peers() or link._transport.authentication_problem or link.closed, timeout)
         link._check_open()
-        if not is_ready:
+        if not link.peers():
             raise await asyncio.to_thread(link._no_peer_error, timeout)
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ TwinlinkError
 ├── PayloadTooLarge (ValueError)       the payload exceeds the stated limit; nothing was sent
 ├── LinkClosed                         the link was closed, here, before or during the call
 ├── PeerTimeout (TimeoutError)         no peer said hello in time; names the endpoint and what to check
+│   └── AuthenticationError            one side refuses the other's identity; says which, and what repairs it
 ├── SendTimeout (TimeoutError)         the peers did not take what was sent before; nothing was sent
 ├── AckTimeout (TimeoutError)          messages without acknowledgement; ``missing`` holds their ranges
 └── MalformedPayload (ValueError)      a payload of a known flow cannot be read
@@ -53,6 +54,18 @@ class LinkClosed(TwinlinkError):
 
 class PeerTimeout(TwinlinkError, TimeoutError):
     """No peer said hello in both directions in the given time."""
+
+
+class AuthenticationError(PeerTimeout):
+    """One of the two sides refuses the other's identity, or has none.
+
+    The link goes on trying: it meets the peer as soon as that is repaired.
+
+    Example scenarios:
+        - the listener does not trust this side's key, has revoked it, or it has expired;
+        - the listener has another key than those that are trusted here;
+        - one side was opened with an identity, and the other without.
+    """
 
 
 class SendTimeout(TwinlinkError, TimeoutError):

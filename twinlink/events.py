@@ -23,9 +23,10 @@ class PeerUp(Event):
 
 @dataclass(frozen=True, slots=True)
 class PeerDown(Event):
-    """A peer is gone: ``closed`` (it said so), ``restarted``, ``silent`` (nothing heard) or ``deaf`` (it hears us not).
+    """A peer is gone: ``closed`` (it said so), ``restarted``, ``silent`` (nothing heard), ``deaf`` (it hears us not) or
+    ``untrusted`` (its keys were revoked here, or have expired).
 
-    After the last two its session may come up again; what it has not acknowledged is kept for it.
+    After ``silent`` and ``deaf`` its session may come up again; what it has not acknowledged is kept for it.
     """
 
     node: str
@@ -144,11 +145,29 @@ class Malformed(Event):
     """Octets that are not a twinlink message were dropped; at most one event a second for each ``reason``.
 
     The reason ``transport``: a program that connected to this listener speaks another protocol than its transport.
+    The reason ``identity``: a frame that cannot be from the peer whose connection it came over, or that its role does
+    not let it send.
     ``count`` is the total for this reason since the link was opened.
     """
 
     reason: str
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Event):
+    """A connection to this listener was refused; at most one event a second for each source.
+
+    Attributes:
+        identity: the name of the peer where its key is known here, else its key, or empty.
+        address: where it came from.
+        reason: ``unknown``, ``revoked`` or ``expired``: its key; ``key``: it expects another key of this side;
+            ``mechanism``: one side has an identity, and the other has not.
+    """
+
+    identity: str
+    address: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

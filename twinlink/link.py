@@ -2,7 +2,6 @@
 
 import logging
 import os
-import secrets
 import socket
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from .events import Event
 from .message import Ack, Message
 from .process import exit_hooks
 from .process.signals import DeferSignals, defer_signals
+from .protocol.authentication import new_epoch
 from .protocol.frames import HEADER_OCTETS
 from .protocol.limits import Limits
 from .protocol.receive.flows import MAX_FLOWS
@@ -80,7 +80,7 @@ class Link:
         self.transport_name = name
         self.endpoint = ",".join(map(str, transport.endpoints))
         self.listening = transport.listening
-        self.epoch = secrets.randbits(64)
+        self.epoch = new_epoch(transport.identity.name if transport.identity is not None else None)
         # In containers every program is process 1, and those that share the host's network share its name.
         self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = limits.max_payload
@@ -274,9 +274,10 @@ class Link:
 
         Raises:
             PeerTimeout: none did within ``timeout`` seconds.
+            AuthenticationError: the listener and this side refuse each other; found out within two seconds.
             LinkClosed: the link was closed.
         """
-        self._wait(lambda: self._peer_manager.up, timeout)
+        self._wait(lambda: self._peer_manager.up or self._transport.authentication_problem, timeout)
         self._check_open()
         if not self._peer_manager.up:
             raise self._no_peer_error(timeout)

@@ -1,6 +1,9 @@
 """What `twinlink.open` takes besides its endpoint: the link's own options with their ranges, and its transport's."""
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from .errors import ConfigurationError
@@ -23,6 +26,8 @@ RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where the
 BUSY_POLL = True
 OWN = (*RANGES, "busy_poll")  # of the link, not of its transport
 
+logger = logging.getLogger("twinlink")
+
 
 def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Options]:
     """The class of a transport and its options, defaults filled in; what is ``given`` of the link's own is checked.
@@ -42,13 +47,19 @@ def check(transport: str, given: Mapping[str, Any]) -> tuple[type[Transport], Op
 
 
 def make_transport(
-    name: str, *, listen: str | None, connect: str | Sequence[str] | None, node: str | None, options: Mapping[str, Any]
+    name: str,
+    *,
+    listen: str | None,
+    connect: str | Sequence[str] | None,
+    node: str | None,
+    options: Mapping[str, Any],
+    identity: str | os.PathLike[str] | None = None,
 ) -> Transport:
     """The transport of a link, not yet open: everything that can be checked without opening it has been.
 
     Args:
         name: of the transport.
-        listen, connect, node: as `twinlink.open` takes them.
+        listen, connect, node, identity: as `twinlink.open` takes them.
         options: the link's own (of which ``max_payload`` counts here) and the transport's.
 
     Raises:
@@ -67,7 +78,43 @@ def make_transport(
     transport = backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
     if others:
         transport.alternatives(others)
+    if identity is not None:
+        _set_identity(transport, name, identity, node)
     return transport
+
+
+def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str], node: str | None) -> None:
+    from .identity import Identity  # these need a package that other links do without
+    from .identity.watched import WatchedIdentity
+
+    if not transport.takes_identity:
+        raise ConfigurationError(
+            f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity: use zeromq"
+        )
+    identity = Identity.load(folder)
+    if node not in {None, identity.name}:
+        raise ConfigurationError(
+            f"node={node!r}, and {folder} is the identity of {identity.name}: a node has the name of its identity"
+        )
+    transport.identity = WatchedIdentity(identity)
+
+
+def warn_if_open(transport: Transport, name: str) -> None:
+    """Say that any program may join, if the transport is going to listen beyond this host without an identity."""
+    if transport.listening and transport.identity is None and name != "memory" and not _is_loopback(transport):
+        logger.warning(
+            "%s listens on %s without an identity: any program that reaches this port may join, read and send. "
+            "`twinlink key new` makes an identity; or listen on 127.0.0.1",
+            name, transport.endpoint,
+        )  # fmt: skip
+
+
+def _is_loopback(transport: Transport) -> bool:
+    host = transport.endpoint.host.strip("[]").partition("%")[0]
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

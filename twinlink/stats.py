@@ -81,6 +81,13 @@ class ReceiverStats(TypedDict):
     sync: SyncStats | None
 
 
+class IdentityStats(TypedDict):
+    """Of a link with an identity: connections that it refused, and frames by kind that it refused from its peers."""
+
+    refused_connections: int
+    refused_frames: dict[str, int]
+
+
 class LinkStats(TypedDict):
     """Of one link; ``sent`` and ``received`` by flow, ``malformed`` by reason, ``limits_exceeded`` by limit."""
 
@@ -93,6 +100,7 @@ class LinkStats(TypedDict):
     received: dict[str, ReceiverStats]
     malformed: dict[str, int]
     limits_exceeded: dict[str, int]
+    identity: IdentityStats | None
     acks_sent: int
     handler_errors: int
     events_dropped: int

@@ -48,9 +48,9 @@ def _changed(folder: Path, line: PublicLine, others: Sequence[TrustedPeer]) -> s
     trusted = ", ".join(peer.fingerprint for peer in others)
     revoking = f"twinlink key revoke {line.name} --identity {folder}"
     return (
-        f"THE KEY OF {line.name} HAS CHANGED: {trusted} is trusted here, and this line has {line.fingerprint}. It may be "
-        "that of another node that takes this name: compare it with what `twinlink key show` prints on the peer's host. "
-        "If the peer rotates its keys, repeat the command with --beside, and afterwards run "
+        f"THE KEY OF {line.name} HAS CHANGED: {trusted} is trusted here, and this line has {line.fingerprint}. It may "
+        "be that of another node that takes this name: compare it with what `twinlink key show` prints on the peer's "
+        "host. If the peer rotates its keys, repeat the command with --beside, and afterwards run "
         f"`{revoking} --fingerprint {others[-1].fingerprint}`; if it has lost its keys, run `{revoking}` first"
     )
 

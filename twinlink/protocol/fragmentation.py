@@ -123,7 +123,7 @@ class FragmentReassembler:
             return len(partial.received)
         self._discard(key)
         whole = memoryview(partial.received).toreadonly()
-        if check(whole) is Kind.FRAGMENT:
+        if check(whole) is Kind.FRAGMENT or HEADER.unpack_from(whole)[2] != epoch:
             raise MalformedFrame("part")
         return whole
 

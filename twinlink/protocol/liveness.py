@@ -279,13 +279,13 @@ class PeerTable:
             self._shared_names.add(peer.node)
         return True
 
-    def on_bye(self, epoch: int) -> list[PeerTransition]:
-        """A peer closes."""
+    def on_bye(self, epoch: int, reason: str = "closed") -> list[PeerTransition]:
+        """A peer closes, or does not count any more for this ``reason``."""
         peer = self.sessions.pop(epoch, None)
         if peer is None or not (peer.up or peer.is_suspended):
             return []
         was_up, peer.state = peer.up, PeerState.LOST
-        return [PeerTransition(peer, "closed" if was_up else f"peer {peer.node} closed", ended=not was_up)]
+        return [PeerTransition(peer, reason if was_up else f"peer {peer.node} {reason}", ended=not was_up)]
 
     def expire(self, now_mono_ns: int, drained_mono_ns: int) -> list[PeerTransition]:
         """Suspend peers that have been silent, or have not heard this side, for too long; end those that stay away.

@@ -5,9 +5,10 @@ No I/O, no clock.  One lock: threads of the application add senders while peers 
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from .. import events as ev
+from .authentication import PREFIX_OCTETS
 from .context import Context
 from .duplicate_names import DuplicateNames
 from .frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Frame, Hello, Kind, MalformedFrame
@@ -180,6 +181,13 @@ class PeerManager:
     def on_bye(self, epoch: int) -> None:
         """A peer closes."""
         self._apply(self.peers.on_bye(epoch))
+        self._update_alone()
+
+    def end_untrusted(self, trusted: Set[bytes]) -> None:
+        """End the sessions whose epochs begin with none of these octets: their peers' keys do not count any more."""
+        for epoch in list(self.peers.sessions):
+            if epoch.to_bytes(8)[:PREFIX_OCTETS] not in trusted:
+                self._apply(self.peers.on_bye(epoch, "untrusted"))
         self._update_alone()
 
     def revive(self, epoch: int, number: int, mono_ns: int) -> bool:

@@ -183,6 +183,11 @@ class Session:
         self._context.mono_ns, self._context.now_ns = mono_ns, now_ns
         self.messages.report_undelivered()
 
+    def on_refused_frame(self, mono_ns: int, now_ns: int) -> None:
+        """A frame arrived that its sender could not prove to be its own, or may not send."""
+        self._context.mono_ns, self._context.now_ns = mono_ns, now_ns
+        self.count_malformed("identity")
+
     def count_malformed(self, reason: str) -> None:
         """Something that arrived cannot be used; reported at most once a second for each reason."""
         context = self._context

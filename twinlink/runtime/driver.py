@@ -6,13 +6,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..errors import TransportError
-from ..events import Event
+from ..events import Event, Refused
 from ..process.signals import DeferSignals
+from ..protocol.authentication import FrameAuthentication, epoch_prefix
 from ..protocol.frames import Frame
 from ..protocol.limits import Limits
 from ..protocol.receive.flow import PeerStream, ReceiveFlow
 from ..protocol.reconnect import ProbeResult
 from ..protocol.session import Session
+from ..stats import IdentityStats
 from ..transports import Transport
 from .callbacks import CallbackQueue
 from .flow_endpoint import FlowEndpoint
@@ -53,10 +55,14 @@ class SessionDriver:
             uninterrupted=DeferSignals,
         )
         self._transport = transport
+        self._report = report
         self._foreign_connections = 0  # that were reported
         self._ended_connections: dict[str, int] = {}  # likewise, for a limit, by option
         self._peer_manager = self.session.peer_manager
-        self._receive_frame = self.session.receive_frame
+        self._authentication = FrameAuthentication()
+        self._identity_version = 0
+        identified = transport.identity is not None
+        self._receive_frame = self._receive_authenticated if identified else self.session.receive_frame
         self._acks_due = self.session.messages.acks.due
         self._outbox = self.session.outbox
         self._hello_lock = threading.Lock()  # an older hello must not leave after a newer one
@@ -80,6 +86,14 @@ class SessionDriver:
             if self.callbacks.pending:
                 self.callbacks.run()
 
+    def _receive_authenticated(
+        self, topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False
+    ) -> None:
+        if self._authentication.admits(self._transport.sender, topic, frame):
+            self.session.receive_frame(topic, frame, mono_ns, now_ns, in_bulk)
+        else:
+            self.session.on_refused_frame(mono_ns, now_ns)
+
     def receive_ahead(self, topic: bytes, frame: Frame, mono_ns: int) -> None:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
         self._receive_frame(topic, frame, mono_ns, _time_ns(), True)
@@ -92,7 +106,9 @@ class SessionDriver:
 
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
         """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
+        self._transport.tick()
         timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
+        self._report_refusals()
         self._report_connections()
         self._send_due()
         if timeout_factor is not None:
@@ -100,6 +116,24 @@ class SessionDriver:
         self.callbacks.run()
         if not self.callbacks.pending and not self.callbacks.running:
             self.session.feedback.calls_done()
+
+    def _report_refusals(self) -> None:
+        """Report connections that were refused, and end the sessions of peers that are not trusted any more."""
+        for refusal in self._transport.refusals.take():
+            self._report(Refused(_time_ns(), *refusal))
+        identity = self._transport.identity
+        if identity is not None and identity.version != self._identity_version:
+            self._identity_version = identity.version
+            trusted = {epoch_prefix(name) for name in identity.names}
+            with DeferSignals():
+                self._peer_manager.end_untrusted(trusted)
+
+    def identity_stats(self) -> IdentityStats | None:
+        """What was refused on a link with an identity.  Any thread may call it."""
+        if self._transport.identity is None:
+            return None
+        refused = self._authentication.refused
+        return {"refused_connections": self._transport.refusals.count, "refused_frames": dict(refused)}
 
     def _report_connections(self) -> None:
         """Report the connections that the transport has ended."""

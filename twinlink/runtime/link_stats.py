@@ -17,6 +17,7 @@ def link_stats(driver: SessionDriver, senders: Mapping[str, Sender], events: Eve
         "received": {flow: receive_flow.stats() for flow, receive_flow in list(session.messages.flows.items())},
         "malformed": {reason: state[0] for reason, state in list(session.malformed.items())},
         "limits_exceeded": dict(session.limit_counters.counts),
+        "identity": driver.identity_stats(),
         "acks_sent": session.messages.acks.sent,
         "handler_errors": driver.callbacks.errors,
         "events_dropped": events.dropped,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..errors import PeerTimeout
+from ..errors import AuthenticationError, PeerTimeout
 from ..process.listener_probe import Listener, probe
 from ..process.resolver import addresses
 from ..transports import Transport
@@ -21,6 +21,12 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
     """
     role, other = ("listening on", "connects") if transport.listening else ("connecting to", "listens")
     endpoint, first = ",".join(map(str, transport.endpoints)), transport.endpoint.port
+    where = f"{role} {endpoint} over {name}"
+    if transport.authentication_problem is not None:
+        return AuthenticationError(f"no peer, {where}: {transport.authentication_problem}")
+    if (refusal := transport.refusals.last) is not None and not heard:
+        folder = transport.identity.identity.folder if transport.identity is not None else None
+        return AuthenticationError(f"no peer within {within_s:g} s, {where}: {refusal.advice(folder)}")
     ports = f"port {first}" if transport.ports == 1 else f"ports {first} to {first + transport.ports - 1}"
     if heard:
         nodes = ", ".join(heard[:NAMED])
@@ -33,7 +39,7 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
         hint = transport.why_alone() or check
         if not transport.listening and name != "memory":  # there the endpoint is a name and no more
             hint = _unresolved(transport) or _listener(transport, name, hint)
-    return PeerTimeout(f"no peer within {within_s:g} s, {role} {endpoint} over {name}: {hint}")
+    return PeerTimeout(f"no peer within {within_s:g} s, {where}: {hint}")
 
 
 def _unresolved(transport: Transport) -> str | None:

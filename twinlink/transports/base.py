@@ -11,10 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ConfigurationError, TransportError
 from ..process.ip_address import check_host
+from ..protocol.authentication import AuthenticatedPeer
+from .refusals import Refusals
+
+if TYPE_CHECKING:
+    from ..identity.watched import WatchedIdentity  # needs a package that other links do without
 
 _ENDPOINT = re.compile(
     r"tcp/(?P<host>\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._:@~+-]{1,15})?\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
@@ -81,6 +86,12 @@ class Transport(ABC):
     via: Endpoint | None = None  # where a connector reaches a proxy, in place of the listener
     scouts: bool = False  # whether the link probes the listener's port, see `reached`
     epoch: int | None = None  # of the link that opens it, set before
+    takes_identity: ClassVar[bool] = False  # whether it can authenticate its peers
+    identity: "WatchedIdentity | None" = None  # of the link that opens it, set before
+    # With an identity: the peer over whose connection the frame came that `receive` returned last; None: not trusted.
+    sender: AuthenticatedPeer | None = None
+    # For a person: why this side and the listener refuse each other, and what repairs it.  Only of a connector.
+    authentication_problem: str | None = None
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: Any) -> None:
         self.endpoint = endpoint
@@ -92,6 +103,7 @@ class Transport(ABC):
         self.too_long = 0  # frames that `send` dropped because they exceeded the limit
         self.limits_exceeded: Counter[str] = Counter()  # connections that it ended for a limit, by option
         self.foreign_connections = 0  # that ended in the handshake, as their program speaks another protocol
+        self.refusals = Refusals()
         self.options = options
 
     def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:
@@ -150,6 +162,9 @@ class Transport(ABC):
 
         A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
         """
+
+    def tick(self) -> None:  # noqa: B027  (for those with ``takes_identity``)
+        """Heed what has changed in the identity.  Called by the receiving thread ten times a second or more."""
 
     def renew(self, patience: int) -> None:  # noqa: B027  (most transports find out by themselves)
         """No peer has been up for a while: reconnect, if the connection may be dead.

@@ -104,6 +104,15 @@ class ConnectionGuard:
         """The driver has closed it."""
         self._guarded.pop(fd, None)
 
+    def descriptors(self) -> list[int]:
+        """Of all connections."""
+        return list(self._guarded)
+
+    def connection(self, fd: int) -> TcpConnection | None:
+        """The connection with this descriptor, if it is guarded."""
+        one = self._guarded.get(fd)
+        return one.tcp if one is not None else None
+
     def known(self, fd: int) -> bool:
         """Whether this descriptor belongs to a connection that is guarded."""
         return fd in self._guarded

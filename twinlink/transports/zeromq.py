@@ -9,8 +9,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -19,11 +18,19 @@ from ..process.ip_address import bracketed, is_address
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import RepeatedLookup, listen_addresses
 from ..protocol.frames import HELLO_TOPIC, MAGIC
-from .base import Frame, Options, Transport, advice, check_descriptors
+from .base import Frame, Transport, advice, check_descriptors
 from .connection_guard import PublisherGuard, SubscriberGuard
 from .tcp_connection import tcp_counters_available
-from .zeromq_guard import PUB_DOMAIN, SUB_DOMAIN, ZeromqGuard
+from .zeromq_guard import ZeromqGuard
+from .zeromq_handshakes import ConnectorHandshakes
 from .zeromq_joining import JOINING, Joining
+from .zeromq_options import ZeromqOptions
+from .zeromq_socket import make_socket
+
+if TYPE_CHECKING:
+    from .zeromq_curve import ZeromqCurve
+
+__all__ = ["ZeromqOptions", "ZeromqTransport"]
 
 ACK_INITIAL = ord("a")
 # Integers, because access to members of an enumeration is slow.
@@ -42,40 +49,12 @@ FAREWELL_MS = 100  # to send queued frames at close
 SUBSCRIPTIONS = 16  # pending, of one connection
 SUBSCRIPTION_OCTETS = 1024  # of the longest
 LOOK_SUBSCRIPTIONS = 1024  # read per call, so that a flood of them blocks nothing else
-KEEPALIVE_S = 5
 BACKLOG = 1024  # TCP connections that wait to be accepted
 SHORT_PART = 255  # octets; ZMTP frames a longer part by 9 octets instead of 2
 JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ours, unless TCP lost it
 RESOLVE_S = 0.2  # time-out of the resolver for the name of the listener, after which `open` goes on
 HELD_LOOK_S = 0.001
-
-
-@dataclass(frozen=True)
-class ZeromqOptions(Options):
-    """Options of transport ``zeromq``.
-
-    The link bounds messages in flight (``window`` octets and 131,072 messages per flow), so the high-water marks, which
-    count messages, are beyond what seven full flows hold: PUB drops at its mark in silence, and a full SUB stops
-    answering heartbeats.  Foreign programs, such as a raw subscriber that stops reading or a raw publisher that floods,
-    are limited in octets instead: a connection that exceeds one of those limits is ended.
-    """
-
-    send_hwm: int = 1_000_000  # messages for each subscriber
-    receive_hwm: int = 1_000_000  # messages from each publisher; beyond it TCP holds the publisher back
-    os_send_buffer: int = 0  # octets; 0 leaves it to the kernel's autotuning, which was never slower
-    os_receive_buffer: int = 0
-    heartbeat_ms: int = 200  # detects half-open TCP, and stopped peers
-    heartbeat_timeout_ms: int = 1000
-    reconnect_ms: int = 30  # plus a random time of up to as much
-    reconnect_max_ms: int = 0  # always the same
-    connect_timeout_ms: int = 50  # at first, see renew; TCP itself would try again after 1, 3, 7 s
-    io_threads: int = field(default=1, metadata={"most": 64})  # libzmq aborts if it cannot start them all
-    connections: int = 400  # on each of a listener's two ports
-    handshakes: int = 128  # of them, those that have not completed the handshake; then the oldest is ended
-    handshake_ms: int = 2000  # limit of a listener for the handshake: two round trips.  1 s if nothing comes
-    subscription_octets: int = 4096  # of one connection, ever; 8 times as many of all.  libzmq takes 50 for each
-    unsent_octets: int = 128 * 1024 * 1024  # queued for one connection
-    unread_octets: int = 256 * 1024 * 1024  # received from all connections, and not read yet
+RETRY_S = 0.3  # after a handshake that failed; libzmq itself gives up after some failures
 
 
 class ZeromqTransport(Transport):
@@ -83,6 +62,7 @@ class ZeromqTransport(Transport):
 
     options_class = ZeromqOptions
     options: ZeromqOptions
+    takes_identity = True
     ports = 2
     scouts = True
 
@@ -98,7 +78,7 @@ class ZeromqTransport(Transport):
         self._copies = True  # whether the next frame is copied; otherwise it is a view of libzmq's memory
         self._patience = 1
         self._limit_ms = self.options.connect_timeout_ms
-        self._connected_to = ""
+        self._connected_to = self._host = ""
         self._tries_since = 0.0  # when it connected last, or lost its last peer
         self._lookup: RepeatedLookup | None = None  # None for an address, which needs no resolver
         self._nodes_listening = 0  # subscriptions to the topic of hellos
@@ -109,6 +89,9 @@ class ZeromqTransport(Transport):
         self._drained = False  # whether everything was read since the guard looked
         self._joins_as = b"" if self.listening or self.epoch is None else b"%s%016x" % (JOINING, self.epoch)
         self._greeted = True
+        self._curve = self._authenticated()
+        self._handshakes = None if self.listening else ConnectorHandshakes(self.endpoint.port, self._curve)
+        self._bound: list[tuple[zmq.Socket[bytes], str]] = []
         self._guard: ZeromqGuard | None = None
         self._topic = b""  # a topic that was received in place of a frame
         self._urgent: list[None] = []  # one item for each ack or hello that waits for the socket
@@ -130,15 +113,8 @@ class ZeromqTransport(Transport):
             self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
             self._get: Callable[[int], Any] = super(zmq.Socket, self._sub).get
             self._guard = self._guarded() if tcp_counters_available() else None
-            first, second = self.endpoint.port, self.endpoint.port + 1
             if self.listening:
-                hosts = listen_addresses(self.endpoint.host)  # bind takes addresses, not names of hosts
-                for made, port in ((self._pub, first), (self._sub, second)):
-                    made.setsockopt(zmq.BACKLOG, BACKLOG)
-                    made.setsockopt(zmq.HANDSHAKE_IVL, self.options.handshake_ms)
-                    for host in hosts:
-                        made.setsockopt(zmq.IPV6, int(":" in host))
-                        made.bind(_address(host, port))
+                self._bind()
             elif is_address(self.endpoint.host):
                 self._connect(self.endpoint.host)
             else:
@@ -159,6 +135,24 @@ class ZeromqTransport(Transport):
                 f"zeromq cannot {what} {self.endpoint} (ports {self.endpoint.port} and {self.endpoint.port + 1}): "
                 f"{reason}{advice(reason)}"
             ) from error
+
+    def _authenticated(self) -> "ZeromqCurve | None":
+        if self.identity is None:
+            return None
+        from .zeromq_curve import ZeromqCurve  # needs a package that other links do without
+
+        if not tcp_counters_available():
+            raise TransportError("zeromq with an identity needs Linux, to end the connections of revoked peers")
+        return ZeromqCurve(self.identity, self.listening)
+
+    def _bind(self) -> None:
+        for host in listen_addresses(self.endpoint.host):  # bind takes addresses, not names of hosts
+            for made, port in ((self._pub, self.endpoint.port), (self._sub, self.endpoint.port + 1)):
+                made.setsockopt(zmq.BACKLOG, BACKLOG)
+                made.setsockopt(zmq.HANDSHAKE_IVL, self.options.handshake_ms)
+                made.setsockopt(zmq.IPV6, int(":" in host))
+                made.bind(_address(host, port))
+                self._bound.append((made, _address(host, port)))
 
     def _guarded(self) -> ZeromqGuard:
         options = self.options
@@ -181,53 +175,37 @@ class ZeromqTransport(Transport):
             sent=lambda: (self._sent_octets, self._sent_messages),
             read=read,
             on_foreign=on_foreign,
-            admits=self.listening,
+            refusals=self.refusals,
+            connector=self._handshakes,
+            curve=self._curve,
         )
 
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
-        made = self._context.socket(kind)
-        options = self.options
-        made.setsockopt(zmq.LINGER, 0)
-        # Refuses ZMTP before 3: libzmq mistakes answers of foreign programs for it, and aborts.
-        made.setsockopt(zmq.ZAP_DOMAIN, PUB_DOMAIN if kind == zmq.XPUB else SUB_DOMAIN)
-        made.setsockopt(zmq.SNDHWM, options.send_hwm)
-        made.setsockopt(zmq.RCVHWM, options.receive_hwm)
-        if options.os_send_buffer:
-            made.setsockopt(zmq.SNDBUF, options.os_send_buffer)
-        if options.os_receive_buffer:
-            made.setsockopt(zmq.RCVBUF, options.os_receive_buffer)
-        if self.listening:
-            # libzmq 4.3.5 aborts the process if its heartbeat is due on a connection that was reset while its queue was
-            # full, which any program can bring about.  The connectors' heartbeats have a lifetime instead, after which
-            # the connection ends here as well, and TCP's own find other half-open connections.
-            made.setsockopt(zmq.TCP_KEEPALIVE, 1)
-            made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_S)
-            made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, KEEPALIVE_S)
-        else:
-            made.setsockopt(zmq.HEARTBEAT_IVL, options.heartbeat_ms)
-            made.setsockopt(zmq.HEARTBEAT_TIMEOUT, options.heartbeat_timeout_ms)
-            made.setsockopt(zmq.HEARTBEAT_TTL, options.heartbeat_timeout_ms)
-        # A ping waits behind queued frames, and its time-out begins when it leaves.  If TCP makes no progress, only its
-        # own limit ends the connection; without one it would retry after 6, 13 and 26 s, and go on then.
-        # It is longer, so that TCP can retransmit a lost packet twice on a path with some delay.
-        made.setsockopt(zmq.TCP_MAXRT, options.heartbeat_timeout_ms * 3 // 2)
-        made.setsockopt(zmq.RECONNECT_IVL, options.reconnect_ms)
-        made.setsockopt(zmq.RECONNECT_IVL_MAX, options.reconnect_max_ms)
-        made.setsockopt(zmq.MAXMSGSIZE, self.max_frame)
+        made = make_socket(self._context, kind, self.options, self.listening, self.max_frame)
+        if self._curve is not None:
+            self._curve.set_up(made)
         return made
 
     def _connect(self, host: str) -> None:
         """Connect both sockets to the same address: each would resolve the name itself, perhaps differently."""
+        self._tries_since = time.monotonic()
+        if self._handshakes is not None:
+            self._handshakes.host = self._host = host
+        trusts = self._curve is None or self._curve.pinned is not None or self._curve.pin_next()
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 if self._connected_to:
                     made.disconnect(_address(self._connected_to, port))
+                if not trusts:  # no key to expect: nothing is connected
+                    continue
+                if self._curve is not None:
+                    self._curve.set_up(made)
                 made.setsockopt(zmq.IPV6, int(":" in host))
                 made.setsockopt(zmq.CONNECT_TIMEOUT, self._limit_ms)
                 made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * self._patience)
                 made.connect(_address(host, port))
-            self._connected_to = host
-            self._tries_since = time.monotonic()
+            self._connected_to = host if trusts else ""
+        self.sender = self._curve.listener if self._curve is not None else None
 
     def _move(self, within_s: float = 0.0) -> None:
         """Connect to the host's new address, if the resolver has returned another one."""
@@ -284,7 +262,10 @@ class ZeromqTransport(Transport):
             told = self._pub.recv(copy=False)
             begins, topic = told.bytes[:1] == b"\1", told.bytes[1:]
             if begins and self._guard is not None:
-                self._guard.subscribed(int(told.get("__fd")), len(topic))
+                fd = int(told.get("__fd"))
+                self._guard.subscribed(fd, len(topic))
+                if self._curve is not None and self.listening:
+                    self._guard.proved(True, fd, str(told.get("User-Id")))
             if topic == HELLO_TOPIC:
                 self._nodes_listening = max(0, self._nodes_listening + (1 if begins else -1))
             elif begins and topic.startswith(JOINING):
@@ -316,6 +297,8 @@ class ZeromqTransport(Transport):
         self._move()
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+        if self._curve is not None and self.listening:
+            return self._receive_authenticated(self._curve, timeout_s)
         recv = self._recv
         topic, self._topic = self._topic, b""
         if not topic:
@@ -342,6 +325,46 @@ class ZeromqTransport(Transport):
             self._topic = bytes(frame)
             return b"", b""
         return topic, frame
+
+    def _receive_authenticated(self, curve: "ZeromqCurve", timeout_s: float) -> tuple[bytes, Frame] | None:
+        try:
+            if timeout_s > 0 and not self._get(EVENTS) & POLLIN:
+                self._drained = True
+                if not self._poll.poll(timeout_s * 1000):
+                    return None
+            received = curve.receive(self._sub)
+        except zmq.Again:
+            self._drained = True
+            return None
+        self.sender = received.sender
+        octets = len(received.frame)
+        self._read_octets += octets + len(received.topic) + (11 if octets > SHORT_PART else 4)
+        self._read_messages += 1
+        if received.topic == HELLO_TOPIC and self._guard is not None:
+            self._guard.proved(False, received.fd, received.key)
+        return received.topic, received.frame
+
+    def tick(self) -> None:
+        curve, handshakes = self._curve, self._handshakes
+        if curve is not None:
+            curve.watched.refresh()
+        if handshakes is not None:
+            self.authentication_problem = handshakes.problem
+            if curve is not None:
+                self._tick_connector(curve, handshakes)
+        elif curve is not None and curve.has_new_secret:
+            with self._send_lock:
+                curve.bind_anew(self._bound)
+
+    def _tick_connector(self, curve: "ZeromqCurve", handshakes: ConnectorHandshakes) -> None:
+        self.authentication_problem = handshakes.problem if curve.watched.valid else curve.trusts_none
+        retry = handshakes.failing and time.monotonic() - self._tries_since > RETRY_S
+        if retry or curve.is_stale:
+            curve.pin_next()
+            self._connect(self._host)
+        elif not handshakes.failing:
+            curve.keep_pinned()
+        self.sender = curve.listener
 
     def renew(self, patience: int) -> None:
         if self.listening:

@@ -7,48 +7,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import zmq
 
 from .connection_guard import LEAST_CHECK_S, ConnectionGuard, PublisherGuard, SubscriberGuard
+from .refusals import Refusal, Refusals
+from .zeromq_handshakes import FAILED, SUCCEEDED, ConnectorHandshakes, Handshakes
+
+if TYPE_CHECKING:
+    from .zeromq_curve import ZeromqCurve
 
 EVENT = struct.Struct("=hi")  # its kind, and the descriptor of the connection
 BEGINS = {int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_CONNECTED)}
-SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-FAILED = {
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL),
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL),
-    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH),
-}
 EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
 EVENTS |= SUCCEEDED | sum(FAILED)
 LEAST_IDLE = 10  # a check takes at most this part of the time
 ADMISSION = "inproc://zeromq.zap.01"  # RFC 27/ZAP
+TRY_AGAIN = b"300"  # the peer is disconnected without a word
 PUB_DOMAIN, SUB_DOMAIN = b"twinlink-pub", b"twinlink-sub"
-
-
-class Handshakes:
-    """Tells from a monitor's events which accepted connections spoke another protocol.
-
-    libzmq names no connection when a handshake ends.  It reports a failure just before the end of the connection,
-    except where the octets are not ZMTP's.
-    """
-
-    def __init__(self) -> None:
-        self._succeeded = 0
-        self._accepted: dict[int, int] = {}  # by descriptor: how many had succeeded then
-        self._failed = False  # the last event was a failure
-
-    def take(self, kind: int, fd: int) -> bool:
-        """Take in an event; whether a connection has ended that certainly was not ZMTP's."""
-        failed, self._failed = self._failed, kind in FAILED
-        if kind == SUCCEEDED:
-            self._succeeded += 1
-        elif kind == zmq.EVENT_ACCEPTED:
-            self._accepted[fd] = self._succeeded
-        elif kind == zmq.EVENT_DISCONNECTED:
-            return self._accepted.pop(fd, None) == self._succeeded and not failed
-        return False
 
 
 class ZeromqGuard:
@@ -61,7 +38,10 @@ class ZeromqGuard:
         sent: octets and messages that ``pub`` has sent.
         read: octets and messages received from ``sub``, and whether it was found empty since the last call.
         on_foreign: called on the guard's thread when a connection to a listener spoke another protocol.
-        admits: whether it decides which connections complete their handshake; `ZAP_DOMAIN` names their socket.
+        refusals: takes the connections to a listener that were refused.
+        connector: finds out why the handshakes of a connector fail.  None: of a listener, whose guard decides which
+            connections complete their handshake; `ZAP_DOMAIN` names their socket.
+        curve: which keys are trusted; None: no side has a key.
     """
 
     def __init__(
@@ -73,11 +53,17 @@ class ZeromqGuard:
         sent: Callable[[], tuple[int, int]],
         read: Callable[[], tuple[tuple[int, int], bool]],
         on_foreign: Callable[[], None],
-        admits: bool,
+        refusals: Refusals,
+        connector: ConnectorHandshakes | None,
+        curve: "ZeromqCurve | None",
     ) -> None:
         self._subscribers, self._publishers = subscribers, publishers
         self._sent, self._read = sent, read
         self._on_foreign = on_foreign
+        self._refusals, self._connector, self._curve = refusals, connector, curve
+        self._keys: dict[tuple[bool, int], str] = {}  # that connections have proved: whether of ``pub``, and descriptor
+        self._proved: deque[tuple[bool, int, str]] = deque()
+        self._trust_version = 0
         self._handshakes: dict[zmq.Socket[bytes], Handshakes] = {}
         self._subscribed: deque[tuple[int, int]] = deque()
         self._poller = zmq.Poller()
@@ -94,7 +80,7 @@ class ZeromqGuard:
             self._monitors[monitor] = guard
             self._handshakes[monitor] = Handshakes()
         self._admission: zmq.Socket[bytes] | None = None
-        if admits:
+        if connector is None:
             self._admission = context.socket(zmq.REP)
             self._admission.bind(ADMISSION)
             self._poller.register(self._admission, zmq.POLLIN)
@@ -111,6 +97,10 @@ class ZeromqGuard:
     def subscribed(self, fd: int, octets: int) -> None:
         """A connection of ``pub`` has subscribed to a topic of so many octets; from any thread."""
         self._subscribed.append((fd, octets))
+
+    def proved(self, of_pub: bool, fd: int, key: str) -> None:
+        """A connection of ``pub``, or else of ``sub``, has proved that it has this key; from any thread."""
+        self._proved.append((of_pub, fd, key))
 
     def stop(self) -> None:
         """End the thread, before the sockets are closed and while no other thread uses them."""
@@ -135,6 +125,10 @@ class ZeromqGuard:
             with contextlib.suppress(IndexError):
                 while True:
                     self._subscribers.subscribed(*self._subscribed.popleft(), began)
+            if self._curve is not None:
+                self._end_untrusted(self._curve)
+            if self._connector is not None:
+                self._connector.check(began)
             delay = self._subscribers.check(began, self._sent())
             delay = min(delay, self._publishers.check(began, *self._read()))
             delay = max(delay, LEAST_IDLE * (time.monotonic() - began))
@@ -144,22 +138,52 @@ class ZeromqGuard:
         guard, handshakes, now = self._monitors[monitor], self._handshakes[monitor], time.monotonic()
         with contextlib.suppress(zmq.Again):
             while True:
-                kind, fd = EVENT.unpack(monitor.recv_multipart(zmq.NOBLOCK)[0])
+                kind, value = EVENT.unpack(monitor.recv_multipart(zmq.NOBLOCK)[0])
                 if kind == zmq.EVENT_MONITOR_STOPPED:
                     self._poller.unregister(monitor)
                     return True
-                if handshakes.take(kind, fd):
+                if self._connector is not None:
+                    self._connector.on_event(kind, value, now)
+                if handshakes.take(kind, value):
                     self._on_foreign()
                 if kind in BEGINS:
-                    guard.opened(fd, now)
+                    guard.opened(value, now)
                 elif kind == zmq.EVENT_DISCONNECTED:
-                    guard.closed(fd)
+                    self._on_end(guard, value, handshakes.reason)
         return False
+
+    def _on_end(self, guard: ConnectionGuard, fd: int, reason: str) -> None:
+        connection = guard.connection(fd)
+        if reason and connection is not None and self._connector is None:
+            self._refusals.add(Refusal("", connection.address, reason))
+        self._keys.pop((guard is self._subscribers, fd), None)
+        guard.closed(fd)
+
+    def _end_untrusted(self, curve: "ZeromqCurve") -> None:
+        """End the connections of a listener whose keys are not trusted any more; the others stay."""
+        with contextlib.suppress(IndexError):
+            while True:
+                of_pub, fd, key = self._proved.popleft()
+                self._keys[of_pub, fd] = key
+        curve.watched.refresh()
+        trusted, version = curve.watched.by_curve, curve.watched.version
+        if version == self._trust_version or self._connector is not None:
+            return
+        self._trust_version = version
+        for guard in (self._subscribers, self._publishers):
+            for fd in guard.descriptors():
+                connection = guard.connection(fd)
+                if connection is not None and self._keys.get((guard is self._subscribers, fd)) not in trusted:
+                    connection.end()
 
     def _admit(self, socket: "zmq.Socket[bytes]") -> None:
         """Answer whether a connection may complete its handshake (RFC 27/ZAP)."""
-        version, request, domain, host = socket.recv_multipart()[:4]
-        guard = self._subscribers if domain == PUB_DOMAIN else self._publishers
-        admitted = guard.admits(host.decode(), time.monotonic())
-        status = b"200" if admitted else b"300"  # the peer is disconnected without a word, and tries again
-        socket.send_multipart([version, request, status, b"", b"", b""])
+        version, request, domain, host, _, mechanism, *credentials = socket.recv_multipart()
+        guard, user = self._subscribers if domain == PUB_DOMAIN else self._publishers, b""
+        status = b"200" if guard.admits(host.decode(), time.monotonic()) else TRY_AGAIN
+        if self._curve is not None and status != TRY_AGAIN:
+            user, refusal = self._curve.admit(mechanism, b"".join(credentials), host.decode())
+            if refusal is not None:
+                self._refusals.add(refusal)
+                status = b"400"
+        socket.send_multipart([version, request, status, b"", user, b""])

@@ -1,0 +1,83 @@
+"""Connections that a transport refused because of who they proved to be, or did not."""
+
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+INTERVAL_S = 1.0  # between two reports of the same source
+MAX_SOURCES = 1024
+MAX_PENDING = 256
+
+
+class Refusal(NamedTuple):
+    """One refused connection.
+
+    Attributes:
+        identity: the name of the peer where its key is known, else its key, or empty.
+        address: where it came from, a host with or without port.
+        reason: ``unknown``, ``revoked``, ``expired``; ``key``: it expects another key of this side; ``mechanism``: one
+            side has an identity, and the other has not.
+    """
+
+    identity: str
+    address: str
+    reason: str
+
+    def advice(self, folder: Path | None) -> str:
+        """What was refused, and what repairs it, for a person; ``folder``: of this side's identity."""
+        here, known = folder or "DIR", f"{self.identity or 'a peer'} from {self.address}"
+        if self.reason == "unknown":
+            return (
+                f"refused {known}, whose key is not trusted: if it is a peer, run `twinlink key trust LINE --as NAME "
+                f"--identity {here}` with the line that `twinlink key show` prints there"
+            )
+        if self.reason in {"revoked", "expired"}:
+            what = "was revoked here" if self.reason == "revoked" else "has expired"
+            return f"refused {known}, whose key {what}: have it run `twinlink key rotate`, and trust its new line"
+        if self.reason == "key":
+            return (
+                f"{known} expects another key of this side: run there `twinlink key trust LINE --as NAME --identity "
+                f"DIR` with the line that `twinlink key show --identity {here}` prints here"
+            )
+        return f"refused {known}, as only one of the two sides has an identity: give both one with --identity"
+
+
+class Refusals:
+    """Of one transport; any thread may use it.
+
+    Attributes:
+        count: how many there were.
+        last: the last one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: Refusal | None = None
+        self._reported: dict[str, float] = {}  # by host
+        self._pending: deque[Refusal] = deque(maxlen=MAX_PENDING)
+        self._lock = threading.Lock()
+
+    def add(self, refusal: Refusal) -> None:
+        """Count a refusal, and keep it for `take` if its source has had none for a second."""
+        now, host = time.monotonic(), refusal.address.rpartition(":")[0] or refusal.address
+        with self._lock:
+            self.count += 1
+            self.last = refusal
+            if now - self._reported.get(host, -INTERVAL_S) < INTERVAL_S:
+                return
+            self._reported.pop(host, None)
+            self._reported[host] = now
+            if len(self._reported) > MAX_SOURCES:
+                del self._reported[next(iter(self._reported))]
+            self._pending.append(refusal)
+
+    def take(self) -> list[Refusal]:
+        """Those that are to be reported."""
+        if not self._pending:
+            return []
+        with self._lock:
+            taken = list(self._pending)
+            self._pending.clear()
+        return taken

@@ -1,0 +1,156 @@
+"""CURVE (ZeroMQ RFC 26) on a pair of ZeroMQ sockets: which peers a listener admits, and which one a connector meets.
+
+A listener proves its key to every connector, and asks each for its own: the answer to ZAP (RFC 27) is the key, which
+libzmq then gives with every message of that connection.  A connector pins the listener's key, so what it receives is
+from that peer.
+"""
+
+import time
+from typing import NamedTuple
+
+import zmq
+from zmq.utils import z85
+
+from ..identity.trust_file import TrustedPeer
+from ..identity.watched import WatchedIdentity
+from ..protocol.authentication import AuthenticatedPeer
+from ..protocol.frames import HELLO_TOPIC
+from .base import Frame
+from .refusals import Refusal
+
+CURVE = b"CURVE"  # in a request of ZAP
+NOBLOCK = int(zmq.NOBLOCK)  # an integer, because access to members of an enumeration is slow
+VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view
+NO_DESCRIPTOR = -1
+BIND_ANEW_S = 1.0  # until libzmq has released the port
+BIND_EVERY_S = 0.001
+
+
+class Received(NamedTuple):
+    """A message, the peer that its connection has proved to be of (None: not trusted any more), and the connection."""
+
+    topic: bytes
+    frame: Frame
+    sender: AuthenticatedPeer | None
+    key: str
+    fd: int
+
+
+class ZeromqCurve:
+    """Of one transport.  Its identity is read by any thread; the connector's part is for the thread that receives."""
+
+    def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
+        self.watched = watched
+        self._listening = listening
+        self._tried: list[TrustedPeer] = []  # by a connector, since the last success
+        self.pinned: TrustedPeer | None = None
+        self.secret = b""  # in use
+
+    def set_up(self, socket: "zmq.Socket[bytes]") -> None:
+        """Set the options of a socket, before it is bound or connected, and again when a key has changed."""
+        identity = self.watched.identity
+        self.secret = identity.curve_secret
+        socket.setsockopt(zmq.CURVE_SECRETKEY, identity.curve_secret)
+        if self._listening:
+            socket.setsockopt(zmq.CURVE_SERVER, 1)
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a handler, nothing passes
+        elif self.pinned is not None:
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, identity.curve_public)
+            socket.setsockopt(zmq.CURVE_SERVERKEY, self.pinned.curve_public)
+
+    # A listener
+
+    def admit(self, mechanism: bytes, credentials: bytes, address: str) -> tuple[bytes, Refusal | None]:
+        """Whose key this is, as text, if it is trusted; else empty, with the refusal."""
+        self.watched.refresh()
+        key = z85.encode(credentials).decode() if mechanism == CURVE and len(credentials) == 32 else ""
+        if key in self.watched.by_curve:
+            return key.encode(), None
+        return b"", self._refusal(key, address)
+
+    def _refusal(self, key: str, address: str) -> Refusal:
+        identity = self.watched.identity
+        for reason, peers in (("revoked", identity.revoked), ("expired", identity.trusted)):
+            for peer in peers:
+                if peer.curve_public.decode() == key:
+                    return Refusal(peer.name, address, reason)
+        return Refusal(f"curve:{key}", address, "unknown")
+
+    def receive(self, sub: "zmq.Socket[bytes]") -> Received:
+        """The next message of a listener's socket, which needs no waiting for.  Raises zmq.Again.
+
+        What is not of two parts is returned empty: its parts must not be taken for those of another peer's message.
+        """
+        first = sub.recv(NOBLOCK, copy=False)
+        topic, key = first.bytes, str(first.get("User-Id"))
+        sender = self.watched.by_curve.get(key)
+        if not first.more:
+            return Received(b"", b"", sender, key, NO_DESCRIPTOR)
+        last = sub.recv(NOBLOCK, copy=False)
+        if last.more:
+            while last.more:
+                last = sub.recv(NOBLOCK, copy=False)
+            return Received(b"", b"", sender, key, NO_DESCRIPTOR)
+        frame = last.bytes if len(last) < VIEW_OCTETS else last.buffer
+        fd = int(first.get("__fd")) if topic == HELLO_TOPIC else NO_DESCRIPTOR
+        return Received(topic, frame, sender, key, fd)
+
+    @property
+    def has_new_secret(self) -> bool:
+        """Whether this side's keys have been rotated, and the sockets have the old one."""
+        return self.secret != self.watched.identity.curve_secret
+
+    def bind_anew(self, bound: list[tuple["zmq.Socket[bytes]", str]]) -> None:
+        """Have these sockets use this side's new key.  Their connections end, and their peers come back."""
+        for made, address in bound:
+            made.unbind(address)
+            self.set_up(made)
+        until = time.monotonic() + BIND_ANEW_S
+        while bound:
+            try:
+                made, address = bound[0]
+                made.bind(address)
+                bound = bound[1:]
+            except zmq.ZMQError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(BIND_EVERY_S)
+
+    # A connector
+
+    @property
+    def trusts_none(self) -> str:
+        """What a connector without any trusted key says to a person."""
+        folder = self.watched.identity.folder
+        return f"no key of a peer is trusted in {folder}: run `twinlink key trust LINE --as NAME --identity {folder}`"
+
+    def pin_next(self) -> bool:
+        """Pin the key of the next peer that is trusted; returns whether there is one."""
+        valid = list(reversed(self.watched.valid))
+        left = [peer for peer in valid if peer not in self._tried]
+        if not left:
+            self._tried, left = [], valid
+        self.pinned = left[0] if left else None
+        self._tried += left[:1]
+        return self.pinned is not None
+
+    def keep_pinned(self) -> None:
+        """The key that is pinned is the listener's: begin with it next time."""
+        self._tried = [self.pinned] if self.pinned is not None else []
+
+    @property
+    def all_tried(self) -> bool:
+        """Whether no trusted key is left that a connector has not pinned since its last success."""
+        return all(peer in self._tried for peer in self.watched.valid)
+
+    @property
+    def listener(self) -> AuthenticatedPeer | None:
+        """The peer whose key is pinned, while it is trusted."""
+        return self.watched.by_curve.get(self.pinned.curve_public.decode()) if self.pinned else None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a connector uses a key that does not count any more, or has none where there is one."""
+        if self.pinned is None:
+            return bool(self.watched.valid)
+        return self.listener is None or self.has_new_secret

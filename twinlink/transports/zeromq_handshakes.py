@@ -1,0 +1,149 @@
+"""Handshakes of ZeroMQ that fail, from the events of libzmq's monitors: who refuses whom.
+
+A side that cannot read what the other says ends the connection without a word.  So a connector asks the listener's port
+which mechanism it has (the greeting of ZMTP, RFC 23) before it says that the keys do not match.
+"""
+
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import zmq
+
+if TYPE_CHECKING:
+    from .zeromq_curve import ZeromqCurve
+
+SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+FAILED_AUTH = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+FAILED_PROTOCOL = int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+FAILED = {int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL), FAILED_PROTOCOL, FAILED_AUTH}
+UNKNOWN_KEY = 400  # of ZAP (RFC 27), which the listener passes on
+REASONS = {  # of a listener's handshakes that failed for the protocol, as `Refusal` names them
+    int(zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH): "mechanism",
+    int(zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC): "key",
+}
+SUSPECT_S = 0.4  # of handshakes that fail without a reason: then the listener's port is asked
+ASK_S = 0.3
+ASK_AGAIN_S = 2.0
+GREETING = b"\xff" + bytes(8) + b"\x7f\3"  # as far as a listener needs it to send its own
+GREETING_OCTETS = 64
+MECHANISM = slice(12, 32)
+
+
+class Handshakes:
+    """Tells from a monitor's events which accepted connections spoke another protocol, or were refused.
+
+    libzmq names no connection when a handshake ends.  It reports a failure just before the end of the connection,
+    except where the octets are not ZMTP's.
+
+    Attributes:
+        reason: of the failure that was reported just before the last event, as `Refusal` names it, or empty.
+    """
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._next_reason = ""
+        self._succeeded = 0
+        self._accepted: dict[int, int] = {}  # by descriptor: how many had succeeded then
+        self._failed = False  # the last event was a failure
+
+    def take(self, kind: int, value: int) -> bool:
+        """Take in an event; whether a connection has ended that certainly was not ZMTP's."""
+        failed, self._failed = self._failed, kind in FAILED
+        self.reason, self._next_reason = self._next_reason, REASONS.get(value, "") if kind == FAILED_PROTOCOL else ""
+        if kind == SUCCEEDED:
+            self._succeeded += 1
+        elif kind == zmq.EVENT_ACCEPTED:
+            self._accepted[value] = self._succeeded
+        elif kind == zmq.EVENT_DISCONNECTED:
+            return self._accepted.pop(value, None) == self._succeeded and not failed
+        return False
+
+
+@dataclass
+class ConnectorHandshakes:
+    """Of a connector.  The guard's thread calls the methods; any thread may read.
+
+    Attributes:
+        failing: whether the last handshake has failed.
+        problem: why, and what repairs it, for a person, as soon as that is known.
+    """
+
+    port: int
+    curve: "ZeromqCurve | None"
+    host: str = ""  # an address; empty while none is known
+    failing: bool = False
+    problem: str | None = None
+    _since: float | None = None  # monotonic; of failures without a reason
+    _asked: float = -ASK_AGAIN_S
+
+    @property
+    def _where(self) -> str:
+        return f"the listener at {self.host} port {self.port}"
+
+    def on_event(self, kind: int, value: int, now: float) -> None:
+        """Take in an event of a monitor."""
+        if kind == SUCCEEDED:
+            self.failing, self.problem, self._since = False, None, None
+        elif kind in FAILED:
+            self.failing = True
+            self._since = self._since if self._since is not None else now
+            if kind == FAILED_AUTH and value == UNKNOWN_KEY and self.curve is not None:
+                self.problem = self._unknown(self.curve)
+
+    def check(self, now: float) -> None:
+        """Find out why handshakes have been failing without a reason."""
+        if self._since is None or now - self._since < SUSPECT_S or now - self._asked < ASK_AGAIN_S:
+            return
+        if self.problem is None and (self.curve is None or self.curve.all_tried):
+            self._asked = now
+            self.problem = self._mismatch(mechanism(self.host, self.port, ASK_S))
+
+    def _unknown(self, curve: "ZeromqCurve") -> str:
+        own = curve.watched.identity
+        return (
+            f"{self._where} refuses the key of this side, {own.name} ({own.fingerprint}, expires "
+            f"{own.expiry:%Y-%m-%d}): run there `twinlink key trust LINE --as {own.name} --role {own.role} --identity "
+            f"DIR` with the line that `twinlink key show --identity {own.folder}` prints here; if the key was revoked "
+            f"or has expired, run `twinlink key rotate --identity {own.folder}` here before"
+        )
+
+    def _mismatch(self, spoken: str) -> str | None:
+        if self.curve is None:
+            if spoken != "CURVE":
+                return None
+            return (
+                f"{self._where} takes only nodes with an identity that it trusts, and this side has none: make one "
+                "with `twinlink key new NAME --role ROLE --identity DIR`, and give it with --identity"
+            )
+        folder = self.curve.watched.identity.folder
+        if spoken == "NULL":
+            return (
+                f"this side refuses {self._where}, which has no identity: give it one there, with `twinlink key new` "
+                "and --identity"
+            )
+        if spoken == "CURVE":
+            names = ", ".join(sorted(self.curve.watched.names))
+            return (
+                f"this side refuses {self._where}, which has another key than those trusted here (of {names}): if it "
+                f"is a peer, run `twinlink key trust LINE --as NAME --identity {folder}` here with the line that "
+                "`twinlink key show` prints there"
+            )
+        return None
+
+
+def mechanism(host: str, port: int, within_s: float) -> str:
+    """The mechanism that a ZMTP listener has, such as ``NULL`` or ``CURVE``; empty if that cannot be found out."""
+    greeting, until = b"", time.monotonic() + within_s
+    with suppress(OSError), socket.create_connection((host, port), timeout=within_s) as connection:
+        connection.sendall(GREETING)
+        while len(greeting) < GREETING_OCTETS and time.monotonic() < until:
+            received = connection.recv(GREETING_OCTETS)
+            if not received:
+                break
+            greeting += received
+    if len(greeting) < MECHANISM.stop or (greeting[0], greeting[9]) != (GREETING[0], GREETING[9]):
+        return ""
+    return greeting[MECHANISM].rstrip(b"\0").decode("ascii", "replace")
