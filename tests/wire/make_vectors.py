@@ -238,6 +238,11 @@ def files() -> dict[str, bytes]:
     for reason, (topic, octets) in bad().items():
         made[f"malformed-{reason}.bin"] = octets
         made[f"malformed-{reason}.json"] = json.dumps({"topic": topic, "malformed": reason}, indent=2).encode() + b"\n"
+    for name in ("data", "hello"):
+        topic, octets = good()[name]
+        made[f"websocket-{name}.bin"] = bytes([len(topic)]) + topic.encode() + octets
+        twin = {"topic_octets": len(topic), "topic": topic, "frame": f"{name}.bin"}
+        made[f"websocket-{name}.json"] = json.dumps(twin, indent=2).encode() + b"\n"
     return made
 
 

@@ -57,7 +57,7 @@ class WebsocketConnection:
     Args:
         opened: connected; for TLS, wrapped and possibly before its handshake.
         protocol: of a client that has sent its request, or of a server.
-        unsent_limit: octets that may wait here to be sent; the connection ends beyond them.
+        unsent_limit: octets that may wait here to be sent.
         now: monotonic, in seconds, as all times here.
 
     Attributes:
@@ -69,6 +69,7 @@ class WebsocketConnection:
         finished_s: when this side had nothing more to send, and left the end to the other side; None before.
         partial_octets: of a message that is not complete yet.
         unsent_octets: that wait here to be sent.
+        overflowed: they have exceeded their limit, so nothing more is sent, and the connection is to be ended.
         begins: its first octets, while the handshake has not succeeded.
         refused: why the handshake failed, for a person; empty while it has not.
         on_blocked: called when octets begin to wait, and when none do any more, with whether they do.
@@ -85,7 +86,7 @@ class WebsocketConnection:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.fd = opened.fileno()
         self.protocol = protocol
-        self.is_open = self.ended = False
+        self.is_open = self.ended = self.overflowed = False
         self.epoch: int | None = None
         self.takes_data = True
         self.opened_s = self.heard_s = self.pinged_s = now
@@ -219,12 +220,11 @@ class WebsocketConnection:
     def transmit(self, octets: bytes) -> None:
         """Send these octets behind all others, now or when the socket takes them."""
         with self._lock:
-            if not (self.ended or self.finished_s is not None):
+            if not (self.ended or self.overflowed or self.finished_s is not None):
                 self._unsent.append(memoryview(octets))
                 self.unsent_octets += len(octets)
                 self._flush()
-                if self.unsent_octets > self.unsent_limit:
-                    self.abort()
+                self.overflowed = self.unsent_octets > self.unsent_limit
 
     def flush(self) -> None:
         """The socket takes octets again."""

@@ -23,7 +23,7 @@ class WebsocketGuard:
     def check(self, connections: Sequence[WebsocketConnection], now: float) -> None:
         """End connections beyond the limits; ping those that are silent.  ``now`` is monotonic, in seconds."""
         for one in connections:
-            if one.unsent_octets > self._options.unsent_octets:
+            if one.overflowed:
                 self._end(one, "unsent_octets", "does not read what it is sent", now)
             elif not one.is_open or one.finished_s is not None:
                 self._limit_handshake(one, now)
@@ -34,11 +34,12 @@ class WebsocketGuard:
 
     def _limit_handshake(self, one: WebsocketConnection, now: float) -> None:
         """The opening handshake, or what is left of the closing one."""
-        since_s = one.opened_s if one.finished_s is None else one.finished_s
-        if now - since_s > self._options.handshake_ms / 1000:
-            one.abort()
-            if one.finished_s is None:
-                self._end(one, "handshake_ms", "had not completed the handshake in its time", now)
+        limit_s = self._options.handshake_ms / 1000
+        if one.finished_s is not None:
+            if now - one.finished_s > limit_s:
+                one.abort()
+        elif now - one.opened_s > limit_s:
+            self._end(one, "handshake_ms", "had not completed the handshake in its time", now)
         elif not one.begins and now - one.opened_s > SILENT_S:
             self._end(one, "handshakes", "had not begun the handshake after a second", now)
 
