@@ -188,7 +188,7 @@ def _twin_killed(run: Run) -> str:
 
     first = twin()
     first.wait_for("started")
-    exporter = run(IMAGES["exporter"], "--connect", ENDPOINT, "--max-age-ms", "5000", *LOG)
+    exporter = run(IMAGES["exporter"], "--connect", ENDPOINT, "--insecure-control", "--max-age-ms", "5000", *LOG)
     exporter.wait_for("peer-up")
     emulator = run("twinlink-ran-emulator", "--loop", "0", *LOG)
     exporter.wait_for("block-installed")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from twinlink_e3 import Endpoints
+from twinlink_exporter.authentication import Authentication
 from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.exporter import Exporter
 from twinlink_exporter.generation_search import GenerationSearch
@@ -56,6 +57,7 @@ class RunningExporter:
         sync_limits: SyncLimits = ALWAYS_IN_SYNC,
         clear_at_start: bool = False,
         search: GenerationSearch | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
         carrier = carrier or Carrier()
         self.log = log
@@ -65,6 +67,7 @@ class RunningExporter:
         self.exporter = Exporter(
             link, open_sockets(endpoints), carrier, limits, self.journal,
             search=search, sync_limits=sync_limits, clear_at_start=clear_at_start,
+            authentication=authentication or Authentication(None, link.epoch, insecure_control=True),
         )  # fmt: skip
         self.counters = self.exporter.counters
         self.stopped = False

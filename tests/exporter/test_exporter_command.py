@@ -95,7 +95,7 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     endpoint = free_endpoint()
     with Agent(endpoints) as agent:
         way = ("--listen" if exporter_listens else "--connect", endpoint)
-        process = start("--transport", transport, *way, "--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
+        process = start("--transport", transport, *way, "--insecure-control", "--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
         ends = (None, endpoint) if exporter_listens else (endpoint, None)
         with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
             agent.wait_for(lambda a: a.subscribed == [1])

@@ -21,7 +21,7 @@ from twinlink.testing import free_endpoint, patience, wait_until
 
 from .prometheus import program
 
-PATIENT = ("--max-age-ms", "200000")  # a decision may come as late as this machine makes it
+PATIENT = ("--insecure-control", "--max-age-ms", "200000")  # a decision may come as late as this machine makes it
 
 
 class Program:

@@ -93,7 +93,7 @@ class Loop:
     def start_exporter(self, *arguments: str) -> Process:
         to = self._endpoints
         e3 = ("--setup", to.setup, "--to-dapp", to.to_dapp, "--from-dapp", to.from_dapp)
-        patient = ("--max-validity-ms", str(VALIDITY_MS), "--max-age-ms", str(VALIDITY_MS))
+        patient = ("--insecure-control", "--max-validity-ms", str(VALIDITY_MS), "--max-age-ms", str(VALIDITY_MS))
         carrier = ("--n-prbs", str(N_PRBS))
         return self._start("twinlink_exporter", "--connect", self._endpoint, *carrier, *e3, *patient, *arguments)
 

@@ -116,7 +116,8 @@ class Session:
         self._observer.phase("starting the twin's replay and the exporter")
         self._start("replay", "twinlink_replay", [*link, "--listen", endpoint, "--out", str(folder.rebuilt), *ends])
         summary = ["--summary", str(folder.exporter_summary)]
-        self._start("exporter", "twinlink_exporter", [*link, "--connect", endpoint, *e3, *carrier, *summary])
+        to_twin = [*link, "--connect", endpoint, "--insecure-control"]
+        self._start("exporter", "twinlink_exporter", [*to_twin, *e3, *carrier, *summary])
         if not self._wait(lambda: "peer-up" in self._seen["exporter"] and "peer-up" in self._seen["replay"],
                           "replay", "did not meet the exporter"):  # fmt: skip
             return

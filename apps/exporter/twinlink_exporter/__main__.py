@@ -22,11 +22,11 @@ from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
 
+from .authentication import Authentication
 from .decision_guard import Limits
 from .exporter import RECEIVES, SENDS, Exporter
 from .generation_search import ANY, ENCODINGS, GenerationSearch
 from .observation import Carrier
-from .reduction import add_reduction_arguments, plan_of_reduction, reduction_of
 from .sockets import open_sockets
 from .twin_sync import SyncLimits
 
@@ -75,7 +75,6 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
         raise ConfigurationError("--out-after must be above 0: no twin would ever be in sync")
     grammar.e3ap()
     grammar.spectrum()
-    grammar.l1_kpm()
     sync_limits = SyncLimits(given.out_after, given.completeness)
     return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms), sync_limits
 
@@ -87,9 +86,8 @@ def _plan(given: argparse.Namespace) -> list[str]:
         *service.plan_of_link(given, SENDS, RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
         f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
-        plan_of_reduction(reduction_of(given)),
         f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
-        f"decisions: at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
+        f"decisions: {_deciders(given)}, at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
         f"a twin is out of sync after {sync_limits.out_after:g} s without an acknowledgement of a new observation, "
         f"or with less than {sync_limits.completeness:.1%} of the observations",
         f"at the start: {'a block of before is cleared' if given.clear_at_start else 'nothing is cleared'}",
@@ -105,20 +103,20 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
     if given.summary:
         given.summary.open("a").close()
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
-    reduction = reduction_of(given)
     with linking.open_link(given) as link:
         sockets = open_sockets(endpoints_of(given))
         exporter = Exporter(
             link, sockets, carrier, limits, journal,
-            search=GenerationSearch.of(given.e3_generation, given.e3_encoding), reduction=reduction,
+            search=GenerationSearch.of(given.e3_generation, given.e3_encoding),
             sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
+            authentication=Authentication(None, link.epoch, given.insecure_control),
         )  # fmt: skip
         _on_signal(exporter.stop)
         what = "listening on" if link.listening else "connecting to"
         journal.event(
             "started",
             f"{given.transport} {what} {link.endpoint} as {link.node}; "
-            f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
+            f"decisions: {_deciders(given)}; protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
             transport=given.transport,
             endpoint=link.endpoint,
             node=link.node,
@@ -173,8 +171,12 @@ def make_parser() -> options.Parser:
         type=convert.whole(1, 4096),
         help=f"bins of a symbol (from its length, {', '.join(map(str, FFT_SIZES))}, if not given)",
     )
-    add_reduction_arguments(parser)
     guard = parser.add_argument_group("what the twin may ask for")
+    guard.add_argument(
+        "--insecure-control",
+        action="store_true",
+        help="without an identity, take decisions from any twin, that is from anybody who reaches it; else from none",
+    )
     guard.add_argument(
         "--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never block these (SSB, CORESET0, PRACH)"
     )
@@ -194,6 +196,11 @@ def make_parser() -> options.Parser:
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
     service.add_options(parser)
     return parser
+
+
+def _deciders(given: argparse.Namespace) -> str:
+    """Whose decisions count."""
+    return "of any twin (--insecure-control)" if given.insecure_control else "none (see --insecure-control)"
 
 
 def _frequency(text: str) -> float:

@@ -11,11 +11,17 @@ from typing import Literal, cast
 from twinlink.control import MAX_ID_LENGTH, PrbBlock
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
+from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
 
+# Broken by senders that do not prove to be a trusted twin, see `Authentication`.
+AuthenticationRule = Literal["identity", SignatureRule]
 # The rules of `check`; then those of the `Exporter`, which needs more than the decision for them.
-Rule = Literal["schema", "range", "protected", "age", "validity", "peer", "e3", "order", "holder", "sync"]
+Rule = Literal[
+    "schema", "range", "protected", "age", "validity",
+    "peer", AuthenticationRule, "e3", "order", "holder", "sync",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,7 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         proposed=twin.proposed,
         installed=twin.installed,
         rejected=twin.rejected,
+        refused_results=twin.refused_results,
         out_of_sync=twin.out_of_sync,
         sync=freshness,
         **counted,

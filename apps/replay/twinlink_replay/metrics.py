@@ -16,6 +16,7 @@ _TWIN = {
     "proposed": "PRB blocks proposed.",
     "installed": "Proposals answered with installed.",
     "rejected": "Proposals answered with rejected.",
+    "refused_results": "Results that do not come from a trusted exporter.",
     "out_of_sync": "How often the records became out of sync.",
 }
 _SOURCE = {

@@ -7,17 +7,20 @@ Rules:
 2. A list replaces the last one.  While it is needed, it is sent again with the same id after half its validity.
 3. When no PRB is needed any more, an empty list is sent.
 4. A rejected list is not repeated before `RETRY_NS`, unless it changes; before `SYNC_RETRY_NS`, if it was rejected
-   because the gNB's side saw this twin out of sync.  A list that the gNB's side cleared is requested again.
+   because the gNB's side saw this twin out of sync.  A list that the gNB's side cleared is requested again.  A
+   rejection for its signature changes nothing: a forgery may have caused it, or a copy of the list.
 5. Without new records, or while they are stale, no list is requested or renewed, and a block ends by its validity.  Out
    of sync, the block is withdrawn (`withdraw`).
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
 SPACING_NS = 50 * MS
@@ -101,7 +104,7 @@ class Controller:
         """Take in the result of a block, of this twin or another one."""
         if self._requested is None or result.id != self._requested.id:
             return
-        if result.status == "rejected":
+        if result.status == "rejected" and result.reason.partition(":")[0] not in get_args(SignatureRule):
             self._retry_ns = SYNC_RETRY_NS if result.reason.startswith("sync:") else RETRY_NS
         elif result.status == "cleared" and self._requested.prbs:
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed

@@ -12,11 +12,13 @@ from twinlink.appkit.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted, SyncChanged
 from twinlink.prbs import format_prbs
+from twinlink.signed_payload import Refusal
 from twinlink.sync import State
 
 from ..blocks.observer import Record
 from ..detection.detector import Detector
 from ..detection.features import prb_features, subcarrier_power
+from .authentication import Authentication
 from .controller import Change, Controller
 from .recording import Recording
 from .source_selection import Carrier, SourceSelection
@@ -35,11 +37,13 @@ class Twin:
         session: of this side of the link, for the ids of blocks.
         validity_ms, protected, control: as of `Controller`.
         count: number of records after which to stop, or None.
+        authentication: signs decisions and checks results; None: neither.
 
     Attributes:
         records: number of records analysed.
         foreign: number of records of another session or carrier than those that are followed.
         proposed, installed, rejected: number of PRB blocks and of their results.
+        refused_results: number of results that do not come from a trusted exporter.
         last_ns: monotonic time of the last record, None before the first.
         out_of_sync: how often the records became out of sync.
         done: set when ``count`` is reached.
@@ -57,14 +61,17 @@ class Twin:
         protected: frozenset[int],
         control: bool,
         count: int | None,
+        authentication: Authentication | None = None,
     ) -> None:
         self.records = 0
         self.foreign = 0
         self.proposed = self.installed = self.rejected = 0
+        self.refused_results = 0
         self.out_of_sync = 0
         self.last_ns: int | None = None
         self.done = threading.Event()
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
+        self._authentication = authentication or Authentication()
         self._settings = (session, validity_ms, protected, control)
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
         self._count = count
@@ -173,8 +180,9 @@ class Twin:
             self._journal.event("interference-ended", f"interference has ended (record {index})", record=index)
 
     def _propose(self, block: PrbBlock) -> None:
+        epoch = self._source_selection.epoch
         try:
-            self._send(block.encode())
+            self._send(self._authentication.sign(block.encode(), self._source_selection.node(epoch), epoch))
         except twinlink.TwinlinkError as error:
             self._journal.event("control-not-sent", f"PRB block {block.id} was not sent: {error}", id=block.id)
             return
@@ -192,8 +200,14 @@ class Twin:
 
     def result(self, message: twinlink.Message) -> None:
         """Take in a message of flow ``control-result``."""
+        payload = self._authentication.check(message)
+        if isinstance(payload, Refusal):
+            self.refused_results += 1
+            text = f"a result of {message.node or 'a sender that has not said hello'} does not count: {payload.text}"
+            self._journal.complaint("result-refused", text, rule=payload.rule, node=message.node)
+            return
         try:
-            result = PrbBlockResult.decode(message.payload)
+            result = PrbBlockResult.decode(payload)
         except twinlink.MalformedPayload as error:
             self._journal.event("malformed-result", f"a message on flow {message.flow} cannot be decoded: {error}")
             return

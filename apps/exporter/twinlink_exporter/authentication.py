@@ -1,0 +1,44 @@
+"""Which decisions come from a trusted twin, and signatures for the results that answer them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import twinlink
+from twinlink.signed_payload import Refusal, Signer, Verifier, body_of
+
+from .decision_guard import Rejection, identifier
+
+if TYPE_CHECKING:
+    from twinlink.identity import Identity
+
+
+class Authentication:
+    """With an identity, only signed decisions of trusted twins count; without one, all do or none.
+
+    Args:
+        identity: returns that of this exporter; None: it has none.
+        epoch: of its link.
+        insecure_control: without an identity, whether anybody may decide.
+    """
+
+    def __init__(self, identity: "Callable[[], Identity] | None", epoch: int, insecure_control: bool = False) -> None:
+        self._verifier = Verifier(identity, epoch) if identity else None
+        self._signer = Signer(identity, epoch) if identity else None
+        self._insecure_control = insecure_control
+
+    def check(self, message: twinlink.Message) -> bytes | memoryview | Rejection:
+        """The decision in a message of flow ``control``, or why its sender does not prove that it may decide."""
+        payload = message.payload
+        if self._verifier is None:
+            if self._insecure_control:
+                return body_of(payload)
+            text = "this exporter has no identity, so it takes no decision: see --identity, or --insecure-control"
+            return Rejection(identifier(body_of(payload)), f"identity: {text}")
+        verdict = self._verifier.verify(message.flow, payload, message.node, message.epoch)
+        if isinstance(verdict, Refusal):
+            return Rejection(identifier(body_of(payload)), f"{verdict.rule}: {verdict.text}")
+        return verdict.body
+
+    def sign(self, flow: str, result: bytes) -> bytes:
+        """The payload of a result, signed if there is an identity."""
+        return self._signer.sign(flow, result) if self._signer else result

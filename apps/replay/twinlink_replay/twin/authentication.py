@@ -1,0 +1,34 @@
+"""Signatures for the decisions of this twin, and which results come from a trusted exporter."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import twinlink
+from twinlink.signed_payload import Refusal, Signer, Verifier, body_of
+
+if TYPE_CHECKING:
+    from twinlink.identity import Identity
+
+
+class Authentication:
+    """With an identity, decisions are signed, and only signed results of trusted exporters count.
+
+    Args:
+        identity: returns that of this twin; None: it has none.
+        epoch: of its link.
+    """
+
+    def __init__(self, identity: "Callable[[], Identity] | None" = None, epoch: int = 0) -> None:
+        self._signer = Signer(identity, epoch) if identity else None
+        self._verifier = Verifier(identity, epoch) if identity else None
+
+    def sign(self, decision: bytes, node: str, epoch: int | None) -> bytes:
+        """The payload of a decision for the exporter with this name and session, signed if there is an identity."""
+        return self._signer.sign("control", decision, node, epoch or 0) if self._signer else decision
+
+    def check(self, message: twinlink.Message) -> bytes | memoryview | Refusal:
+        """The result in a message of flow ``control-result``, or why it does not count."""
+        if self._verifier is None:
+            return body_of(message.payload)  # not verified; it says why an exporter with an identity refuses this twin
+        verdict = self._verifier.verify(message.flow, message.payload, message.node, message.epoch)
+        return verdict if isinstance(verdict, Refusal) else verdict.body
