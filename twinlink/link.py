@@ -64,6 +64,7 @@ class Link:
         epoch: the random 64-bit number of this session.
         transport_name, endpoint, listening: how it was opened; the endpoint as ``tcp/host:port``.
         max_payload: octets of the longest payload that it sends and takes.
+        identity: of this node, and the keys that it trusts, as they are now; None: it was opened without one.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Link:
         self.max_payload = limits.max_payload
         self._window = limits.window
         self._retention = retention
-        self._transport = transport
+        self._transport, self.identity = transport, transport.identity
         self._event_stream = EventStream()
         self._driver = SessionDriver(
             transport,

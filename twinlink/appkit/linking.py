@@ -9,9 +9,10 @@ from queue import SimpleQueue
 import twinlink
 from twinlink import options as link_options
 from twinlink.errors import ConfigurationError, LinkClosed, PeerTimeout
-from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Reordered, Unclaimed
+from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Refused, Reordered, Unclaimed
 from twinlink.process.listener_probe import probe
 from twinlink.transports import Endpoint, Transport
+from twinlink.transports.refusals import Refusal
 
 from . import convert
 from .console import Stop, log
@@ -74,7 +75,15 @@ def add_link_options(
             default=CONNECT,
             help=f"short for --connect: HOST or HOST:PORT where `{host}` listens; default port {PORT}",
         )
-    parser.add_argument("--node", default=node, metavar="NAME", help=f"name of this side, as {other} sees it")
+    default = node and _DefaultName(node)
+    parser.add_argument("--node", default=default, metavar="NAME", help=f"name of this side, as {other} sees it")
+    parser.add_argument(
+        "--identity",
+        metavar="DIR",
+        help="folder of this side's identity (`twinlink key new`): the link is encrypted and meets only peers that are "
+        "trusted there; its name is that of the identity",
+    )
+    parser.add_argument("--require-identity", action="store_true", help="do not open a link without --identity")
     parser.add_argument(
         "--option",
         action="append",
@@ -84,6 +93,10 @@ def add_link_options(
     )
 
 
+class _DefaultName(str):
+    """The name of a node that was not given; an identity has its own."""
+
+
 def open_link(given: argparse.Namespace) -> twinlink.Link:
     """Open the link that the options describe."""
     check_link(given)  # refuses an option with the name of an argument of `twinlink.open`
@@ -91,20 +104,32 @@ def open_link(given: argparse.Namespace) -> twinlink.Link:
         given.transport,
         listen=given.listen,
         connect=_routers(given.connect),
-        node=given.node,
+        node=_node(given),
+        identity=given.identity,
         **dict(given.option or []),
     )
 
 
 def check_link(given: argparse.Namespace) -> Transport:
     """Make the link's transport without opening it.  Raises what `open_link` raises before it opens the transport."""
+    if given.require_identity and given.identity is None:
+        raise ConfigurationError(
+            "a link without an identity is not opened, as --require-identity says: make one with `twinlink key new`, "
+            "and give it with --identity DIR or TWINLINK_IDENTITY"
+        )
     return link_options.make_transport(
         given.transport,
         listen=given.listen,
         connect=_routers(given.connect),
-        node=given.node,
+        node=_node(given),
+        identity=given.identity,
         options=dict(given.option or []),
     )
+
+
+def _node(given: argparse.Namespace) -> str | None:
+    """The name that was given, or the command's; None: that of the identity, or one that is made up."""
+    return None if given.identity is not None and isinstance(given.node, _DefaultName) else given.node
 
 
 def _connect_to(text: str) -> str:
@@ -140,6 +165,11 @@ def tell_if_no_peer(link: twinlink.Link, tell: Callable[[str], object]) -> None:
     threading.Thread(target=wait, name=f"twinlink-{link.node}-no-peer", daemon=True).start()
 
 
+def _is_decided(link: twinlink.Link) -> bool:
+    """Whether a peer is up, or none will be until a person repairs something."""
+    return bool(link.peers()) or link._transport.authentication_problem is not None
+
+
 def check_size(given: argparse.Namespace, link: twinlink.Link) -> None:
     """Raises ConfigurationError if the link cannot carry messages of ``--size``."""
     if given.size > link.max_payload:
@@ -160,8 +190,8 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     timeout = given.timeout
     log(name, f"{endpoint(given)}, waits up to {timeout:g} s for a peer")
     end = time.monotonic() + timeout
-    while not (stop.requested or link.peers() or link.closed) and (left := end - time.monotonic()) > 0:
-        link._wait(lambda: bool(link.peers()), min(LOOK_S, left))
+    while not (stop.requested or _is_decided(link) or link.closed) and (left := end - time.monotonic()) > 0:
+        link._wait(lambda: _is_decided(link), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
         raise PeerTimeout(f"{link._no_peer_error(timeout)} (does `{other}` run there?)")
 
@@ -220,6 +250,10 @@ def _text(event: Event) -> str | None:
             return f"refused {end - first} messages of flow {flow}, which has no receiver here: {first} to {end - 1}"
         case Malformed(reason="transport", count=number):
             return f"a program that speaks another protocol connects ({number} so far): has the peer another transport?"
+        case Malformed(reason="identity", count=number):
+            return f"dropped a frame that its sender cannot prove to be its own, or may not send ({number} so far)"
+        case Refused():
+            return Refusal(event.identity, event.address, event.reason).advice(None)
         case Malformed(reason=reason, count=number):
             return f"dropped a malformed message ({reason}; {number} so far)"
         case HandlerError(flow=flow, error=error):
