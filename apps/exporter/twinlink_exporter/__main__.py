@@ -27,6 +27,7 @@ from .decision_guard import Limits
 from .exporter import RECEIVES, SENDS, Exporter
 from .generation_search import ANY, ENCODINGS, GenerationSearch
 from .observation import Carrier
+from .reduction import add_reduction_arguments, plan_of_reduction, reduction_of
 from .sockets import open_sockets
 from .twin_sync import SyncLimits
 
@@ -75,6 +76,7 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
         raise ConfigurationError("--out-after must be above 0: no twin would ever be in sync")
     grammar.e3ap()
     grammar.spectrum()
+    grammar.l1_kpm()
     sync_limits = SyncLimits(given.out_after, given.completeness)
     return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms), sync_limits
 
@@ -86,6 +88,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
         *service.plan_of_link(given, SENDS, RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
         f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
+        plan_of_reduction(reduction_of(given)),
         f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
         f"decisions: {_deciders(given)}, at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
         f"a twin is out of sync after {sync_limits.out_after:g} s without an acknowledgement of a new observation, "
@@ -103,11 +106,12 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
     if given.summary:
         given.summary.open("a").close()
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
+    reduction = reduction_of(given)
     with linking.open_link(given) as link:
         sockets = open_sockets(endpoints_of(given))
         exporter = Exporter(
             link, sockets, carrier, limits, journal,
-            search=GenerationSearch.of(given.e3_generation, given.e3_encoding),
+            search=GenerationSearch.of(given.e3_generation, given.e3_encoding), reduction=reduction,
             sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
             authentication=Authentication(None, link.epoch, given.insecure_control),
         )  # fmt: skip
@@ -171,6 +175,7 @@ def make_parser() -> options.Parser:
         type=convert.whole(1, 4096),
         help=f"bins of a symbol (from its length, {', '.join(map(str, FFT_SIZES))}, if not given)",
     )
+    add_reduction_arguments(parser)
     guard = parser.add_argument_group("what the twin may ask for")
     guard.add_argument(
         "--insecure-control",

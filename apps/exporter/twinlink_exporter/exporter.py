@@ -1,6 +1,6 @@
 """The exporter: one thread between the E3 sockets and the link.
 
-E3 indication -> stamp -> `observe` -> flow spectrum ======> twin
+E3 indication -> `Observations` -> flow spectrum ======> twin
 E3 control <- `Blocks` <- `check` <- `Authentication` <- flow control <== twin
                                       flow control-result ==> twin
 """
@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import zmq
-from twinlink_e3 import RAN_FUNCTION, IndicationMessage, IqDataIndication, MalformedPdu, MessageAck, MessageIds
+from twinlink_e3 import L1_KPM_FUNCTION, RAN_FUNCTION, IndicationMessage, MalformedPdu, MessageAck, MessageIds
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -28,7 +28,9 @@ from .counters import Counters
 from .decision_guard import Limits, Rejection, Rule, check, identifier
 from .generation_search import GenerationSearch
 from .link_inbox import LinkInbox
-from .observation import Carrier, observe
+from .observation import Carrier
+from .observations import Observations
+from .reduction import Reduction
 from .session import Session, SessionEvent, SetUp, State, Subscribed
 from .sockets import E3Sockets, setup_problem
 from .twin_sync import SyncLimits
@@ -50,6 +52,7 @@ class Exporter:
         limits: of the twins' decisions.
         journal: for events.
         search: the generations of E3AP that the agent may have.
+        reduction: what is sent of slots.
         sync_limits: when a twin is out of sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
         ledger: records every message of `SENDS` and `RECEIVES`.
@@ -70,6 +73,7 @@ class Exporter:
         journal: Journal,
         *,
         search: GenerationSearch | None = None,
+        reduction: Reduction | None = None,
         sync_limits: SyncLimits | None = None,
         clear_at_start: bool = False,
         ledger: Ledger | None = None,
@@ -79,7 +83,6 @@ class Exporter:
         self.outcomes: Counter[tuple[Status, Cause | Rule]] = Counter()
         self.pulse = Pulse()
         self._sockets = sockets
-        self._carrier = carrier
         self._limits = limits
         self._journal = journal
         self._clear_next = clear_at_start
@@ -97,6 +100,9 @@ class Exporter:
         self._results = link.sender(CONTROL_RESULT, on_ack=ledger.acknowledged if ledger else None)
         self._ledger = ledger
         self._send = ledger.send if ledger else twinlink.Sender.send
+        self._observations = Observations(
+            carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe
+        )
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link)
 
@@ -124,6 +130,8 @@ class Exporter:
                 self._keep_time()
                 self.pulse.turn()
         finally:
+            self._observations.flush()
+            self._observations.close()
             self._do(self._blocks.clear("exporter-ends", Instant.now()))
             if release := self._session.release():
                 sockets.send(release)
@@ -172,14 +180,16 @@ class Exporter:
     # From the RAN to the twin
 
     def _take_from_ran(self) -> None:
+        all_read = False
         for _ in range(BATCH):
             try:
                 if (octets := self._sockets.receive()) is None:
-                    return
+                    all_read = True
+                    break
                 observed_ns = time.time_ns()
                 pdu = self._session.read(octets)
                 if isinstance(pdu, IndicationMessage):
-                    self._export(pdu, observed_ns)
+                    self._take_indication(pdu, observed_ns)
                 elif pdu and (event := self._session.received(pdu, time.monotonic_ns())):
                     self._on_session_event(event)
                 else:
@@ -187,23 +197,23 @@ class Exporter:
             except MalformedPdu as error:
                 self.counters.undecodable += 1
                 self._journal.complaint("e3-undecodable", f"a message of the E3 agent cannot be read: {error}")
+        self._observations.read(all_read)
 
-    def _export(self, message: IndicationMessage, observed_ns: int) -> None:
-        counters = self.counters
-        if message.dapp_identifier != self._session.dapp_id or message.ran_function_identifier != RAN_FUNCTION:
-            counters.for_others += 1
+    def _take_indication(self, message: IndicationMessage, observed_ns: int) -> None:
+        """Raises MalformedPdu."""
+        session, function = self._session, message.ran_function_identifier
+        wanted = L1_KPM_FUNCTION if session.by_reference else RAN_FUNCTION
+        if message.dapp_identifier != session.dapp_id or function != wanted:
+            self.counters.for_others += 1
             return
-        counters.indications += 1
-        if event := self._session.indicated(time.monotonic_ns()):
+        self.counters.indications += 1
+        if event := session.indicated(function, time.monotonic_ns()):
             self._on_session_event(event)
-        data = self._session.codec.decode_structure(IqDataIndication, message.protocol_data)
-        payload = observe(message, data, self._carrier, observed_ns).encode()
-        if not self._twins:
-            counters.without_twin += 1
-            return
+        self._observations.take(message, session.codec, observed_ns)
+
+    def _observe(self, payload: bytes) -> None:
         self._twins.sent.sending(time.monotonic_ns())
         self._twins.sent.sent(self._send(self._spectrum, payload))
-        counters.exported += 1
 
     def _acknowledged(self, ack: twinlink.Ack) -> None:
         """Handle an acknowledgement, on the link's thread."""
@@ -249,6 +259,8 @@ class Exporter:
 
     def _keep_time(self) -> None:
         session, now = self._session, Instant.now()
+        if (due_ns := self._observations.due_ns()) is not None and now.monotonic_ns >= due_ns:
+            self._observations.flush()
         self._do(self._blocks.timer(now))
         self._watch_twins(now)
         if now.monotonic_ns >= self._sockets.next_tick_ns(now.monotonic_ns):
@@ -259,27 +271,16 @@ class Exporter:
             self._lose_agent("e3-silent", "no indication for a long time; releasing this dApp and setting up again")
         before, connected, endpoints = session.state, self._sockets.connected, self._sockets.endpoints
         if before is State.SUBSCRIBE and not connected and now.monotonic_ns >= session.next_request_ns():
-            self._journal.complaint(
-                "e3-no-subscription",
-                f"the E3 agent set this dApp up, but {endpoints.to_dapp} and {endpoints.from_dapp} do not connect; "
-                "check --to-dapp and --from-dapp",
-            )
+            report.not_connected(self._journal, endpoints)
         if (request := session.request(now.monotonic_ns, connected)) is None:
             return
         if session.state is State.SETUP:
-            endpoint = endpoints.setup
             problem = setup_problem(endpoints)
-            hint = problem or "if none answers, start the gNB or check --e3, --e3-link and --setup"
-            text = f"asking for an E3 agent at {endpoint} in {session.codec.name}; {hint}"
-            self._journal.complaint("e3-setup-request", text, endpoint=endpoint)
+            report.setup_request(self._journal, endpoints.setup, session.codec.name, problem)
             if problem is None:
                 self._sockets.send_setup(request)
             if before is State.SUBSCRIBE:
-                self._journal.event(
-                    "e3-no-subscription",
-                    f"the E3 agent set this dApp up but answers no subscription on "
-                    f"{endpoints.from_dapp}; check --to-dapp and --from-dapp",
-                )
+                report.not_subscribed(self._journal, endpoints)
         else:
             self._sockets.send(request)
 
@@ -301,8 +302,9 @@ class Exporter:
             return 0
         now_ns = time.monotonic_ns()
         times = [self._session.next_request_ns(), self._sockets.next_tick_ns(now_ns)]
-        if (timer_ns := self._blocks.next_timer_ns()) is not None:
-            times.append(timer_ns)
+        for timer_ns in (self._blocks.next_timer_ns(), self._observations.due_ns()):
+            if timer_ns is not None:
+                times.append(timer_ns)
         return max(0, min(IDLE_MS, -((now_ns - min(times)) // 1_000_000)))
 
     # From the twin to the RAN

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import get_args
 
-from twinlink_e3 import RAN_FUNCTION
+from twinlink_e3 import Endpoints
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -16,10 +16,31 @@ from .twin_sync import SyncReport
 from .twins import Twin
 
 
+def setup_request(journal: Journal, endpoint: str, generation: str, problem: str | None) -> None:
+    """An E3 agent is asked; or it is not, with the reason."""
+    hint = problem or "if none answers, start the gNB or check --e3, --e3-link and --setup"
+    text = f"asking for an E3 agent at {endpoint} in {generation}; {hint}"
+    journal.complaint("e3-setup-request", text, endpoint=endpoint)
+
+
+def not_connected(journal: Journal, endpoints: Endpoints) -> None:
+    """The agent answered the setup, and its other channels cannot be reached."""
+    text = f"the E3 agent set this dApp up, but {endpoints.to_dapp} and {endpoints.from_dapp} do not connect"
+    journal.complaint("e3-no-subscription", f"{text}; check --to-dapp and --from-dapp")
+
+
+def not_subscribed(journal: Journal, endpoints: Endpoints) -> None:
+    """The agent answered the setup, and no subscription."""
+    text = f"the E3 agent set this dApp up but answers no subscription on {endpoints.from_dapp}"
+    journal.event("e3-no-subscription", f"{text}; check --to-dapp and --from-dapp")
+
+
 def session_event(journal: Journal, event: SetUp | OtherGeneration | Subscribed | Refused, dapp_id: int | None) -> None:
     """The E3 agent answered a setup or a subscription."""
     if isinstance(event, SetUp):
         text = f"E3 setup with {event.ran}, which speaks {event.generation}: this is dApp {event.dapp_id}"
+        if event.by_reference:
+            text += "; it hands I/Q over in shared memory"
         if not event.offers_block:
             text += "; it offers no control of PRB blocks, so decisions are rejected"
         journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation)
@@ -27,7 +48,9 @@ def session_event(journal: Journal, event: SetUp | OtherGeneration | Subscribed 
         text = f"{event.ran} cannot read {event.asked} and answers in {event.answered}: asking again in that"
         journal.event("e3-generation", text, ran=event.ran, asked=event.asked, answered=event.answered)
     elif isinstance(event, Subscribed):
-        text = f"subscribed to RAN function {RAN_FUNCTION}"
+        text = "subscribed"
+        if event.refused is not None:
+            text += f"; the RAN refused RAN function {event.refused}, so decisions are rejected"
         journal.event("subscribed", text, dapp_id=dapp_id, subscription_id=event.subscription_id)
     else:
         journal.complaint("e3-refused", f"{event.reason}; asking again", reason=event.reason)
