@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.running import Run
 from twinlink.measure import results
-from twinlink.measure.experiments import NAMES, description, measuring, report, sweep_parts
+from twinlink.measure.experiments import NAMES, clients, description, measuring, report, sweep_parts
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
 
@@ -61,3 +61,20 @@ def test_the_octets_of_an_own_subscription_are_those_of_its_protocol(tmp_path: P
     }  # fmt: skip
     content = report.content(experiment, [row], about)
     assert json.loads(json.dumps(content))["orderings"][0]["verdict"] == "not measured here"
+
+
+def test_one_client_has_the_answers_of_all_others(tmp_path: Path) -> None:
+    counts = {"clients": [5], "rounds": {"mqtt": 3, "opcua": 2}, "octets": 16}
+    said: list[str] = []
+    rows = clients.measure(
+        measuring.Run(
+            description.load("clients"), tmp_path, "loopback", counts, True,
+            lambda *_: None, said.append, lambda: False,
+        )
+    )  # fmt: skip
+    assert [(row.case["system"], row.status, row.n, row.missing) for row in rows] == [
+        ("mqtt-qos0", "done", 3, 0),
+        ("mqtt-qos1", "done", 3, 0),
+        ("mqtt-qos2", "done", 3, 0),
+        ("opcua", "done", 2, 0),
+    ], rows

@@ -147,10 +147,11 @@ class Loopback(Setting):
 
 
 def start_relay(command: Any) -> "subprocess.Popen[bytes]":
-    """Run `twinlink.measure.relay`, which ``command`` starts; it listens when this returns."""
+    """Run a program such as `twinlink.measure.relay`; it is ready, or has ended, when this returns."""
     relay = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert relay.stdout is not None
-    relay.stdout.readline()
+    if not relay.stdout.readline():
+        relay.wait()
     return relay
 
 

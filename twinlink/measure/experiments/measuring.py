@@ -1,5 +1,6 @@
 """Runs an experiment: the setting, and the kinds."""
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigurationError, TwinlinkError
+from ...process.ports import free_ports
 from ..namespaces import ADDRESSES, Namespaces
 from ..setting import Loopback, Setting, default
 from .description import Counts, Experiment
 from .outcome import Row
 
+_ports = itertools.cycle(range(7800, 8800))  # in a namespace of its own every port is free
 Say = Callable[[str], None]
 Step = Callable[[str, float, float | None], None]
 
@@ -51,6 +54,11 @@ class Run:
 def address(setting: Setting) -> str:
     """Where the Digital Twin listens."""
     return ADDRESSES[1] if setting.name == "netns" else "127.0.0.1"
+
+
+def port(setting: Setting) -> int:
+    """A free port for a server at the Digital Twin."""
+    return next(_ports) if setting.name == "netns" else free_ports()
 
 
 def prefix(setting: Setting, side: int) -> list[str]:
