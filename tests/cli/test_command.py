@@ -66,12 +66,36 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...]) -> None:
         (("ping", "--cuont", "3"), "--count"),
         (("ping", "--conect=tcp/127.0.0.1:1"), "--connect"),
         (("--versoin",), "--version"),
+        (("ping", "--transport", "zeromqq"), "zeromq"),
+        (("ping", "--option", "retenton=1M"), "retention"),
+        (("ping", "--option", "recieve_hwm=1"), "receive_hwm"),
+        (("sub", "--print", "hahs"), "hash"),
+        (("doctor", "--role", "gbn"), "gnb"),
+        (("sweep", "--subjects", "raw-zermq"), "raw-zeromq"),
+        (("sweep", "--subjects", "tcp"), "raw-tcp"),
+        (("sweep", "--transports", "Zenho"), "zenoh"),
+        (("sweep", "--systems", "opcau"), "opcua"),
+        (("sweep", "--mode", "closd"), "closed"),
+        (("sweep", "--require", "los=1"), "loss"),
+        (("sweep", "--option", "zenho.shared_memory=false"), "zenoh"),
+        (("sweep", "--subjects", "raw-modbus", "--option", "raw-modbus.pol_ms=1"), "poll_ms"),
     ],
 )
 def test_what_was_probably_meant_is_named(start: Start, arguments: tuple[str, ...], meant: str) -> None:
     run = start(*arguments)
     assert run.code() == 3
     assert f"did you mean {meant}?" in run.err
+
+
+def test_nothing_is_meant_where_nothing_is_similar(start: Start) -> None:
+    for arguments in (
+        ("demo", "--timeout", "3"),
+        ("ping", "--transport", "pigeon"),
+        ("sweep", "--subjects", "carrier"),
+    ):
+        run = start(*arguments)
+        assert run.code() == 3
+        assert "did you mean" not in run.err
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ def test_nothing_listens(start: Start, send: Send, endpoint: str) -> None:
     ("arguments", "says"),
     [
         ((), "required: in|out|both|join"),
-        (("sideways",), "invalid choice"),
+        (("sideways",), "is none of in, out, both, join"),
         (("in",), "say which ports to use: --udp or --tcp"),
         (("out",), "say which ports to use: --udp or --tcp"),
         (("both", "--udp", "5001", "--listen", "tcp/127.0.0.1:7447"), "--out-udp or --out-tcp"),

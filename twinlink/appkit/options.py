@@ -16,7 +16,6 @@ Other variables that start with ``TWINLINK_`` are ignored: Kubernetes sets some 
 """
 
 import argparse
-import difflib
 import os
 import sys
 import tomllib
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twinlink import __version__
+from twinlink.spelling import near
 
 from .console import BAD_ARGUMENTS, Output, tell
 
@@ -56,6 +56,11 @@ class Parser(argparse.ArgumentParser):
         """Not of the default that `parse` sets: Python 3.11 converts that of a positional argument."""
         return arg_string if arg_string is argparse.SUPPRESS else super()._get_value(action, arg_string)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is none of the choices."""
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, none_of(value, action.choices))
+
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 3."""
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
@@ -68,10 +73,10 @@ class Parser(argparse.ArgumentParser):
             tell(message)
 
 
-def near(text: str, known: Iterable[str]) -> str:
-    """The nearest known word as the end of a message; empty if none is similar."""
-    found = difflib.get_close_matches(text, list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+def none_of(value: object, choices: Iterable[object]) -> str:
+    """The message for a value that is none of the choices."""
+    words = list(map(str, choices))
+    return f"{value!r} is none of {', '.join(words)}{near(str(value), words)}"
 
 
 class _Option:
@@ -124,7 +129,7 @@ class _Option:
         except ValueError as error:
             raise ValueError(f"{text!r} cannot be used") from error
         if self.action.choices is not None and value not in self.action.choices:
-            raise ValueError(f"{text!r} is none of {', '.join(map(str, self.action.choices))}")
+            raise ValueError(none_of(text, self.action.choices))
         return value
 
 

@@ -19,6 +19,7 @@ from typing import Protocol, cast
 
 from twinlink import __version__
 from twinlink.errors import TwinlinkError
+from twinlink.spelling import near
 
 from ..appkit import console, options
 
@@ -98,7 +99,7 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         points = _app_commands()
         if name not in points:
-            _top_parser().error(f"no command is called {name!r}{options.near(name, [*points, *COMMANDS])}")
+            _top_parser().error(f"no command is called {name!r}{near(name, [*points, *COMMANDS])}")
         point = points[name]
     try:
         command = cast(_Command, point.load()) if point else _load(name)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.measure.cells import Plan
 from twinlink.mgen import session
+from twinlink.spelling import near
 
 from ..appkit import convert
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
@@ -142,7 +143,9 @@ def _plan(given: argparse.Namespace) -> Plan:
     options: dict[str, dict[str, Any]] = {}
     for subject, name, value in given.option or []:
         if subject not in subjects:
-            raise ConfigurationError(f"--option {subject}.{name}: {subject!r} is not measured here")
+            raise ConfigurationError(
+                f"--option {subject}.{name}: {subject!r} is not measured here{near(subject, subjects)}"
+            )
         options.setdefault(subject, {})[name] = value
         try:
             check(subject, {name: value})

@@ -11,7 +11,7 @@ from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.measure.channels import SUBJECTS, SYSTEMS
 from twinlink.protocol.frames import MAX_PAYLOAD
 
-from ..appkit import convert
+from ..appkit import convert, options
 
 MGEN_HZ = 20.0
 _MODES, _SETTINGS = tuple(formatting.MODES), tuple(formatting.SETTINGS)
@@ -179,7 +179,7 @@ def _some_of(known: tuple[str, ...]) -> Callable[[str], str]:
     def some(text: str) -> str:
         for name in convert.parts(text):
             if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+                raise argparse.ArgumentTypeError(options.none_of(name, known))
         return convert.names(text)
 
     return some
@@ -214,7 +214,7 @@ def _option(text: str) -> tuple[str, str, Any]:
 def _requirement(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     if name not in _REQUIREMENTS:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(_REQUIREMENTS)}")
+        raise argparse.ArgumentTypeError(options.none_of(name, _REQUIREMENTS))
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MOST, such as {name}=0")
     most = convert.seconds(value)

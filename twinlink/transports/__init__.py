@@ -10,6 +10,7 @@ from shlex import quote
 from typing import cast
 
 from ..errors import ConfigurationError, TransportMissing
+from ..spelling import near
 from ..transport_options import TransportName
 from .base import Endpoint, Transport
 
@@ -37,7 +38,7 @@ def transport_name(text: str) -> TransportName:
     Raises ConfigurationError: no transport has this name.
     """
     if text not in names():
-        raise ConfigurationError(f"no transport is called {text!r}; known: {', '.join(names())}")
+        raise _unknown(text)
     return cast(TransportName, text)
 
 
@@ -69,4 +70,9 @@ def transport_class(name: str) -> type[Transport]:
                 f"install it with: pip install '{distribution}{extra}'"
             ) from error
         return loaded
-    raise ConfigurationError(f"no transport is called {name!r}; known: {', '.join(names())}")
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> ConfigurationError:
+    known = names()
+    return ConfigurationError(f"no transport is called {name!r}; known: {', '.join(known)}{near(str(name), known)}")

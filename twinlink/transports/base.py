@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..errors import ConfigurationError, TransportError
 from ..process.ip_address import check_host
 from ..protocol.authentication import AuthenticatedPeer
+from ..spelling import near
 from .refusals import Refusals
 
 if TYPE_CHECKING:
@@ -251,7 +252,10 @@ def make_options(name: str, options_class: type[Options], given: dict[str, Any],
     unknown = sorted(set(given) - set(known))
     if unknown:
         choices = ", ".join(sorted(known) + sorted(others)) or "none"
-        raise ConfigurationError(f"unknown option {', '.join(unknown)} for transport {name!r}; it knows: {choices}")
+        raise ConfigurationError(
+            f"unknown option {', '.join(unknown)} for transport {name!r}; it knows: {choices}"
+            f"{near(unknown[0], (*known, *others))}"
+        )
     options = options_class(**given)
     for option, field in known.items():
         value, default = getattr(options, option), field.default

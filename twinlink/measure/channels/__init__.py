@@ -12,6 +12,7 @@ from typing import Any, get_args
 from ... import options as link_options
 from ...errors import ConfigurationError, TransportMissing
 from ...protocol.send.endpoint import Reliability
+from ...spelling import near
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
@@ -29,7 +30,8 @@ def find(subject: str) -> Subject:
         return known
     if subject in names() and subject not in ("memory", "mqtt"):
         return over(subject)
-    raise ConfigurationError(f"no subject is called {subject!r}; known: {', '.join(SUBJECTS)}")
+    suggestion = near(subject, SUBJECTS)
+    raise ConfigurationError(f"no subject is called {subject!r}; known: {', '.join(SUBJECTS)}{suggestion}")
 
 
 def beyond(subject: str, octets: int) -> str | None:
@@ -68,7 +70,7 @@ def _check_raw(subject: str, known: Subject, options: dict[str, Any]) -> None:
     for name, value in options.items():
         if name not in known.settable:
             takes = f"it takes {', '.join(known.settable)}" if known.settable else "it takes none"
-            raise ConfigurationError(f"subject {subject!r} has no option {name}; {takes}")
+            raise ConfigurationError(f"subject {subject!r} has no option {name}; {takes}{near(name, known.settable)}")
         if name in SWITCHES:
             if type(value) is not bool:
                 raise ConfigurationError(f"{name} must be true or false, not {value!r}")
