@@ -30,6 +30,7 @@ class TransportOptions(TypedDict, total=False):
     os_receive_buffer: int
     os_send_buffer: int
     private_broker: bool
+    proxy: str
     qos: int
     receive_hwm: int
     reconnect_max_ms: int

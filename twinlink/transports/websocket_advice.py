@@ -4,7 +4,7 @@ import ssl
 
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from .websocket_connection import WebsocketConnection
+from .websocket_connection import FOREIGN_TLS, WebsocketConnection
 
 BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIMEOUT = 502, 503, 504
 NEEDS_LOGIN = 401, 403, 407
@@ -28,7 +28,7 @@ def refusal(connection: WebsocketConnection) -> str:
         return f"what listens there ends the connection without an answer; {MAY_BE_TLS}"
     if isinstance(error, InvalidMessage):
         return NO_HTTP
-    return f"what listens there is no listener of twinlink: {connection.refused}; check the address"
+    return f"what listens there is no listener of twinlink ({connection.refused}): check the address"
 
 
 def silence(connection: WebsocketConnection) -> str:
@@ -51,7 +51,7 @@ def tls_failure(error: ssl.SSLError) -> str:
             f"the listener does not accept our certificate ({reason}): give tls_certificate and tls_private_key here, "
             "and the certificate at the listener in tls_trusted"
         )
-    if reason in {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING"}:
+    if reason in FOREIGN_TLS or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return NO_TLS
     return f"TLS fails ({reason}): check the certificates, and that both sides have TLS 1.2 or later"
 

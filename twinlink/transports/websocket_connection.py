@@ -29,7 +29,12 @@ UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
 REQUEST_OCTETS = 16 * 1024  # of a handshake's request
 MALFORMED = b"", b""
-FOREIGN_TLS = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL"}  # reasons of OpenSSL
+FOREIGN_TLS = {
+    "HTTP_REQUEST",
+    "HTTPS_PROXY_REQUEST",
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+}  # reasons of OpenSSL
 
 # What the protocol of `websockets` logs, a line for each frame, would reach every application that logs at that level.
 quiet = logging.getLogger("twinlink.websocket")
@@ -213,7 +218,7 @@ class WebsocketConnection:
             if self.protocol.subprotocol == SUBPROTOCOL:
                 self.is_open = True
             else:
-                self.refused = f"speaks WebSocket without the subprotocol {SUBPROTOCOL}"
+                self.refused = f"it does not take the subprotocol {SUBPROTOCOL}"
 
     # Sending
 

@@ -168,7 +168,7 @@ class Dialer:
         while websocket_proxy.END not in answer and len(answer) < websocket_proxy.ANSWER_OCTETS:
             try:
                 self._await(opened, select.POLLIN, deadline)
-            except TimeoutError:
+            except (TimeoutError, _Interrupted):
                 self.failure = "the proxy does not answer: check the address in the option proxy"
                 raise
             if not (octets := opened.recv(4096)):
@@ -195,8 +195,10 @@ class Dialer:
             secured.close()
             if isinstance(error, ssl.SSLError):
                 self.failure = tls_failure(error)
+            elif isinstance(error, TimeoutError | _Interrupted):
+                self.failure = NO_ANSWER_IN_TLS
             elif isinstance(error, OSError):
-                self.failure = NO_ANSWER_IN_TLS if isinstance(error, TimeoutError) else NO_TLS
+                self.failure = NO_TLS
             raise
 
     def _upgrade(self, opened: socket.socket) -> None:
@@ -211,7 +213,7 @@ class Dialer:
         while not (connection.is_open or connection.ended or connection.refused):
             try:
                 self._await(opened, select.POLLIN, deadline)
-            except TimeoutError:
+            except (TimeoutError, _Interrupted):
                 self.failure = silence(connection)
                 raise
             messages = connection.read(time.monotonic())
