@@ -29,7 +29,7 @@ class EmulatedAgent:
 
     def __init__(self, endpoints: e3.Endpoints, codec: e3.Codec, first_dapp: int = 1, controls: bool = True) -> None:
         self.agent = Agent(106, codec, controls)
-        self.agent._dapps.update(dict.fromkeys(range(1, first_dapp)))
+        self.agent._dapps.update(range(1, first_dapp))
         self.blocks: list[tuple[int, ...]] = []
         self._endpoints = endpoints
         self._sockets = bind_sockets(endpoints)
@@ -44,7 +44,7 @@ class EmulatedAgent:
     @property
     def subscribed(self) -> list[int]:
         """dApps with a subscription."""
-        return [dapp for dapp, subscription in list(self.agent._dapps.items()) if subscription is not None]
+        return sorted({dapp for dapp, _ in list(self.agent._subscriptions)})
 
     def stop(self, *, killed: bool = False) -> None:
         """End, as a gNB does; or as one that is killed, which leaves the files of its sockets."""

@@ -98,6 +98,15 @@ def above_0(text: str) -> float:
     return value
 
 
+def factor(text: str) -> float:
+    """A positive number, or ``1/number``."""
+    found = re.fullmatch(r"(1/)?(\d+(?:\.\d*)?(?:e[-+]?\d+)?)", text, re.IGNORECASE)
+    value = float(found[2]) if found else 0.0
+    if not 1e-9 <= value <= 1e9:
+        raise argparse.ArgumentTypeError(f"a number or 1/number is expected, such as 1/2048, not {text!r}")
+    return 1 / value if found and found[1] else value
+
+
 def ntp_server(text: str) -> str:
     """``HOST`` or ``HOST:PORT``."""
     from twinlink.measure import ntp

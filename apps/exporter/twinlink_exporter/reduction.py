@@ -93,7 +93,7 @@ def add_reduction_arguments(parser: argparse.ArgumentParser) -> None:
         help="slots in a message, if they come at once",
     )
     group.add_argument(
-        "--beta", type=_beta, default=BETA, metavar="1/128",
+        "--beta", type=convert.factor, default=BETA, metavar="1/128",
         help="what the gNB multiplies its int16 by: 1/2048, in OpenAirInterface for USRPs 1/128",
     )  # fmt: skip
 
@@ -153,12 +153,3 @@ def _numbers(text: str, what: str, end: int) -> tuple[int, ...]:
     if not numbers or numbers[-1] >= end:
         raise argparse.ArgumentTypeError(f"{what} from 0 to {end - 1} are expected, such as 0,2-5, not {text!r}")
     return tuple(numbers)
-
-
-def _beta(text: str) -> float:
-    """For argparse: a fraction, or a number."""
-    found = re.fullmatch(r"(?:1/)?(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)", text)
-    value = float(found[1]) if found else 0.0
-    if not 1e-9 <= value <= 1e9:
-        raise argparse.ArgumentTypeError(f"a number or 1/number is expected, such as 1/2048, not {text!r}")
-    return 1 / value if text.startswith("1/") else value

@@ -1,7 +1,7 @@
 """Reads the slots that indications of RAN function 2 name from the gNB's shared memory (`twinlink_e3.ran_buffers`).
 
-The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a row is
-copied first, and counts only if the gNB cannot have begun to write it again meanwhile:
+The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a copy of a
+row counts only if the gNB cannot have begun to write it again when the copy was complete:
 
 1. It is younger than the time in which the gNB writes all rows but two, at one row a slot.  The gNB's clock is the one
    whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
@@ -134,6 +134,8 @@ class SlotReader:
             SharedMemoryError: the shared memory is too short.
         """
         assert self._file
+        if self._is_late(slot):  # with many waiting, to copy them would make the next ones late, too
+            return None
         indication = slot.indication
         start = self._layout.offset(indication.fh_buffer_index, indication.fh_write_index)
         start += first_prb * SUBCARRIERS_PER_PRB * SAMPLE_OCTETS

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,14 @@ from twinlink.appkit import options as command_line
 from twinlink.appkit.console import DONE, ending_signals, guarded
 from twinlink.appkit.journal import Journal
 from twinlink.cli import all_keys
+from twinlink.errors import ConfigurationError
 
 from .emulator import Emulator, Options, choose_fft_size
 from .playout_log import PlayoutLog
 from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
+from .slot_process import SlotProcess
+from .slot_writer import SlotPattern
 from .sockets import bind_sockets
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     return [
         f"recording: {recording.path}, {grid.n_records} records of {grid.n_prbs} PRBs, FFT of {fft_size} bins",
         f"plays: {times}, at pace {given.pace}, from when {given.wait_subscribers} dApp(s) have subscribed",
-        f"E3: {e3.endpoints_of(given)}; {_codec(given).name}",
+        f"E3: {e3.endpoints_of(given)}; {_codec(given).name}; I/Q: {_where(_pattern(given), fft_size)}",
         *service.plan_of_http(given),
         *service.plan_of_files(("heard/", given.heard), ("log", given.log)),
     ]
@@ -66,6 +69,21 @@ def _recording(given: argparse.Namespace) -> tuple[Recording, int]:
     codec = _codec(given)
     codec.decode(codec.encode(e3.MessageAck(1, 1, "positive")))  # reports a missing grammar before the first dApp
     return recording, fft_size
+
+
+def _pattern(given: argparse.Namespace) -> SlotPattern | None:
+    """What is written to shared memory, if I/Q is to be there.  Raises ConfigurationError."""
+    if not given.slots:
+        return None
+    if given.pace.factor is None:
+        raise ConfigurationError("--slots: a gNB writes slots in real time, so --pace max cannot be")
+    return SlotPattern(given.tdd, given.antennas, given.beta, given.shm_suffix)
+
+
+def _where(pattern: SlotPattern | None, fft_size: int) -> str:
+    if pattern is None:
+        return f"FFT of {fft_size} bins"
+    return f"slots {pattern.tdd} in shared memory {pattern.iq_name}, {pattern.antennas} antenna(s)"
 
 
 def _codec(given: argparse.Namespace) -> e3.Codec:
@@ -84,14 +102,17 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         answers_unreadable=not given.stuck,
     )
     recording, fft_size = _recording(given)
+    pattern = _pattern(given)
     endpoints = e3.endpoints_of(given)
     if given.heard:
         given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(PROGRAM, given.log))
-        playout_log = stack.enter_context(PlayoutLog(given.heard, recording)) if given.heard else None
-        sockets = stack.enter_context(bind_sockets(endpoints, lossless=options.pace.factor is None))
-        emulator = Emulator(recording, sockets, options, journal, playout_log)
+        playout_log = stack.enter_context(closing(PlayoutLog(given.heard, recording))) if given.heard else None
+        sockets = stack.enter_context(closing(bind_sockets(endpoints, lossless=options.pace.factor is None)))
+        # After the sockets: shared memory may be made anew only if no other gNB runs here.
+        slots = stack.enter_context(closing(SlotProcess(pattern, recording.grid.scs_hz))) if pattern else None
+        emulator = Emulator(recording, sockets, options, journal, playout_log, slots)
         if not recording.interferer.any():
             journal.event(
                 "no_interferer", f"{recording.path} has no annotation labelled 'interferer': none is expected"
@@ -107,7 +128,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
             "listening",
             f"waiting for {given.wait_subscribers} dApp(s) at {endpoints.setup}, {endpoints.to_dapp}, "
             f"{endpoints.from_dapp} ({endpoints.link}, {_codec(given).name}); "
-            f"{recording.grid.n_prbs} PRBs, FFT of {fft_size} bins",
+            f"{recording.grid.n_prbs} PRBs, {_where(pattern, fft_size)}",
             setup=endpoints.setup,
             to_dapp=endpoints.to_dapp,
             from_dapp=endpoints.from_dapp,
@@ -116,6 +137,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
             n_prbs=recording.grid.n_prbs,
             fft_size=fft_size,
             generation=_codec(given).name,
+            shm_name=pattern.iq_name if pattern else None,
         )
 
         def collectors() -> "list[Collector]":
@@ -170,8 +192,40 @@ def make_parser() -> command_line.Parser:
     agent.add_argument(
         "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"
     )
+    slots = parser.add_argument_group("I/Q of whole slots in shared memory (RAN function 2)")
+    slots.add_argument("--slots", action="store_true", help="hand I/Q over there, not in PDUs")
+    slots.add_argument(
+        "--tdd",
+        type=_tdd,
+        default="U",
+        metavar="DDDDDDDSUU",
+        help="slots of a period: uplink, mixed, downlink (U: FDD)",
+    )
+    slots.add_argument("--antennas", type=convert.whole(1, 4), default=1, metavar="N", help="of the gNB")
+    slots.add_argument(
+        "--beta", type=convert.factor, default=1 / 2048, metavar="1/128", help="a value there is the int16 times this"
+    )
+    slots.add_argument(
+        "--shm-suffix", default="", type=_suffix, metavar="TEXT", help="added to the names of the memory"
+    )
     service.add_options(parser)
     return parser
+
+
+def _tdd(text: str) -> str:
+    """For argparse."""
+    if not set(text) <= set("USD") or not set(text) & set("US"):
+        raise argparse.ArgumentTypeError(f"letters U, S and D are expected, at least one U or S, not {text!r}")
+    return text
+
+
+def _suffix(text: str) -> str:
+    """For argparse."""
+    try:
+        e3.shared_memory_path(SlotPattern(suffix=text).iq_name)
+    except e3.SharedMemoryError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _pace(text: str) -> Pace:

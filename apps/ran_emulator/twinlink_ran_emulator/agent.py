@@ -12,7 +12,10 @@
                       no PDU at all        -> nothing, as there is no message id
 
 A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also after the dApp has left.  In G2 it
-ends with the last subscription.
+ends with the last subscription to RAN function 1.
+
+By default there is RAN function 1 with I/Q in PDUs.  With `by_reference`, I/Q is of RAN function 2, and RAN function 1
+has sensing ranges and control; without control it is absent, as in OpenAirInterface upstream.
 """
 
 import random
@@ -38,11 +41,12 @@ class SetUp:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A dApp subscribed; ``telemetry``: whether it gets indications."""
+    """A dApp subscribed; ``telemetry``: whether it asks for some.  ``function``: the RAN function."""
 
     dapp: int
     subscription: int
     telemetry: bool
+    function: int = e3.RAN_FUNCTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +93,11 @@ Event = SetUp | Subscribed | Unsubscribed | Blocked | Reported | Released | Refu
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
+    number: int
     telemetry: bool
     starts_ns: int
     ends_ns: int | None
+    period_ns: int
 
 
 @dataclass(slots=True)
@@ -103,6 +109,7 @@ class Agent:
         codec: of the only generation that it speaks.
         controls: whether it offers the control of PRB blocks; if not, it does not even acknowledge one, as libe3.
         answers_unreadable: whether it answers what it cannot decode on the setup channel; libe3 does since 0.0.8.
+        by_reference: whether I/Q is in shared memory, of RAN function 2.
         block: the blocked PRBs.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
     """
@@ -111,9 +118,12 @@ class Agent:
     codec: e3.Codec = e3.G0
     controls: bool = True
     answers_unreadable: bool = True
+    by_reference: bool = False
     block: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
-    _dapps: dict[int, _Subscription | None] = field(default_factory=dict)  # by identifier
+    _dapps: set[int] = field(default_factory=set)  # identifiers
+    _subscriptions: dict[tuple[int, int], _Subscription] = field(default_factory=dict)  # by dApp and RAN function
+    _indicated_ns: dict[int, int] = field(default_factory=dict)  # by RAN function
     _events: list[Event] = field(default_factory=list)
 
     @property
@@ -139,7 +149,7 @@ class Agent:
         if free is None:
             self._refuse(f"setup of {request.dapp_name!r}: all {self.max_dapps} dApp identifiers are taken")
             return self._setup_refused(request.message_id)
-        self._dapps[free] = None
+        self._dapps.add(free)
         self._events.append(SetUp(free, request.dapp_name, request.vendor))
         return self.codec.encode(
             e3.SetupResponse(
@@ -149,7 +159,7 @@ class Agent:
                 ran_identifier=RAN_IDENTIFIER,
                 e3ap_protocol_version=e3.PROTOCOL_VERSION,
                 dapp_identifier=free,
-                ran_function_list=(_spectrum_function(self.codec, self._controls),),
+                ran_function_list=tuple(self._functions.values()),
             )
         )
 
@@ -184,73 +194,109 @@ class Agent:
         ack = e3.MessageAck(_message_id(), pdu.message_id, "negative" if problem else "positive")
         return [self.codec.encode(ack)]
 
-    def indications(self, iq_data: bytes, now_ns: int) -> list[bytes]:
-        """One indication for each dApp with an active I/Q subscription; ``iq_data`` is the protocolData."""
-        pdus = []
-        for identifier, subscription in list(self._dapps.items()):
-            if subscription is None or not subscription.telemetry or now_ns < subscription.starts_ns:
-                continue
-            if subscription.ends_ns is not None and now_ns >= subscription.ends_ns:
-                self._end_subscription(identifier, "expired")
-                continue
-            pdus.append(self.codec.encode(e3.IndicationMessage(_message_id(), identifier, e3.RAN_FUNCTION, iq_data)))
-        self.counters["indications"] += len(pdus)
-        return pdus
+    def indications(self, data: bytes, now_ns: int, function: int = e3.RAN_FUNCTION) -> list[bytes]:
+        """One indication for each dApp with an active subscription; ``data`` is the protocolData.
 
-    def subscribers(self, now_ns: int) -> int:
-        """Number of dApps with an active I/Q subscription."""
-        return sum(
-            subscription is not None and subscription.telemetry and now_ns >= subscription.starts_ns
-            for subscription in list(self._dapps.values())  # may be called by another thread
-        )
+        As in OpenAirInterface, the subscription with the shortest period decides how often there is one for all.
+        """
+        for dapp, subscribed in list(self._subscriptions):
+            subscription = self._subscriptions[dapp, subscribed]
+            if subscription.ends_ns is not None and now_ns >= subscription.ends_ns:
+                self._end_subscription(dapp, subscribed, "expired")
+        dapps = self._receivers(function, now_ns)
+        periods = [self._subscriptions[dapp, function].period_ns for dapp in dapps]
+        if not dapps or now_ns < self._indicated_ns.get(function, now_ns - min(periods)) + min(periods):
+            return []
+        self._indicated_ns[function] = now_ns
+        self.counters["indications"] += len(dapps)
+        return [self.codec.encode(e3.IndicationMessage(_message_id(), dapp, function, data)) for dapp in dapps]
+
+    def subscribers(self, now_ns: int, function: int | None = None) -> int:
+        """Number of dApps with an active subscription to I/Q, or to telemetry of a RAN function."""
+        return len(self._receivers(self.iq_function if function is None else function, now_ns))
+
+    @property
+    def iq_function(self) -> int:
+        """The RAN function of I/Q."""
+        return e3.L1_KPM_FUNCTION if self.by_reference else e3.RAN_FUNCTION
 
     def events(self) -> list[Event]:
         """Events since the last call."""
         events, self._events = self._events, []
         return events
 
+    def _receivers(self, function: int, now_ns: int) -> list[int]:
+        """The dApps that get indications of a RAN function."""
+        return [
+            dapp
+            for (dapp, subscribed), subscription in list(self._subscriptions.items())  # may be called by another thread
+            if subscribed == function
+            and subscription.telemetry
+            and now_ns >= subscription.starts_ns
+            and (subscription.ends_ns is None or now_ns < subscription.ends_ns)
+        ]
+
     @property
-    def _controls(self) -> tuple[int, ...]:
-        return (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+    def _functions(self) -> dict[int, e3.RanFunctionDefinition]:
+        controls = (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+        functions = {}
+        if self.by_reference:
+            functions[e3.L1_KPM_FUNCTION] = _slot_function(self.codec)
+        if self.controls or not self.by_reference:
+            functions[e3.RAN_FUNCTION] = _spectrum_function(self.codec, controls)
+        return functions
 
     def _subscribe(self, request: e3.SubscriptionRequest, now_ns: int) -> e3.SubscriptionResponse:
-        identifier = request.dapp_identifier
+        identifier, number = request.dapp_identifier, request.ran_function_identifier
+        function = self._functions.get(number)
         problem = None
         if identifier not in self._dapps:
             problem = f"dApp {identifier} is not set up"
-        elif request.ran_function_identifier != e3.RAN_FUNCTION:
-            problem = f"RAN function {request.ran_function_identifier} does not exist here"
-        elif set(request.telemetry_identifier_list) - {e3.TELEMETRY_IQ}:
-            problem = f"telemetry {request.telemetry_identifier_list} of RAN function 1 does not exist"
-        elif not set(request.control_identifier_list) <= set(self._controls):
-            problem = f"control {request.control_identifier_list} of RAN function 1 does not exist"
+        elif function is None:
+            problem = f"RAN function {number} does not exist here"
+        elif not set(request.telemetry_identifier_list) <= set(function.telemetry_identifier_list):
+            problem = f"telemetry {request.telemetry_identifier_list} of RAN function {number} does not exist"
+        elif not set(request.control_identifier_list) <= set(function.control_identifier_list):
+            problem = f"control {request.control_identifier_list} of RAN function {number} does not exist"
         if problem:
             self._refuse(f"subscription of dApp {identifier}: {problem}")
             return e3.SubscriptionResponse(_message_id(), request.message_id, identifier, "negative")
-        # One subscription per dApp, with the dApp's identifier: a second request replaces the first.
+        # One subscription per dApp and RAN function: a second request replaces the first.
         ends_ns = now_ns + request.subscription_time * 1_000_000_000 if request.subscription_time else None
         telemetry = bool(request.telemetry_identifier_list)
-        self._dapps[identifier] = _Subscription(telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns)
-        self._events.append(Subscribed(identifier, identifier, telemetry))
+        subscription = _Subscription(
+            self._subscription_number(identifier, number), telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns,
+            (request.periodicity or 0) * 1000,
+        )  # fmt: skip
+        self._subscriptions[identifier, number] = subscription
+        self._events.append(Subscribed(identifier, subscription.number, telemetry, number))
         granted: dict[str, int] = {}
         if self.codec is e3.ASN1_CODECS["G2b"]:  # the only one that has these fields
-            granted = {"ran_function_identifier": e3.RAN_FUNCTION, "periodicity": 0}
+            granted = {"ran_function_identifier": number, "periodicity": request.periodicity or 0}
         return e3.SubscriptionResponse(
             message_id=_message_id(),
             request_id=request.message_id,
             dapp_identifier=identifier,
             response_code="positive",
-            subscription_id=identifier,
+            subscription_id=subscription.number,
             telemetry_identifier_list=request.telemetry_identifier_list,
             control_identifier_list=request.control_identifier_list,
             **granted,
         )
 
+    def _subscription_number(self, dapp: int, function: int) -> int:
+        """That of the dApp, if it is free."""
+        if (dapp, function) in self._subscriptions:
+            return self._subscriptions[dapp, function].number
+        taken = {subscription.number for subscription in self._subscriptions.values()}
+        return min(set(range(1, self.max_dapps + 1)) - taken, key=lambda number: (number != dapp, number))
+
     def _unsubscribe(self, identifier: int, subscription: int) -> str | None:
-        if self._dapps.get(identifier) is None or identifier != subscription:
-            return f"dApp {identifier} has no subscription {subscription}"
-        self._end_subscription(identifier, "deleted")
-        return None
+        for dapp, function in list(self._subscriptions):
+            if dapp == identifier and self._subscriptions[dapp, function].number == subscription:
+                self._end_subscription(dapp, function, "deleted")
+                return None
+        return f"dApp {identifier} has no subscription {subscription}"
 
     def _control(self, action: e3.DAppControlAction) -> str | None:
         sender = f"control from dApp {action.dapp_identifier}"
@@ -283,16 +329,18 @@ class Agent:
     def _release(self, identifier: int) -> str | None:
         if identifier not in self._dapps:
             return f"release of dApp {identifier}, which is not set up"
-        self._end_subscription(identifier, "released")
-        del self._dapps[identifier]
+        for dapp, function in list(self._subscriptions):
+            if dapp == identifier:
+                self._end_subscription(dapp, function, "released")
+        self._dapps.remove(identifier)
         self._events.append(Released(identifier))
         return None
 
-    def _end_subscription(self, identifier: int, reason: str) -> None:
-        if self._dapps[identifier] is not None:
-            self._dapps[identifier] = None
-            self._events.append(Unsubscribed(identifier, identifier, reason))
-        if self.block and self._ends_block and not any(self._dapps.values()):
+    def _end_subscription(self, identifier: int, function: int, reason: str) -> None:
+        subscription = self._subscriptions.pop((identifier, function))
+        self._events.append(Unsubscribed(identifier, subscription.number, reason))
+        left = any(subscribed == e3.RAN_FUNCTION for _, subscribed in self._subscriptions)
+        if self.block and self._ends_block and not left:
             self.block = ()
             self._events.append(Blocked(identifier, ()))
 
@@ -320,3 +368,8 @@ def _message_id() -> int:
 def _spectrum_function(codec: e3.Codec, controls: tuple[int, ...]) -> e3.RanFunctionDefinition:
     data = e3.RanFunctionData(b"Spectrum", 1, b"Uplink I/Q after the FFT and PRB blocks, played from a recording")
     return e3.RanFunctionDefinition(e3.RAN_FUNCTION, (e3.TELEMETRY_IQ,), controls, codec.encode_structure(data))
+
+
+def _slot_function(codec: e3.Codec) -> e3.RanFunctionDefinition:
+    data = e3.RanFunctionData(b"L1-KPM", 1, b"Uplink I/Q of whole slots in shared memory, played from a recording")
+    return e3.RanFunctionDefinition(e3.L1_KPM_FUNCTION, (e3.TELEMETRY_SLOT,), (), codec.encode_structure(data))

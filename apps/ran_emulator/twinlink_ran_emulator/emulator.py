@@ -1,8 +1,8 @@
 """The emulated gNB: one thread that answers dApps and plays a recording to them on schedule.
 
-recording --> PrbBlocker --> FFT order --> Agent --> Sockets --> dApps
-                  ^                          |
-                  +------ PRB block ---------+
+recording --> PrbBlocker --> FFT order, or SlotProcess --> Agent --> Sockets --> dApps
+                  ^                                          |
+                  +--------------- PRB block ----------------+
 """
 
 import threading
@@ -26,6 +26,8 @@ from .playout_log import PlayoutLog
 from .prb_block import PrbBlocker
 from .recording import Recording
 from .schedule import RECORDED, Pace, Schedule
+from .slot_process import Range, SlotProcess
+from .slot_writer import Notice
 from .sockets import Sockets
 
 USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of common gNBs; `--fft-size` takes any other that fits
@@ -84,6 +86,7 @@ class Emulator:
         options: how.
         journal: for events.
         playout_log: records every record as played; or None.
+        slots: writes whole slots to shared memory; without it, I/Q is in the PDUs.
 
     Attributes:
         pulse: of `run`.
@@ -97,6 +100,7 @@ class Emulator:
         options: Options,
         journal: Journal,
         playout_log: PlayoutLog | None = None,
+        slots: SlotProcess | None = None,
     ) -> None:
         self._recording = recording
         self._sockets = sockets
@@ -104,7 +108,12 @@ class Emulator:
         self._journal = journal
         self._playout_log = playout_log
         self._fft_size = choose_fft_size(recording.grid.n_prbs, options.fft_size)
-        self._agent = Agent(recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable)
+        self._slots = slots
+        if slots:
+            sockets.watch(slots.descriptor)
+        self._agent = Agent(
+            recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable, slots is not None
+        )
         self._blocker = PrbBlocker(recording)
         self._blocked = np.zeros(recording.grid.n_prbs, np.bool_)
         self._outgoing: deque[bytes] = deque()
@@ -160,6 +169,8 @@ class Emulator:
             if not stop.is_set():
                 self._play_record(schedule.due_ns(self.played))
         seconds = (time.monotonic_ns() - schedule.start_ns) / 1e9
+        if self._slots:
+            self._slots.pause()
         while self._outgoing and not stop.is_set():
             self._serve(IDLE_MS)
         if self._playout_log:
@@ -195,14 +206,17 @@ class Emulator:
         samples = self._recording.samples[record]
         if self._agent.block:
             samples = self._blocker.apply(record, self._blocked)
-        iq_samples = e3.fft_from_natural(samples, self._fft_size).tobytes()
-        timestamp = self.played % MAX_TIMESTAMP + 1
-        iq_data = self._agent.codec.encode_structure(e3.IqDataIndication(iq_samples, self._fft_size, timestamp))
-        now_ns = time.monotonic_ns()
+        if self._slots:
+            self._slots.play(samples, self._free_ranges(record))
+            played_ns, now_ns = time.time_ns(), time.monotonic_ns()
+        else:
+            iq_samples = e3.fft_from_natural(samples, self._fft_size).tobytes()
+            timestamp = self.played % MAX_TIMESTAMP + 1
+            iq_data = self._agent.codec.encode_structure(e3.IqDataIndication(iq_samples, self._fft_size, timestamp))
+            played_ns, now_ns = time.time_ns(), time.monotonic_ns()
+            self._outgoing.extend(self._agent.indications(iq_data, now_ns))
+            self._send()
         self._latest_ns = max(self._latest_ns, now_ns - due_ns)
-        played_ns = time.time_ns()
-        self._outgoing.extend(self._agent.indications(iq_data, now_ns))
-        self._send()
         if self._playout_log:
             self._playout_log.add(record, samples, self._blocked, played_ns)
         interferer = self._recording.interferer
@@ -226,9 +240,36 @@ class Emulator:
                 self._outgoing.extend(self._agent.receive(pdu, time.monotonic_ns()))
             if request is None and pdu is None:
                 break
+        if self._slots:
+            for notice in self._slots.notices():
+                self._indicate(self._slots, notice)
         for event in self._agent.events():
             self._report(event)
         self._send()
+
+    def _indicate(self, slots: SlotProcess, notice: Notice) -> None:
+        """Indicate a slot, and its sensing ranges, to the dApps."""
+        agent, now_ns = self._agent, time.monotonic_ns()
+        if agent.subscribers(now_ns, e3.L1_KPM_FUNCTION):
+            slot = e3.SlotIndication(
+                slots.pattern.iq_name, notice.fh_buffer_index, notice.fh_write_index, notice.timestamp, notice.sfn,
+                notice.slot, 0, slots.pattern.antennas, notice.valid_symbol_mask,
+            )  # fmt: skip
+            data = agent.codec.encode_structure(slot)
+            self._outgoing.extend(agent.indications(data, now_ns, e3.L1_KPM_FUNCTION))
+        if agent.subscribers(now_ns, e3.RAN_FUNCTION):
+            ranges = e3.SensingIndication(
+                notice.timestamp, notice.sfn, notice.slot, slots.pattern.sensing_name, notice.shm_write_idx,
+                notice.n_ranges, 0,
+            )  # fmt: skip
+            self._outgoing.extend(agent.indications(agent.codec.encode_structure(ranges), now_ns))
+
+    def _free_ranges(self, record: int) -> list[Range]:
+        """The PRBs without a UE, as the MAC leaves them free: in all symbols."""
+        free = np.concatenate(([False], ~self._recording.ue[record] | self._blocked, [False]))
+        borders = np.flatnonzero(free[1:] != free[:-1]).tolist()
+        pairs = zip(borders[::2], borders[1::2], strict=True)
+        return [(0, 14, first, end - first) for first, end in pairs][: e3.sensing_ring.MAX_RANGES]
 
     def _send(self) -> None:
         while self._outgoing and self._sockets.send(self._outgoing[0]):

@@ -3,8 +3,6 @@
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,11 +72,3 @@ class PlayoutLog:
         period_ms = source.period_ns / 1e6
         described = metadata.describe(grid, areas, period_ms, extra=extra, capture=capture)
         metadata.write(self._directory / "heard.sigmf-meta", described)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

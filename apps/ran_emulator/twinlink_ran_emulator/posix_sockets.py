@@ -5,8 +5,6 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import zmq
 from twinlink_e3 import MAX_UNFRAMED_OCTETS, Endpoints, frame, posix_address
@@ -76,6 +74,10 @@ class PosixSockets:
     def wait(self, timeout_ms: int) -> None:
         """See `Sockets`."""
         self._poller.poll(timeout_ms)
+
+    def watch(self, descriptor: int) -> None:
+        """See `Sockets`."""
+        self._poller.register(descriptor, zmq.POLLIN)
 
     def wait_to_send(self, timeout_ms: int) -> None:
         """See `Sockets`."""
@@ -213,11 +215,3 @@ class PosixSockets:
         with suppress(KeyError):
             self._poller.unregister(connection)
         connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -3,8 +3,7 @@
 import errno
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from twinlink_e3 import Endpoints, path_of
 
@@ -20,10 +19,14 @@ _USUAL_ADVICE = "an endpoint reads ipc:///path or tcp://address:port, and the ad
 
 
 class Sockets(Protocol):
-    """Bound sockets; a context that closes them."""
+    """Bound sockets."""
 
     def wait(self, timeout_ms: int) -> None:
         """Wait for incoming messages, at most that long."""
+        ...
+
+    def watch(self, descriptor: int) -> None:
+        """Let `wait` return when this file descriptor is readable, too."""
         ...
 
     def wait_to_send(self, timeout_ms: int) -> None:
@@ -49,12 +52,6 @@ class Sockets(Protocol):
     def close(self) -> None:
         """Close all sockets, when queued PDUs were sent or `LINGER_MS` passed."""
         ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def bind_sockets(endpoints: Endpoints, *, lossless: bool = False) -> Sockets:

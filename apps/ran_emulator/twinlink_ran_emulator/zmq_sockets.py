@@ -1,8 +1,6 @@
 """The RAN side of the three E3 channels on ZeroMQ."""
 
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import zmq
 from twinlink_e3 import Endpoints
@@ -32,6 +30,10 @@ class ZmqSockets:
     def wait(self, timeout_ms: int) -> None:
         """See `Sockets`."""
         self._inward.poll(timeout_ms)
+
+    def watch(self, descriptor: int) -> None:
+        """See `Sockets`."""
+        self._inward.register(descriptor, zmq.POLLIN)
 
     def wait_to_send(self, timeout_ms: int) -> None:
         """See `Sockets`."""
@@ -83,14 +85,6 @@ class ZmqSockets:
         if file:
             self._files.append(file)
         return bound
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _take(receiver: zmq.Socket[bytes]) -> bytes | None:
