@@ -24,13 +24,13 @@ import hashlib
 import itertools
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from .identity import Identity, TrustedPeer
+    from .identity import TrustedPeer
+    from .identity.watched import WatchedIdentity
 
 MAGIC = b"tS"
 CONTEXT = b"twinlink signed payload 1\0"
@@ -88,12 +88,12 @@ class Signer:
     """Signs the payloads of one session.  Any thread may call it, one at a time.
 
     Args:
-        identity: has the key; called for each payload.
+        watched: has the key; `twinlink.Link.identity`.
         session: epoch of the link on which they are sent.
     """
 
-    def __init__(self, identity: "Callable[[], Identity]", session: int) -> None:
-        self._identity, self._session = identity, session
+    def __init__(self, watched: "WatchedIdentity", session: int) -> None:
+        self._watched, self._session = watched, session
         self._counter = itertools.count(1)
 
     def sign(self, flow: str, body: bytes, node: str = "", node_session: int = 0) -> bytes:
@@ -105,7 +105,7 @@ class Signer:
             node: name of the peer that it is for; empty on ``control-result``, which is for every peer.
             node_session: epoch of that peer's session.
         """
-        identity = self._identity()
+        identity = self._watched.identity
         head = UNSIGNED_HEAD.pack(
             MAGIC,
             KINDS[flow].number,
@@ -122,12 +122,12 @@ class Verifier:
     """Checks the payloads that peers have signed.  Any thread may call it, one at a time.
 
     Args:
-        identity: has the own name, and the keys that are trusted; called for each payload.
+        watched: has the own name, and the keys that are trusted; `twinlink.Link.identity`.
         session: epoch of the own link.
     """
 
-    def __init__(self, identity: "Callable[[], Identity]", session: int) -> None:
-        self._identity, self._session = identity, session
+    def __init__(self, watched: "WatchedIdentity", session: int) -> None:
+        self._watched, self._session = watched, session
         self._counters: OrderedDict[tuple[bytes, int, int], int] = OrderedDict()  # by key, kind and session
 
     def verify(self, flow: str, payload: bytes | memoryview, node: str | None, session: int) -> Verified | Refusal:
@@ -168,7 +168,7 @@ class Verifier:
 
     def _peer(self, key: bytes) -> "TrustedPeer | Refusal":
         """The trusted peer with this key, as of now."""
-        identity, now = self._identity(), datetime.now(UTC)
+        identity, now = self._watched.identity, datetime.now(UTC)
         for peer in identity.trusted:
             if _key_id(peer.line.verify_key) == key:
                 if peer.expiry > now:
@@ -181,7 +181,7 @@ class Verifier:
 
     def _stale(self, head: Head, kind: _Kind, signer: str, node: str | None, session: int) -> Refusal | None:
         """Why what was signed does not count here and now; if it does, its counter is kept."""
-        audience, own_session = (self._identity().name, self._session) if kind.addressed else ("", 0)
+        audience, own_session = (self._watched.identity.name, self._session) if kind.addressed else ("", 0)
         if head.audience != _audience(audience):
             return Refusal("audience", f"{signer} signed it for another node than {audience or 'all'}")
         if head.audience_session != own_session:

@@ -21,6 +21,7 @@ from twinlink_exporter.twin_sync import SyncLimits
 
 import twinlink
 from twinlink.appkit.journal import Journal
+from twinlink.identity import Identity, trust
 from twinlink.sync import State
 from twinlink.testing import free_endpoint, patience, wait_until
 
@@ -38,6 +39,15 @@ def endpoints() -> Iterator[Endpoints]:
 def tcp_endpoints() -> Endpoints:
     host, _, first = free_endpoint(3).removeprefix("tcp/").rpartition(":")
     return Endpoints(*(f"tcp://{host}:{int(first) + i}" for i in range(3)))
+
+
+def trusting_pair(folder: Path) -> tuple[Path, Path]:
+    """The identities of a twin and of a gNB that trust each other."""
+    twin = Identity.create(folder / "twin-1", "twin-1", "twin")
+    gnb = Identity.create(folder / "gnb-1", "gnb-1", "gnb")
+    trust.trust(gnb.folder, twin.line, "twin")
+    trust.trust(twin.folder, gnb.line, "gnb")
+    return twin.folder, gnb.folder
 
 
 LONG_MS = 200_000  # a decision may come as late, and stand as long, as this machine makes it

@@ -16,12 +16,13 @@ from twinlink_e3 import Endpoints
 from twinlink_exporter.sockets import is_closed_to_us
 
 import twinlink
-from twinlink.control import PrbBlock
+from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.signed_payload import Signer, Verified, Verifier
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 
 from .agent import Agent, encode_indication
-from .conftest import LONG_MS
+from .conftest import LONG_MS, trusting_pair
 
 IQ = bytes(6144)
 UNPRIVILEGED_UID = 65534
@@ -95,7 +96,8 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     endpoint = free_endpoint()
     with Agent(endpoints) as agent:
         way = ("--listen" if exporter_listens else "--connect", endpoint)
-        process = start("--transport", transport, *way, "--insecure-control", "--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
+        patient = ("--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
+        process = start("--transport", transport, *way, "--insecure-control", *patient)
         ends = (None, endpoint) if exporter_listens else (endpoint, None)
         with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
             agent.wait_for(lambda a: a.subscribed == [1])
@@ -116,10 +118,42 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     assert (summary["exported"], summary["spectrum"]["acknowledged"], summary["spectrum"]["lost"]) == (100, 100, 0)
 
 
+def test_with_identities_a_signed_decision_reaches_the_ran(start: Start, endpoints: Endpoints, tmp_path: Path) -> None:
+    endpoint, (twin_folder, gnb_folder) = free_endpoint(), trusting_pair(tmp_path)
+    with Agent(endpoints) as agent, twinlink.open("zeromq", listen=endpoint, identity=twin_folder) as twin:
+        spectrum, results = twin.receiver("spectrum"), twin.receiver("control-result")
+        patient = ("--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
+        process = start("--identity", str(gnb_folder), "--connect", endpoint, *patient)
+        wait_for_event(tmp_path, "peer-up")
+        agent.wait_for(lambda a: a.subscribed == [1])
+        agent.send(encode_indication(1, IQ))
+        observation = spectrum.receive(timeout=patience())
+        assert observation is not None
+        assert twin.identity is not None
+        signer, verifier = Signer(twin.identity, twin.epoch), Verifier(twin.identity, twin.epoch)
+        decision, statuses = PrbBlock("b", (70,), time.time_ns(), 10_000).encode(), []
+        for payload in (decision, signer.sign("control", decision, observation.node or "", observation.epoch)):
+            twin.sender("control").send(payload)
+            result = results.receive(timeout=patience())
+            assert result is not None
+            verdict = verifier.verify("control-result", result.payload, result.node, result.epoch)
+            assert isinstance(verdict, Verified)
+            statuses.append(PrbBlockResult.decode(verdict.body).status)
+        assert statuses == ["rejected", "installed"]
+        assert agent.controls == [[70]]
+        process.terminate()
+        _, said = process.communicate(timeout=patience())
+    assert process.returncode == 0
+    assert "decisions: signed ones of trusted twins" in said
+    reasons = [event["reason"] for event in events(tmp_path) if event["event"] == "block-rejected"]
+    assert [reason.partition(":")[0] for reason in reasons] == ["unsigned"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--n-prbs", "0"],
+        ["--insecure-control", "--identity", "/nonexistent"],
         ["--n-prbs", "106", "--fft-size", "1024"],
         ["--protect-prbs", "5-1"],
         ["--protect-prbs", "106"],

@@ -11,11 +11,12 @@ from twinlink_exporter.authentication import Authentication
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.identity import Identity, trust
+from twinlink.identity.watched import WatchedIdentity
 from twinlink.signed_payload import HEAD_OCTETS, Signer, Verified, Verifier
 from twinlink.testing import free_endpoint, patience, wait_until
 
 from .agent import Agent
-from .conftest import LONG_MS, RunningExporter
+from .conftest import LONG_MS, RunningExporter, trusting_pair
 from .twin_side import receive
 
 
@@ -24,24 +25,20 @@ class Side:
 
     def __init__(self, folder: Path, endpoints: Endpoints) -> None:
         self.folder, self._endpoints = folder, endpoints
-        self.twin = Identity.create(folder / "twin-1", "twin-1", "twin")
-        self.gnb = Identity.create(folder / "gnb-1", "gnb-1", "gnb")
-        trust.trust(self.gnb.folder, self.twin.line, "twin")
-        trust.trust(self.twin.folder, self.gnb.line, "gnb")
-        self.twin, self.gnb = Identity.load(self.twin.folder), Identity.load(self.gnb.folder)
+        self.twin, self.gnb = (WatchedIdentity(Identity.load(one)) for one in trusting_pair(folder))
         self.endpoint = free_endpoint()
         self.link = twinlink.open("zeromq", listen=self.endpoint, node="twin-1")
         self.link.receiver("spectrum", handler=lambda _: None)
         self.results = self.link.receiver("control-result")
-        self.signer = Signer(lambda: self.twin, self.link.epoch)
-        self.verifier = Verifier(lambda: self.twin, self.link.epoch)
+        self.signer = Signer(self.twin, self.link.epoch)
+        self.verifier = Verifier(self.twin, self.link.epoch)
         self.agent = Agent(endpoints)
         self._running: list[tuple[RunningExporter, twinlink.Link]] = []
 
     def start(self, *, identity: bool = True) -> RunningExporter:
         link = twinlink.open("zeromq", connect=self.endpoint, node="gnb-1")
         link.wait_ready(patience())
-        authentication = Authentication((lambda: self.gnb) if identity else None, link.epoch)
+        authentication = Authentication(self.gnb if identity else None, link.epoch)
         log = self.folder / f"log-{len(self._running)}.jsonl"
         exporter = RunningExporter(link, self._endpoints, log, authentication=authentication)
         self._running.append((exporter, link))
@@ -102,13 +99,13 @@ def test_a_signed_decision_is_installed_and_what_is_not_as_signed_never(side: Si
     forgeries = {
         "unsigned": decision("b-2"),
         "flow": side.signer.sign("control-result", decision("b-2")),
-        "key": Signer(lambda: stranger, side.link.epoch).sign("control", decision("b-2"), "gnb-1", side.gnb_session),
+        "key": Signer(WatchedIdentity(stranger), side.link.epoch).sign(
+            "control", decision("b-2"), "gnb-1", side.gnb_session
+        ),
         "signature": bytes(changed),
         "audience": side.sign(decision("b-2"), "gnb-2"),
         "restart": side.signer.sign("control", decision("b-2"), "gnb-1", side.gnb_session ^ 1),
-        "session": Signer(lambda: side.twin, side.link.epoch ^ 1).sign(
-            "control", decision("b-2"), "gnb-1", side.gnb_session
-        ),
+        "session": Signer(side.twin, side.link.epoch ^ 1).sign("control", decision("b-2"), "gnb-1", side.gnb_session),
         "replay": good,
     }
     for rule, payload in forgeries.items():
@@ -132,8 +129,8 @@ def test_a_decision_of_before_a_restart_of_the_exporter_and_one_of_a_revoked_twi
     exporter = side.start()
     side.send(before)
     assert side.result().reason.startswith("restart: ")
-    trust.revoke(side.gnb.folder, "twin-1")
-    side.gnb = Identity.load(side.gnb.folder)
+    trust.revoke(side.gnb.identity.folder, "twin-1")
+    side.gnb.identity = Identity.load(side.gnb.identity.folder)  # a link with an identity does it by itself
     side.send(side.sign(decision("b-2")))
     assert side.result().reason == "revoked: this key of twin-1 was revoked"
     assert side.agent.controls == []

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.identity import Identity, PublicLine, Role
+from twinlink.identity.watched import WatchedIdentity
 from twinlink.signed_payload import Signer
 
 VECTORS = Path(__file__).parents[2] / "docs" / "signed-vectors"
@@ -18,11 +19,11 @@ TWIN_SESSION, GNB_SESSION = 0x0123456789ABCDEF, 0xFEDCBA9876543210
 NOW_NS = 1_790_000_000_123_456_789
 
 
-def identity(name: str, role: Role, secret: bytes) -> Identity:
+def identity(name: str, role: Role, secret: bytes) -> WatchedIdentity:
     """With as much as a signature needs."""
     key = Ed25519PrivateKey.from_private_bytes(secret)
     line = PublicLine(name, role, b"", key.public_key().public_bytes_raw(), b"")
-    return Identity(Path(), name, role, b"", b"", key, line, (), ())
+    return WatchedIdentity(Identity(Path(), name, role, b"", b"", key, line, (), ()))
 
 
 def files() -> dict[str, bytes]:
@@ -30,13 +31,11 @@ def files() -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     twin, gnb = bytes(range(32)), bytes(range(32, 64))
     decision = PrbBlock("prb-block-01234567-1", (40, 41), NOW_NS, 2000, "interference").encode()
-    signed = Signer(lambda: identity("twin-1", "twin", twin), TWIN_SESSION).sign(
-        "control", decision, "gnb-1", GNB_SESSION
-    )
+    signed = Signer(identity("twin-1", "twin", twin), TWIN_SESSION).sign("control", decision, "gnb-1", GNB_SESSION)
     _add(made, "decision", signed, flow="control", secret=twin, node="gnb-1", node_session=GNB_SESSION,
          session=TWIN_SESSION)  # fmt: skip
     result = PrbBlockResult("prb-block-01234567-1", "installed", (40, 41), NOW_NS, "acknowledged by the RAN").encode()
-    signed = Signer(lambda: identity("gnb-1", "gnb", gnb), GNB_SESSION).sign("control-result", result)
+    signed = Signer(identity("gnb-1", "gnb", gnb), GNB_SESSION).sign("control-result", result)
     _add(made, "result", signed, flow="control-result", secret=gnb, node="", node_session=0, session=GNB_SESSION)
     return made
 

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 PROGRAM = "twinlink-exporter"
+EXAMPLES = """
+twinlink-exporter --connect tcp/10.0.0.5:7447 --protect-prbs 0-12,43-62 --check
+twinlink-exporter --config twinlink.toml --http 127.0.0.1:9464 --log run.jsonl
+twinlink-exporter --e3 posix --connect tcp/10.0.0.5:7447 --records records/
+"""
 UNPROTECTED = "none (SSB, CORESET0, PRACH: see --protect-prbs)"
 SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
 
@@ -74,6 +79,10 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
         raise ConfigurationError(f"--protect-prbs: the carrier has PRBs 0-{carrier.n_prbs - 1}")
     if given.out_after == 0:
         raise ConfigurationError("--out-after must be above 0: no twin would ever be in sync")
+    if given.insecure_control and given.identity is not None:
+        raise ConfigurationError(
+            "--insecure-control and --identity exclude each other: with an identity, only signed decisions count"
+        )
     grammar.e3ap()
     grammar.spectrum()
     grammar.l1_kpm()
@@ -113,7 +122,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
             link, sockets, carrier, limits, journal,
             search=GenerationSearch.of(given.e3_generation, given.e3_encoding), reduction=reduction,
             sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
-            authentication=Authentication(None, link.epoch, given.insecure_control),
+            authentication=Authentication(link.identity, link.epoch, given.insecure_control),
         )  # fmt: skip
         _on_signal(exporter.stop)
         what = "listening on" if link.listening else "connecting to"
@@ -155,6 +164,7 @@ def make_parser() -> options.Parser:
     parser = options.Parser(
         prog=PROGRAM,
         description="Export a gNB's uplink spectrum from E3 to its digital twin, and the twin's PRB blocks to the gNB.",
+        examples=EXAMPLES,
     )
     link = parser.add_argument_group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
@@ -205,7 +215,11 @@ def make_parser() -> options.Parser:
 
 def _deciders(given: argparse.Namespace) -> str:
     """Whose decisions count."""
-    return "of any twin (--insecure-control)" if given.insecure_control else "none (see --insecure-control)"
+    if given.identity is not None:
+        return "signed ones of trusted twins"
+    if given.insecure_control:
+        return "those of any twin (--insecure-control)"
+    return "none, without an identity (see --identity, --insecure-control)"
 
 
 def _frequency(text: str) -> float:

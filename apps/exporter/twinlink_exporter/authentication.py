@@ -1,6 +1,5 @@
 """Which decisions come from a trusted twin, and signatures for the results that answer them."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import twinlink
@@ -9,21 +8,21 @@ from twinlink.signed_payload import Refusal, Signer, Verifier, body_of
 from .decision_guard import Rejection, identifier
 
 if TYPE_CHECKING:
-    from twinlink.identity import Identity
+    from twinlink.identity.watched import WatchedIdentity
 
 
 class Authentication:
     """With an identity, only signed decisions of trusted twins count; without one, all do or none.
 
     Args:
-        identity: returns that of this exporter; None: it has none.
+        watched: identity of this exporter; None: it has none.
         epoch: of its link.
         insecure_control: without an identity, whether anybody may decide.
     """
 
-    def __init__(self, identity: "Callable[[], Identity] | None", epoch: int, insecure_control: bool = False) -> None:
-        self._verifier = Verifier(identity, epoch) if identity else None
-        self._signer = Signer(identity, epoch) if identity else None
+    def __init__(self, watched: "WatchedIdentity | None", epoch: int, insecure_control: bool = False) -> None:
+        self._verifier = Verifier(watched, epoch) if watched else None
+        self._signer = Signer(watched, epoch) if watched else None
         self._insecure_control = insecure_control
 
     def check(self, message: twinlink.Message) -> bytes | memoryview | Rejection:

@@ -79,6 +79,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
+    from .twin.authentication import Authentication
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
     from .twin.twin import Twin
@@ -103,6 +104,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             protected=given.protect_prbs or frozenset(),
             control=given.control,
             count=given.count,
+            authentication=Authentication(link.identity, link.epoch),
         )
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
@@ -196,11 +198,20 @@ def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgr
     return "signal"
 
 
+EXAMPLES = """
+twinlink-replay                              # listens at tcp/0.0.0.0:7447
+twinlink-replay --protect-prbs 0-12,43-62 --out run1 --http 127.0.0.1:9464
+twinlink-replay --no-control --count 100 --out run1
+twinlink-replay --companion                  # a desktop with displays
+"""
+
+
 def make_parser() -> options.Parser:
     """The parser of the command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Rebuild the uplink spectrum in a GNU Radio flowgraph, find interference, propose PRB blocks.",
+        examples=EXAMPLES,
     )
     link = parser.add_argument_group("link to the gNB's exporter")
     linking.add_link_options(link, listens=True, other="the exporter", node="twin-1")

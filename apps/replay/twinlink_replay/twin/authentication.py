@@ -1,26 +1,25 @@
 """Signatures for the decisions of this twin, and which results come from a trusted exporter."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import twinlink
 from twinlink.signed_payload import Refusal, Signer, Verifier, body_of
 
 if TYPE_CHECKING:
-    from twinlink.identity import Identity
+    from twinlink.identity.watched import WatchedIdentity
 
 
 class Authentication:
     """With an identity, decisions are signed, and only signed results of trusted exporters count.
 
     Args:
-        identity: returns that of this twin; None: it has none.
+        watched: identity of this twin; None: it has none.
         epoch: of its link.
     """
 
-    def __init__(self, identity: "Callable[[], Identity] | None" = None, epoch: int = 0) -> None:
-        self._signer = Signer(identity, epoch) if identity else None
-        self._verifier = Verifier(identity, epoch) if identity else None
+    def __init__(self, watched: "WatchedIdentity | None" = None, epoch: int = 0) -> None:
+        self._signer = Signer(watched, epoch) if watched else None
+        self._verifier = Verifier(watched, epoch) if watched else None
 
     def sign(self, decision: bytes, node: str, epoch: int | None) -> bytes:
         """The payload of a decision for the exporter with this name and session, signed if there is an identity."""
