@@ -360,7 +360,8 @@ class ZeromqTransport(Transport):
         self.authentication_problem = handshakes.problem if curve.watched.valid else curve.trusts_none
         retry = handshakes.failing and time.monotonic() - self._tries_since > RETRY_S
         if retry or curve.is_stale:
-            curve.pin_next()
+            if retry or curve.listener is None:
+                curve.pin_next()
             self._connect(self._host)
         elif not handshakes.failing:
             curve.keep_pinned()

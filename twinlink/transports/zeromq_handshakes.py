@@ -4,6 +4,7 @@ A side that cannot read what the other says ends the connection without a word. 
 which mechanism it has (the greeting of ZMTP, RFC 23) before it says that the keys do not match.
 """
 
+import errno
 import socket
 import time
 from contextlib import suppress
@@ -89,7 +90,8 @@ class ConnectorHandshakes:
             self.failing, self.problem, self._since = False, None, None
         elif kind in FAILED:
             self.failing = True
-            self._since = self._since if self._since is not None else now
+            if self._since is None and value != errno.EAGAIN:  # that is a silent path, or a listener without a thread
+                self._since = now
             if kind == FAILED_AUTH and value == UNKNOWN_KEY and self.curve is not None:
                 self.problem = self._unknown(self.curve)
 

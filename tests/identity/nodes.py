@@ -1,0 +1,43 @@
+"""Identities for tests, in folders of their own."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from twinlink.identity import Identity, Role, trust
+
+
+@dataclass(frozen=True)
+class Node:
+    """The folder of an identity, and whom it trusts."""
+
+    folder: Path
+
+    @property
+    def identity(self) -> Identity:
+        return Identity.load(self.folder)
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    def trust(self, peer: "Node", role: Role | None = None, beside: bool = False) -> None:
+        line = peer.identity.line
+        trust.trust(self.folder, line, role or line.role, beside=beside)
+
+    def revoke(self, peer: "Node", fingerprint: str | None = None) -> None:
+        trust.revoke(self.folder, peer.name, fingerprint)
+
+
+def make(folder: Path, name: str, role: Role, expires_in_s: float | None = None) -> Node:
+    expiry = None if expires_in_s is None else datetime.now(UTC) + timedelta(seconds=expires_in_s)
+    Identity.create(folder / name, name, role, expiry=expiry)
+    return Node(folder / name)
+
+
+def make_pair(folder: Path, expires_in_s: float | None = None) -> tuple[Node, Node]:
+    """A twin and a gNB that trust each other."""
+    twin, gnb = make(folder, "twin-1", "twin", expires_in_s), make(folder, "gnb-1", "gnb", expires_in_s)
+    twin.trust(gnb)
+    gnb.trust(twin)
+    return twin, gnb
