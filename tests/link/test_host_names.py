@@ -2,28 +2,16 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import twinlink
-from twinlink.testing import patience
+from tests.link import named_host
 from twinlink.transports.mosquitto import SBIN
 
-_BEGINS = """
-import subprocess, sys
-import twinlink
-from twinlink.testing import patience, wait_until
-
-transport, hosts = sys.argv[1:3]
-subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
-
-def stands_for(*addresses):
-    with open(hosts, "w") as file:
-        file.writelines(f"{address} twin.example\\n" for address in addresses)
+_LINKS = """
+transport, *arguments = arguments
 
 def listens(address, node):
     return twinlink.open(transport, listen=f"tcp/{address}:7447", node=node)
@@ -113,7 +101,7 @@ print(seen)
 
 def test_of_several_addresses_those_get_a_turn_where_something_listens(tmp_path: Path) -> None:
     """Or one where nobody is would be tried for as long as a satellite takes; localhost mostly has two."""
-    assert _in_namespaces(tmp_path, _WHERE_SOMETHING_LISTENS) == "{'127.0.0.3'}\n"
+    assert named_host.run(tmp_path, _WHERE_SOMETHING_LISTENS) == "{'127.0.0.3'}\n"
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
@@ -123,10 +111,10 @@ def test_a_name_leads_to_the_other_side(transport: str, case: str, tmp_path: Pat
 
 
 _LISTENS_ON_A_NAME = """
-stands_for(*sys.argv[3:])
+stands_for(*arguments)
 with listens("twin.example", "twin") as twin:
     for place in ("127.0.0.2", "[::1]"):
-        if place.strip("[]") in sys.argv[3:]:
+        if place.strip("[]") in arguments:
             with twinlink.open(transport, connect=f"tcp/{place}:7447", node=place) as link:
                 link.wait_ready(patience())
                 print(place, link.peers())
@@ -151,7 +139,7 @@ def test_an_address_of_another_host_is_left_out_and_named(
 
 
 _EVERYWHERE = """
-with listens("[::]", "twin"), twinlink.open(transport, connect=f"tcp/{sys.argv[3]}:7447", node="ran") as link:
+with listens("[::]", "twin"), twinlink.open(transport, connect=f"tcp/{arguments[0]}:7447", node="ran") as link:
     link.wait_ready(patience())
     print(link.peers())
 """
@@ -196,18 +184,8 @@ def _needs_mosquitto(transport: str) -> None:
         pytest.skip("mosquitto is not installed: MQTT was not tried")
 
 
-def _in_namespaces(tmp_path: Path, program: str, transport: str = "none", *arguments: str) -> str:
-    """What the program prints where ``twin.example`` stands for what it says."""
-    unshare = ["unshare", "--net", "--mount"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("namespaces cannot be made here (root is needed): no name was given addresses")
-    hosts = tmp_path / "hosts"
-    hosts.touch()
-    command = [*unshare, sys.executable, "-c", _BEGINS + program, transport, str(hosts), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * patience(), check=False)
-    sys.stderr.write(done.stderr)
-    assert not done.returncode, done.stdout + done.stderr
-    return done.stdout
+def _in_namespaces(tmp_path: Path, program: str, *arguments: str) -> str:
+    return named_host.run(tmp_path, _LINKS + program, *arguments)
 
 
 def test_listening_on_a_name_that_nobody_knows_says_so() -> None:

@@ -9,6 +9,7 @@ By default, in connects to tcp/127.0.0.1:7447 and out listens at that port.
 """
 
 import argparse
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +23,21 @@ from twinlink.mgen import log_join, log_zone, records
 from twinlink.mgen.egress import Egress
 from twinlink.mgen.ingress import Ingress
 from twinlink.mgen.message import Address
+from twinlink.process.ip_address import check_host
 from twinlink.protocol.rtt import percentiles
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, rendered
 
 _NAME = "twinlink mgen"
+EXAMPLES = """
+twinlink mgen out --udp 6003  # on one host, and on the other:
+twinlink mgen in --udp 5001 --connect tcp/10.0.0.5:7447 --records rw.csv
+twinlink mgen join --tx tx.drc --rx rx.drc --records rw.csv
+"""
 _LISTEN_HOST = "0.0.0.0"
 _OUT_HOST = "127.0.0.1"
+_PLACE = re.compile(r"(?:(?P<host>\[[^\[\]]+\]|[^\[\]:]+):)?(?P<port>[0-9]{1,5})")
 _NO_PEER_S = 5.0  # without a peer, before the log says so
 _OTHER = {"in": "out", "out": "in", "both": "both"}  # what runs on the other host
 _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
@@ -191,12 +199,17 @@ def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict
 
 
 def _address(text: str, host: str, key: str) -> Address:
-    before, colon, port = text.rpartition(":")
-    if not port.isdigit() or not 0 < int(port) < 65536 or (colon and not before):
+    option = f"--{key.replace('_', '-')} {text}"
+    found = _PLACE.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) < 65536:
         raise twinlink.ConfigurationError(
-            f"--{key.replace('_', '-')} {text}: PORT or HOST:PORT is expected, a port from 1 to 65535"
+            f"{option}: PORT or HOST:PORT is expected, a port from 1 to 65535, IPv6 in brackets"
         )
-    return Address(before.strip("[]") or host, int(port))
+    try:
+        check_host(found["host"] or host)
+    except ValueError as error:
+        raise twinlink.ConfigurationError(f"{option}: {error}") from None
+    return Address((found["host"] or host).strip("[]"), int(found["port"]))
 
 
 def _reject_unused(given: argparse.Namespace) -> None:
@@ -214,7 +227,7 @@ def _describe(given: argparse.Namespace, takes: dict[str, Address], gives: dict[
     parts = []
     for what, places in (("takes from MGEN at", takes), ("gives to MGEN at", gives)):
         if places:
-            parts.append(f"{what} " + ", ".join(f"{p.upper()} {a.host}:{a.port}" for p, a in places.items()))
+            parts.append(f"{what} " + ", ".join(f"{p.upper()} {a}" for p, a in places.items()))
     return f"flow {given.flow}: {'; '.join(parts)}"
 
 

@@ -16,6 +16,8 @@ from typing import Any
 from ..errors import AckTimeout, MalformedPayload, SendTimeout, TransportError
 from ..link import Link
 from ..message import Ack
+from ..process.ip_address import listening_socket
+from ..process.resolver import listen_addresses
 from . import message
 from .message import Address, Protocol
 from .records import Recorder, Row
@@ -58,7 +60,7 @@ class Ingress:
 
         Args:
             link: stays open when this is closed.
-            udp, tcp: where to listen; port 0 takes a free port, see `addresses`.
+            udp, tcp: where to listen, at every address of a name; port 0 takes a free port, see `addresses`.
             flow: of the link.
             recorder: gets a row for each message.
             say: gets a line of text when something is wrong.
@@ -81,13 +83,14 @@ class Ingress:
         self.last_mono_ns = 0
         self._ends = False
         self.addresses: dict[Protocol, Address] = {}
-        self._udp = self._tcp = None
+        self._udp: list[socket.socket] = []
+        self._tcp: list[socket.socket] = []
         try:
             if udp:
-                self._udp = self._open(Protocol.UDP, udp)
+                self._listen(Protocol.UDP, udp, self._udp)
             if tcp:
-                self._tcp = self._open(Protocol.TCP, tcp)
-        except OSError:
+                self._listen(Protocol.TCP, tcp, self._tcp)
+        except BaseException:
             self.close()
             raise
 
@@ -134,34 +137,30 @@ class Ingress:
     def close(self) -> None:
         """Close the sockets."""
         self._counts = dict(self._counts, dropped=self._drops())
-        for one in (self._udp, self._tcp, *self._connections):
-            if one:
-                one.close()
-        self._udp = None
+        for one in (*self._udp, *self._tcp, *self._connections):
+            one.close()
+        self._udp = []
         self._selector.close()
 
-    def _open(self, protocol: Protocol, at: Address) -> socket.socket:
+    def _listen(self, protocol: Protocol, at: Address, listeners: list[socket.socket]) -> None:
+        """Add a listener for each address of the host.  Raises TransportError."""
         kind = socket.SOCK_DGRAM if protocol is Protocol.UDP else socket.SOCK_STREAM
-        family, place = message.resolve(at, kind)
-        one = socket.socket(family, kind)
         try:
-            if protocol is Protocol.UDP:
-                self._enlarge(one)
-            else:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(place)
-            if protocol is Protocol.TCP:
-                one.listen()
+            for host in listen_addresses(at.host):
+                one = listening_socket(host, self.addresses.get(protocol, at).port, kind)
+                listeners.append(one)
+                one.setblocking(False)
+                if protocol is Protocol.UDP:
+                    self._enlarge(one)
+                else:
+                    one.listen()
+                self._selector.register(one, selectors.EVENT_READ)
+                self.addresses.setdefault(protocol, Address(*one.getsockname()[:2]))
         except OSError as error:
-            one.close()
-            text = f"cannot listen at {protocol.name} {at.host}:{at.port}: {error.strerror}"
+            text = f"cannot listen at {protocol.name} {at}: {error.strerror or error}"
             if error.errno == errno.EADDRINUSE:
                 text += "; `ss -lntup` shows by which program: end it, or take another port"
             raise TransportError(text) from error
-        one.setblocking(False)
-        self._selector.register(one, selectors.EVENT_READ)
-        self.addresses[protocol] = Address(*one.getsockname()[:2])
-        return one
 
     def _enlarge(self, one: socket.socket) -> None:
         try:
@@ -176,10 +175,10 @@ class Ingress:
             )
 
     def _drops(self) -> int:
-        if self._udp is None:
+        if not self._udp:
             return int(self._counts.get("dropped", 0))
-        info = self._udp.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-        return int(_MEMINFO.unpack(info)[_DROPS])
+        infos = [one.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size) for one in self._udp]
+        return sum(int(_MEMINFO.unpack(info)[_DROPS]) for info in infos)
 
     def _turn(self, timeout_s: float, stopped: Callable[[], bool]) -> bool:
         """Receive what is pending; returns whether there was anything."""
@@ -187,9 +186,9 @@ class Ingress:
         for key, _ in ready:
             one = key.fileobj
             assert isinstance(one, socket.socket)
-            if one is self._udp:
+            if one in self._udp:
                 self._take_datagrams(one, stopped)
-            elif one is self._tcp:
+            elif one in self._tcp:
                 self._accept(one)
             else:
                 self._take_octets(one, stopped)
@@ -214,6 +213,8 @@ class Ingress:
             self._send(self._datagram[: 1 + octets], packet.flow, packet.sequence, packet.sent_ns, 1, taken_ns, stopped)
 
     def _accept(self, listener: socket.socket) -> None:
+        if len(self._connections) == MAX_CONNECTIONS:  # another listener took the last
+            return
         try:
             connection, _ = listener.accept()
         except BlockingIOError:
@@ -224,8 +225,9 @@ class Ingress:
         connection.setblocking(False)
         self._connections[connection] = Stream(self._limit)
         self._selector.register(connection, selectors.EVENT_READ)
-        if len(self._connections) >= MAX_CONNECTIONS:
-            self._selector.unregister(listener)
+        if len(self._connections) == MAX_CONNECTIONS:
+            for one in self._tcp:
+                self._selector.unregister(one)
 
     def _take_octets(self, connection: socket.socket, stopped: Callable[[], bool]) -> None:
         stream = self._connections[connection]
@@ -254,8 +256,9 @@ class Ingress:
         stream = self._connections.pop(connection)
         self._selector.unregister(connection)
         connection.close()
-        if self._tcp and len(self._connections) == MAX_CONNECTIONS - 1:
-            self._selector.register(self._tcp, selectors.EVENT_READ)
+        if len(self._connections) == MAX_CONNECTIONS - 1:
+            for one in self._tcp:
+                self._selector.register(one, selectors.EVENT_READ)
         stream.finish()
         self._count("incomplete", stream.incomplete, "a TCP message without its last fragment is not carried")
         self._count(

@@ -42,13 +42,13 @@ all but the last have the flag CONTINUES, the last has END_OF_MSG.  A shorter on
 import dataclasses
 import enum
 import ipaddress
-import socket
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..errors import MalformedPayload, TransportError
+from ..errors import MalformedPayload
+from ..process.ip_address import bracketed
 
 VERSION = 2
 MIN_OCTETS = 28
@@ -84,6 +84,9 @@ class Address(NamedTuple):
 
     host: str  # in a packet, as digits
     port: int
+
+    def __str__(self) -> str:
+        return f"{bracketed(self.host)}:{self.port}"
 
 
 class Position(NamedTuple):
@@ -201,19 +204,6 @@ def parse(octets: bytes | bytearray | memoryview) -> Packet:
             if len(octets) >= end + 2:
                 payload = octets[end + 2 : end + 2 + int.from_bytes(octets[end : end + 2], "big")]
     return Packet(size, flags, flow, sequence, sent_ns, destination, host, position, payload)
-
-
-def resolve(address: Address, kind: int) -> tuple[int, Any]:
-    """Family and address of a socket of this kind (``SOCK_DGRAM``, ``SOCK_STREAM``) for a name or digits.
-
-    Raises:
-        TransportError: the host name does not resolve.
-    """
-    try:
-        family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=kind)[0]
-    except OSError as error:
-        raise TransportError(f"{address.host} does not resolve: {error.strerror}") from error
-    return family, place
 
 
 def _pack_address(address: Address) -> bytes:

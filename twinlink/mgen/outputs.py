@@ -1,4 +1,7 @@
-"""The bridge's outputs to an MGEN listener: UDP datagrams, and a TCP connection that reconnects."""
+"""The bridge's outputs to an MGEN listener: UDP datagrams, and a TCP connection that reconnects.
+
+Of a host with several addresses they use one, and go on to the next when it does not take a message.
+"""
 
 import contextlib
 import errno
@@ -12,13 +15,56 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from .message import Address, resolve
+from ..errors import TransportError
+from ..process.ip_address import family_of
+from ..process.resolver import addresses
+from .message import Address
 
-RETRY_S = 0.1  # between attempts to connect
+RESOLVE_S = 5.0  # time-out of the resolver
+RETRY_S = 0.1  # between attempts to connect to all addresses
 CONNECT_S = 3.0  # for one attempt
 PATIENCE_S = 0.1  # for one message, before others have their turn
 
 Say = Callable[[str], None]
+
+
+class _Host:
+    """The addresses of a host, and which of them is in use."""
+
+    def __init__(self, to: Address) -> None:
+        """Raises TransportError: the host name does not resolve."""
+        try:
+            self.addresses = addresses(to.host, RESOLVE_S)
+        except OSError as error:
+            raise TransportError(f"{to.host} does not resolve: {error.strerror or error}") from error
+        self.address = self.addresses[0]
+        self._to = to
+
+    def __str__(self) -> str:
+        return f"{self._to}" + (f" ({self.address})" if self.is_several else "")
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there is another address to try."""
+        return len(self.addresses) > 1
+
+    def connecting(self, kind: int) -> socket.socket:
+        """A socket, not blocking, that is being connected to the address in use.  Raises OSError."""
+        made = socket.socket(family_of(self.address), kind)
+        made.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = made.connect_ex((self.address, self._to.port))
+        if code not in (0, errno.EINPROGRESS):
+            made.close()
+            raise OSError(code, os.strerror(code))
+        return made
+
+    def go_on(self) -> bool:
+        """Use the next address; whether all have had their turn."""
+        following = (self.addresses.index(self.address) + 1) % len(self.addresses)
+        self.address = self.addresses[following]
+        return following == 0
 
 
 class Datagrams:
@@ -31,41 +77,75 @@ class Datagrams:
         self.refused = 0
         self.failed = 0
         self._say = say
-        self._where = f"{to.host}:{to.port}"
-        family, place = resolve(to, socket.SOCK_DGRAM)
-        self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        self._socket.connect(place)  # so that the host reports refused datagrams
+        self._host = _Host(to)
+        self._socket: socket.socket | None = None
 
     def send(self, octets: memoryview) -> None:
-        """Send a datagram, or count the failure."""
-        for _ in range(2):
+        """Send a datagram, to the next address where the host does not take it, or count the failure."""
+        problem: OSError | None = None
+        for _ in self._host.addresses:
             try:
-                self._socket.send(octets)
-                self.forwarded += 1
-                return
-            except ConnectionRefusedError:  # of an earlier one; this one was not sent
-                self._take_back()
+                self._send(octets)
             except OSError as error:
-                self.failed += 1
-                if self.failed == 1:
-                    self._say(f"a datagram of {len(octets)} octets to {self._where} cannot be sent: {error.strerror}")
+                problem = error
+                self._go_on()
+            else:
                 return
+        assert problem is not None
+        if isinstance(problem, ConnectionRefusedError):
+            self._count_refused()
+            return
         self.failed += 1
+        if self.failed == 1:
+            self._say(f"a datagram of {len(octets)} octets to {self._host} cannot be sent: {problem.strerror}")
 
     def look(self) -> None:
         """Check whether the last datagram was refused."""
-        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
+        if self._is_refused():
             self._take_back()
 
+    def _send(self, octets: memoryview) -> None:
+        """Raises OSError; of a refusal that the host knows at once only if another address can be tried."""
+        try:
+            self._connected().send(octets)
+        except ConnectionRefusedError:  # of an earlier one; this one was not sent
+            self._take_back()
+            self._connected().send(octets)
+        if self._host.is_several and self._is_refused():  # over loopback
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self.forwarded += 1
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = self._host.connecting(socket.SOCK_DGRAM)  # connected, so that refusals are reported
+            self._socket.setblocking(True)
+        return self._socket
+
+    def _is_refused(self) -> bool:
+        """Whether a datagram was refused since the last call."""
+        opened = self._socket
+        return opened is not None and opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+
     def _take_back(self) -> None:
-        self.refused += 1
         self.forwarded -= 1
+        self._count_refused()
+        self._go_on()
+
+    def _count_refused(self) -> None:
+        self.refused += 1
         if self.refused == 1:
-            self._say(f"nothing listens at UDP {self._where}")
+            self._say(f"nothing listens at UDP {self._host}")
+
+    def _go_on(self) -> None:
+        if self._host.is_several:
+            self.close()
+            self._host.go_on()
 
     def close(self) -> None:
         """Close the socket."""
-        self._socket.close()
+        if self._socket:
+            self._socket.close()
+        self._socket = None
 
 
 class Connection:
@@ -75,8 +155,7 @@ class Connection:
         self.resent = 0
         self.held_octets = 0
         self._say = say
-        self._where = f"{to.host}:{to.port}"
-        self._family, self._place = resolve(to, socket.SOCK_STREAM)
+        self._host = _Host(to)
         self._socket: socket.socket | None = None
         self._connected = False
         self._retry_at = self._give_up_at = 0.0
@@ -164,17 +243,17 @@ class Connection:
         self._connected = False
 
     def _connect(self) -> bool:
-        now = time.monotonic()
+        now, code = time.monotonic(), 0
         if self._socket is None:
             if now < self._retry_at:
                 return False
             self._retry_at = now + RETRY_S
             self._give_up_at = now + CONNECT_S
-            self._socket = socket.socket(self._family, socket.SOCK_STREAM)
-            self._socket.setblocking(False)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            code = self._socket.connect_ex(self._place)
-        else:
+            try:
+                self._socket = self._host.connecting(socket.SOCK_STREAM)
+            except OSError as error:
+                code = error.errno or errno.EADDRNOTAVAIL
+        if self._socket is not None:
             writable = select.select([], [self._socket], [], 0)[1]
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
         if code == errno.EINPROGRESS:
@@ -185,11 +264,15 @@ class Connection:
             code = errno.ECONNREFUSED
         if code:
             self.close()
-            self._tell(f"no connection to TCP {self._where}: {os.strerror(code)}; tries again and again")
+            where = f"{self._host}"
+            if self._host.go_on():
+                self._tell(f"no connection to TCP {where}: {os.strerror(code)}; tries again and again")
+            else:
+                self._retry_at = 0.0  # the next address at once
             return False
         self._connected = True
         self._sent_octets = 0
-        self._tell(f"connected to TCP {self._where}")
+        self._tell(f"connected to TCP {self._host}")
         return True
 
     def _is_to_itself(self) -> bool:
@@ -219,7 +302,7 @@ class Connection:
         self.resent += len(again) + (self._position > 0)
         self._position = 0
         self.close()
-        self._tell(f"the listener at TCP {self._where} {how}; {len(self._messages)} messages wait for a new connection")
+        self._tell(f"the listener at TCP {self._host} {how}; {len(self._messages)} messages wait for a new connection")
 
     def _forget_acknowledged(self) -> None:
         acknowledged = self._acknowledged_octets()
