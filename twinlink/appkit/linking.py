@@ -54,7 +54,7 @@ def add_link_options(
         default="zeromq",
         type=convert.transport,
         metavar="NAME",
-        help="zeromq, zenoh or mqtt, the same on both sides",
+        help="zeromq, zenoh, mqtt or websocket, the same on both sides",
     )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
