@@ -62,7 +62,18 @@ def broken_package(directory: Path, name: str, source: str) -> dict[str, str]:
 
 def test_every_thing_has_its_row(start: Start, endpoint: str) -> None:
     rows = report(start("doctor", "--json", "--listen", endpoint))
-    assert {"python", "gnuradio", "zeromq", "zenoh", "ports", "mgen", "rmem_max", "wmem_max", "clock"} <= rows.keys()
+    assert {
+        "python",
+        "gnuradio",
+        "zeromq",
+        "zenoh",
+        "websocket",
+        "ports",
+        "mgen",
+        "rmem_max",
+        "wmem_max",
+        "clock",
+    } <= rows.keys()
     assert {
         "clocksource",
         "e3 packages",
@@ -73,7 +84,7 @@ def test_every_thing_has_its_row(start: Start, endpoint: str) -> None:
         "cpu",
         "/dev/shm",
     } <= rows.keys()
-    for name in ("python", "zeromq", "zenoh", "ports"):
+    for name in ("python", "zeromq", "zenoh", "websocket", "ports"):
         assert rows[name]["status"] == "ok", rows[name]
 
 

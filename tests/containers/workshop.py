@@ -15,7 +15,7 @@ from typing import Any
 from twinlink import __version__
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-EXTRAS = "e3,recording,replay,metrics,mqtt"  # of both images
+EXTRAS = "e3,recording,replay,metrics,mqtt,websocket"  # of both images
 CLONE_NEWNS = 0x00020000  # sched.h
 
 

@@ -130,7 +130,8 @@ def test_every_argument_of_open_stands_in_the_library_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transport", "page"), [("zeromq", "library.md"), ("zenoh", "library.md"), ("mqtt", "mqtt.md")]
+    ("transport", "page"),
+    [("zeromq", "library.md"), ("zenoh", "library.md"), ("mqtt", "mqtt.md"), ("websocket", "websocket.md")],
 )
 def test_every_option_of_a_transport_stands_on_its_page(transport: str, page: str) -> None:
     options = {field.name for field in fields(transport_class(transport).options_class)}

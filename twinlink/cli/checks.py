@@ -107,7 +107,7 @@ def companion() -> Iterator[Row]:
 
 def transport(name: str) -> Iterator[Row]:
     """The driver of a transport, and a message over loopback."""
-    driver = {"zeromq": "pyzmq", "zenoh": "eclipse-zenoh"}.get(name)
+    driver = {"zeromq": "pyzmq", "zenoh": "eclipse-zenoh", "websocket": "websockets"}.get(name)
     try:
         found = f"{driver} {version(driver)}" if driver else "built in"
         kind = transport_class(name)
@@ -120,7 +120,11 @@ def transport(name: str) -> Iterator[Row]:
                 if attempt == 2:
                     raise
     except PackageNotFoundError:
-        yield Row(name, "fail", f"{driver} is not installed", f"pip install {driver}")
+        if name == "websocket":  # the driver of an extra
+            advice = "pip install 'twinlink[websocket]'"
+            yield Row(name, "warn", f"{driver} is not installed; only links over it need it", advice)
+        else:
+            yield Row(name, "fail", f"{driver} is not installed", f"pip install {driver}")
     except twinlink.TransportMissing as error:
         yield Row(name, "fail", "its driver does not load", str(error))
     except twinlink.TwinlinkError as error:
