@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.slots import ALL_SYMBOLS, Content
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .assembler import PacketAssembler
@@ -18,14 +19,16 @@ NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One OFDM symbol at the end of the flowgraph.
+    """One OFDM symbol at the end of the flowgraph, or the power of its PRBs.
 
     Attributes:
-        samples: int16, shape ``(n_prbs * 12, 2)``, in LSB of the gNB.
+        samples: int16, shape ``(n_prbs * 12, 2)``, in LSB of the gNB; with ``power``, none.
         sequence, epoch: the message's sequence number and the sender's session.
         observed_ns, sent_ns, received_ns: Unix times; the first two by the exporter's clock.
         e3_timestamp: of the E3 indication, or -1.
-        scs_hz, centre_hz: subcarrier spacing and carrier centre.
+        scs_hz, centre_hz: subcarrier spacing and centre of the PRBs.
+        first_prb: number of the first PRB in the carrier.
+        power: float32, shape ``(n_prbs,)``, in LSB^2; None if there are samples.
     """
 
     samples: NDArray[np.int16]
@@ -37,11 +40,13 @@ class Record:
     e3_timestamp: int
     scs_hz: int
     centre_hz: float
+    first_prb: int = 0
+    power: NDArray[np.float32] | None = None
 
     @property
     def n_prbs(self) -> int:
         """PRBs in the record."""
-        return len(self.samples) // SUBCARRIERS_PER_PRB
+        return len(self.samples) // SUBCARRIERS_PER_PRB if self.power is None else len(self.power)
 
 
 class Observer(gr.sync_block):  # type: ignore[misc]
@@ -63,13 +68,41 @@ class Observer(gr.sync_block):  # type: ignore[misc]
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
         """Called by the scheduler."""
-        records = [record_of(samples, tags) for samples, tags in self._packets.add(self, input_items[0])]
+        packets = self._packets.add(self, input_items[0])
+        records = [record for samples, tags in packets for record in records_of(samples, tags)]
         if records and self.error is None:
             try:
                 self._on_records(records)
             except Exception as error:  # an exception here would end the scheduler's thread silently
                 self.error = error
         return len(input_items[0])
+
+
+def records_of(samples: NDArray[np.complex64], tags: dict[str, Any]) -> list[Record]:
+    """The records of a packet: one, or of a slot one for each symbol of the first antenna."""
+    if "slot" not in tags:
+        return [record_of(samples, tags)]
+    slot = pmt.to_python(tags["slot"])
+    count = 1 if slot["slot_mean"] else (slot["symbols"] & ALL_SYMBOLS).bit_count()
+    is_power = slot["content"] != Content.IQ
+    width = slot["n_prbs"] * (1 if is_power else SUBCARRIERS_PER_PRB)
+    nothing = np.zeros((0, 2), np.int16)
+    return [
+        Record(
+            samples=nothing if is_power else int16_of(symbol),
+            sequence=int(pmt.to_uint64(tags["sequence"])),
+            epoch=int(pmt.to_uint64(tags["epoch"])),
+            observed_ns=time_of(tags["rx_time"]),
+            sent_ns=int(pmt.to_uint64(tags["sent_ns"])),
+            received_ns=int(pmt.to_uint64(tags["received_ns"])),
+            e3_timestamp=slot["timestamp"],
+            scs_hz=slot["scs_hz"],
+            centre_hz=pmt.to_double(tags["rx_freq"]),
+            first_prb=slot["first_prb"],
+            power=symbol.real if is_power else None,
+        )
+        for symbol in samples[: count * width].reshape(count, width)
+    ]
 
 
 def record_of(samples: NDArray[np.complex64], tags: dict[str, Any]) -> Record:

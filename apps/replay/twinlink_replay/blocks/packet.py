@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink import MalformedPayload, Message
-from twinlink.spectrum import Spectrum
+from twinlink.slots import CompressionMissing, Content, Slot, SlotSpectrum, is_slots
+from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
 PayloadFormat = Literal["spectrum", "ci16", "cf32"]
 PAYLOAD_FORMATS: tuple[str, ...] = get_args(PayloadFormat)
@@ -23,18 +24,21 @@ OVERHEAD = 200  # octets of memory of a queued message besides its payload
 
 @dataclass(slots=True)
 class Packet:
-    """The samples and metadata of one message.
+    """The samples and metadata of one message, or of one slot of a message of whole slots.
 
     Attributes:
         samples: complex64, shape ``(n,)``, in LSB of the sender (not scaled); none of a payload of `OCTET_FORMATS`.
+            Of a slot: antenna after antenna, symbol after symbol; or power per PRB in LSB^2, as the real part.
         sequence, epoch: the message's sequence number and the sender's session.
-        gap: messages between the previous packet and this one that are missing, were dropped, or cannot be decoded.
+        gap: messages between the previous packet and this one that are missing, were dropped, or cannot be decoded,
+            and slots that the sender could not read.
         dropped: number of those that the full queue on this side dropped.
         filled: True for zeros in place of a missing message; ``sequence`` is that of the missing message.
         time_ns: Unix time of the observation (``spectrum``), otherwise of sending, by the sender's clock.
         sent_ns, received_ns: Unix times of the message.
         rate_hz, freq_hz: bandwidth of the samples and centre frequency; None if the payload does not contain them.
         e3: identifiers of the E3 indication.
+        slot: what describes a slot, see `slot_fields`; empty for other messages.
         octets: a payload of `OCTET_FORMATS`, unchanged.
     """
 
@@ -50,11 +54,65 @@ class Packet:
     rate_hz: float | None = None
     freq_hz: float | None = None
     e3: dict[str, int] = field(default_factory=dict)
+    slot: dict[str, int] = field(default_factory=dict)
     octets: bytes = b""
 
 
-def read(message: Message, payload_format: str) -> Packet:
-    """Decode a message, see `PAYLOAD_FORMATS` and `OCTET_FORMATS`.  Raises MalformedPayload."""
+def read(message: Message, payload_format: str) -> list[Packet]:
+    """Decode a message, see `PAYLOAD_FORMATS` and `OCTET_FORMATS`: a packet, or one for each slot.
+
+    Raises MalformedPayload, CompressionMissing.
+    """
+    if payload_format == "spectrum" and is_slots(message.payload):
+        spectrum = SlotSpectrum.decode(message.payload)
+        return [_read_slot(message, spectrum, slot) for slot in spectrum.slots]
+    return [_read_whole(message, payload_format)]
+
+
+def _read_slot(message: Message, spectrum: SlotSpectrum, slot: Slot) -> Packet:
+    if spectrum.content is Content.IQ:
+        samples = spectrum.in_lsb(slot).view(np.complex64).ravel()
+    else:
+        samples = spectrum.power(slot).astype(np.complex64).ravel()
+    prb_hz = spectrum.scs_hz * SUBCARRIERS_PER_PRB
+    from_centre = spectrum.first_prb + (spectrum.n_prbs - spectrum.n_prbs_carrier) / 2
+    return Packet(
+        samples,
+        message.sequence,
+        message.epoch,
+        slot.observed_ns,
+        message.sent_ns,
+        message.received_ns,
+        gap=slot.missing,
+        rate_hz=float(spectrum.n_prbs * prb_hz),
+        freq_hz=spectrum.centre_hz + from_centre * prb_hz,
+        slot=slot_fields(spectrum, slot),
+    )
+
+
+def slot_fields(spectrum: SlotSpectrum, slot: Slot) -> dict[str, int]:
+    """What describes a slot: its time by the gNB's clock, which part of it is there, and as what.
+
+    ``symbols`` and ``antennas`` are masks; ``content`` and ``clock`` are numbers of `twinlink.slots`.
+    """
+    return {
+        "sfn": slot.sfn,
+        "slot": slot.slot,
+        "timestamp": slot.gnb_ns,
+        "clock": int(slot.clock),
+        "symbols": slot.symbols,
+        "antennas": sum(1 << antenna for antenna in spectrum.antennas),
+        "first_prb": spectrum.first_prb,
+        "n_prbs": spectrum.n_prbs,
+        "n_prbs_carrier": spectrum.n_prbs_carrier,
+        "content": int(spectrum.content),
+        "slot_mean": int(spectrum.slot_mean),
+        "every": spectrum.every,
+        "scs_hz": spectrum.scs_hz,
+    }
+
+
+def _read_whole(message: Message, payload_format: str) -> Packet:
     packet = Packet(_NOTHING, message.sequence, message.epoch, message.sent_ns, message.sent_ns, message.received_ns)
     if payload_format == "spectrum":
         spectrum = Spectrum.decode(message.payload)
@@ -169,26 +227,28 @@ class PacketQueue:
             if not late:
                 gap += self._unreported.pop(message.epoch, 0)
             try:
-                packet = read(message, self._format)
-            except MalformedPayload as error:
+                packets = read(message, self._format)
+            except (MalformedPayload, CompressionMissing) as error:
                 self.malformed += 1
                 if self.malformed == 1:
                     self._warn_of(message, error)
                 if not late:
                     self._unreported[message.epoch] = gap + 1
                 continue
-            packet.gap, packet.dropped = gap, dropped - self._reported_dropped
+            packet = packets[0]
+            self.missing += sum(slot.gap for slot in packets)  # of slots
+            packet.gap, packet.dropped = packet.gap + gap, dropped - self._reported_dropped
             self._reported_dropped = dropped
             if gap and self._zero_fill:
                 self._fill(packet, gap)
             self._last_length = len(packet.samples) or self._last_length
-            self._waiting.append(packet)
+            self._waiting += packets
             return self._waiting.popleft()
 
     def __len__(self) -> int:
         return len(self._messages) + len(self._waiting)
 
-    def _warn_of(self, message: Message, error: MalformedPayload) -> None:
+    def _warn_of(self, message: Message, error: MalformedPayload | CompressionMissing) -> None:
         made_by = " (twinlink.spectrum.Spectrum(...).encode())" if self._format == "spectrum" else ""
         self._warn(
             f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be decoded as "

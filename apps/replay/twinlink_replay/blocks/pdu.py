@@ -22,7 +22,8 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
     """Publishes each message of a flow as a PDU on port ``pdus``: a dict, and a vector or a symbol.
 
     The dict holds packet_len, rx_time, rx_freq, rx_rate (where known), sequence, epoch, sent_ns, received_ns, gap,
-    flow, and e3.  PDUs are published from the link's thread; GNU Radio limits the queue of a message port.
+    flow, e3, and slot (of whole slots).  PDUs are published from the link's thread; GNU Radio limits the queue of a
+    message port.
 
     Args:
         transport, listen, connect, flow, node, link: as of `Source`.
@@ -118,6 +119,8 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
             fields["rx_freq"] = pmt.from_double(packet.freq_hz)
         if packet.rate_hz is not None:
             fields["rx_rate"] = pmt.from_double(packet.rate_hz)
+        if packet.slot:
+            fields["slot"] = pmt.to_pmt(packet.slot)
         for name, value in fields.items():
             meta = pmt.dict_add(meta, pmt.intern(name), value)
         return meta

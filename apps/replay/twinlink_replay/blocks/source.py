@@ -29,12 +29,24 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 _KEYS = {
     name: pmt.intern(name)
-    for name in (*_MAKERS, "packet_len", "rx_time", "rx_freq", "rx_rate", "filled", "e3", "event", "node", "flow")
+    for name in (
+        *_MAKERS,
+        "packet_len",
+        "rx_time",
+        "rx_freq",
+        "rx_rate",
+        "filled",
+        "e3",
+        "slot",
+        "event",
+        "node",
+        "flow",
+    )
 }
 
 
 class Source(gr.sync_block):  # type: ignore[misc]
-    """Complex64 stream of a flow's messages, one packet a message, with tags on each packet's first sample.
+    """Complex64 stream of a flow's messages, one packet a message or slot, with tags on each packet's first sample.
 
     The link is opened when the flowgraph starts and closed when it stops.  ``work`` never blocks: the link's thread
     queues the message and wakes the scheduler.  After `end`, or when the link cannot be opened, the flowgraph ends.
@@ -45,7 +57,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         connect: endpoint to connect to.
         flow: name of the flow.
         node: name of this node, or empty.
-        payload: ``spectrum`` (twinlink.spectrum), ``ci16`` or ``cf32`` (samples only, little-endian).
+        payload: ``spectrum`` (twinlink.spectrum, twinlink.slots), ``ci16`` or ``cf32`` (samples only, little-endian).
         zero_fill: insert a packet of zeros for each missing message.
         buffer_octets: limit of the queue to the flowgraph; the oldest messages beyond it are dropped, counted and
             tagged.
@@ -199,3 +211,5 @@ class Source(gr.sync_block):  # type: ignore[misc]
             self.add_item_tag(0, offset, _KEYS["filled"], pmt.PMT_T)
         if packet.e3:
             self.add_item_tag(0, offset, _KEYS["e3"], pmt.to_pmt(packet.e3))
+        if packet.slot:
+            self.add_item_tag(0, offset, _KEYS["slot"], pmt.to_pmt(packet.slot))

@@ -41,11 +41,12 @@ class Controller:
     """Takes the filtered answer of each record, and the results of PRB blocks.
 
     Args:
-        n_prbs: PRBs of the carrier.
+        n_prbs: PRBs of a record.
         session: unique among the twins; part of each block's id, because the exporter answers to all twins.
         validity_ms: validity of a block in ms.
         protected: PRBs that are never requested.
         enabled: False to observe only.
+        first_prb: number of a record's first PRB in the carrier.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Controller:
         validity_ms: int,
         protected: frozenset[int] = frozenset(),
         enabled: bool = True,
+        first_prb: int = 0,
     ) -> None:
         self._prefix = f"prb-block-{session}-"
         self._validity_ms = validity_ms
-        self._allowed = np.array([prb not in protected for prb in range(n_prbs)])
+        self._first_prb = first_prb
+        self._protected = protected
         self._enabled = enabled
         self._detected_ns = np.full(n_prbs, NEVER, np.int64)
         self._present: tuple[int, ...] = ()
@@ -83,13 +86,13 @@ class Controller:
         todo: list[Change | PrbBlock] = []
         wanted = self._detected_ns > monotonic_ns - HOLD_NS
         due = monotonic_ns - self._changed_ns >= SPACING_NS
-        present = tuple(int(prb) for prb in np.flatnonzero(wanted))
+        present = tuple(int(prb) + self._first_prb for prb in np.flatnonzero(wanted))
         if present != self._present and due:
             self._present = present
             self._changed_ns = monotonic_ns
             todo.append(Change(present))
         if self._enabled and in_sync:
-            prbs = tuple(prb for prb in self._present if self._allowed[prb])
+            prbs = tuple(prb for prb in self._present if prb not in self._protected)
             if block := self._request(prbs, wall_ns, monotonic_ns):
                 todo.append(block)
         return todo

@@ -56,6 +56,12 @@ class Recording:
         self._power.append(to_dbfs(power))
         self._filtered.append(filtered)
 
+    def add_power(self, records: list[Record], power: NDArray[np.float32], analysed_ns: int) -> None:
+        """Add records without samples; nothing is detected in them."""
+        nothing = np.zeros(power.shape, np.bool_)
+        self.add(records, power, nothing, analysed_ns)
+        self.add_smoothed([Smoothed(0, nothing, nothing)])
+
     def add_smoothed(self, answers: list[Smoothed]) -> None:
         """Add smoothed answers, in order."""
         self._smoothed += answers

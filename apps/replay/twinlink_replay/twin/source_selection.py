@@ -22,14 +22,16 @@ class Carrier(NamedTuple):
     n_prbs: int
     scs_hz: int
     centre_hz: float
+    has_samples: bool = True
 
     @classmethod
     def of(cls, record: Record) -> Self:
         """The carrier of a record."""
-        return cls(record.n_prbs, record.scs_hz, record.centre_hz)
+        return cls(record.n_prbs, record.scs_hz, record.centre_hz, record.power is None)
 
     def __str__(self) -> str:
-        return f"{self.n_prbs} PRBs, {self.scs_hz / 1e3:g} kHz, centre {self.centre_hz / 1e6:g} MHz"
+        what = "" if self.has_samples else ", power only"
+        return f"{self.n_prbs} PRBs, {self.scs_hz / 1e3:g} kHz, centre {self.centre_hz / 1e6:g} MHz{what}"
 
 
 class SourceSelection:

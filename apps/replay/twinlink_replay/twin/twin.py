@@ -77,6 +77,7 @@ class Twin:
         self._count = count
         self._source_selection = SourceSelection()
         self._reported_foreign: set[int] = set()  # sessions
+        self._reported_power = False
         self._detector: Detector | None = None
         self._controller: Controller | None = None
         self._lock = (
@@ -100,6 +101,9 @@ class Twin:
         ours = self._select(records)
         if not ours:
             return
+        if ours[0].power is not None:
+            self._take_power(ours)
+            return
         samples = np.stack([record.samples for record in ours])
         features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
@@ -112,10 +116,21 @@ class Twin:
             self._recording.add_smoothed(smoothed)
         self.records += len(ours)
 
+    def _take_power(self, records: list[Record]) -> None:
+        """Records without samples, in which interference is not detected."""
+        if not self._reported_power:
+            self._reported_power = True
+            text = "the exporter sends power, not I/Q: interference is not detected, and no PRB block is proposed"
+            self._journal.event("power-only", text)
+        power = np.stack([record.power for record in records if record.power is not None])
+        if self._recording:
+            self._recording.add_power(records, power, time.time_ns())
+        self.records += len(records)
+
     def _begin(self, record: Record) -> None:
         # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
         self._detector = Detector(record.n_prbs)
-        self._controller = Controller(record.n_prbs, *self._settings)
+        self._controller = Controller(record.n_prbs, *self._settings, first_prb=record.first_prb)
         self._journal.event(
             "first-record",
             f"first record: {Carrier.of(record)}",
