@@ -12,6 +12,12 @@ from ..appkit import convert
 from ..appkit.console import DONE, Output, log
 
 _NAME = "twinlink key"
+EXAMPLES = """
+twinlink key new gnb-1 --role gnb --identity gnb-1.id
+twinlink key trust LINE --as twin-1 --role twin --identity gnb-1.id
+twinlink key list --identity gnb-1.id
+twinlink key revoke twin-1 --identity gnb-1.id
+"""
 _ACTIONS = {
     "new": "make the identity NAME, and print its public line",
     "show": "print the public line of this node",
@@ -85,7 +91,7 @@ def _show(given: argparse.Namespace) -> None:
 def _trust(given: argparse.Namespace) -> None:
     from twinlink.identity import PublicLine, trust
 
-    line = PublicLine.parse(" ".join(given.subject))
+    line = PublicLine.parse(" ".join(given.subject or ()))
     if given.as_name is None:
         raise ConfigurationError(
             f"give --as NAME: the name of the peer whose line you mean; this one is of {line.name}"
@@ -150,9 +156,10 @@ def _rotate(given: argparse.Namespace) -> None:
 
 
 def _name(given: argparse.Namespace) -> str:
-    if len(given.subject) != 1:
+    names: list[str] = given.subject or []
+    if len(names) != 1:
         raise ConfigurationError(f"`twinlink key {given.action}` takes one NAME")
-    return str(given.subject[0])
+    return names[0]
 
 
 def _expiry(given: argparse.Namespace) -> datetime:

@@ -1,0 +1,226 @@
+"""The folder of an identity, its public line, and what it trusts."""
+
+import base64
+import io
+import logging
+import os
+import stat
+import traceback
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from zmq.utils import z85
+
+import twinlink
+from tests.identity.nodes import Node, make, make_pair
+from twinlink.errors import ConfigurationError
+from twinlink.identity import Identity, PublicLine, certificates, trust
+from twinlink.identity.watched import WatchedIdentity
+from twinlink.testing import patience, wait_until
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_an_identity_is_private_and_whole(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        made = Identity.create(tmp_path / "a" / "gnb-1", "gnb-1", "gnb", hosts=["10.0.0.5", "gnb.example"])
+    finally:
+        os.umask(old)
+    assert mode(made.folder) == 0o700
+    assert {file.name: mode(file) for file in made.folder.iterdir()} == dict.fromkeys(
+        ("secret", "tls.crt", "tls.key"), 0o600
+    )
+    assert Identity.load(made.folder).line == made.line
+    assert {"gnb-1", "10.0.0.5", "gnb.example", "127.0.0.1"} <= set(certificates.hosts(made.line.certificate))
+    assert [path.name for path in made.folder.parent.iterdir()] == ["gnb-1"]
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    made = make(tmp_path, "gnb-1", "gnb")
+    before = {file.name: file.read_bytes() for file in made.folder.iterdir()}
+    with pytest.raises(ConfigurationError, match="not empty; nothing was changed"):
+        Identity.create(made.folder, "gnb-2", "gnb")
+    assert {file.name: file.read_bytes() for file in made.folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["gnb-1"]
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a/b", "x" * 64, "ä"])
+def test_a_name_is_a_plain_word(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be the name"):
+        Identity.create(tmp_path / "a", name, "gnb")
+
+
+@pytest.mark.parametrize("file", ["secret", "tls.key"])
+def test_a_secret_that_others_can_read_is_refused(file: str, tmp_path: Path) -> None:
+    made = make(tmp_path, "gnb-1", "gnb")
+    (made.folder / file).chmod(0o644)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        Identity.load(made.folder)
+
+
+@pytest.mark.parametrize("file", ["secret", "tls.key", "tls.crt"])
+def test_files_of_two_identities_do_not_mix(file: str, tmp_path: Path) -> None:
+    one, other = make(tmp_path, "gnb-1", "gnb"), make(tmp_path, "gnb-2", "gnb")
+    (one.folder / file).write_bytes((other.folder / file).read_bytes())
+    with pytest.raises(ConfigurationError):
+        Identity.load(one.folder)
+
+
+def test_a_public_line_is_taken_whole_or_not_at_all(tmp_path: Path) -> None:
+    line = str(make(tmp_path, "gnb-1", "gnb").identity.line)
+    assert str(PublicLine.parse(f"  {line}\n")) == line
+    text = line.split()[3]
+    for at in (0, 10, len(text) // 2, len(text) - 2):
+        changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
+        with pytest.raises(ConfigurationError):
+            PublicLine.parse(line.replace(text, changed))
+    for broken in (line[:-5], line.replace("gnb-1", "gnb-2", 1), line.replace(" gnb ", " twin "), "", "x" * 100):
+        with pytest.raises(ConfigurationError):
+            PublicLine.parse(broken)
+
+
+def test_a_secret_is_not_taken_for_a_public_line(tmp_path: Path) -> None:
+    secret = (make(tmp_path, "gnb-1", "gnb").folder / "secret").read_text()
+    with pytest.raises(ConfigurationError, match="this is a secret") as raised:
+        PublicLine.parse(secret)
+    assert secret.split()[3] not in str(raised.value)
+
+
+def test_a_changed_key_is_refused_loudly(tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    stranger = make(tmp_path / "other", "gnb-1", "gnb")
+    with pytest.raises(ConfigurationError, match="THE KEY OF gnb-1 HAS CHANGED") as raised:
+        twin.trust(stranger)
+    for fingerprint in (gnb.identity.fingerprint, stranger.identity.fingerprint):
+        assert fingerprint in str(raised.value)
+    assert [peer.fingerprint for peer in twin.identity.trusted] == [gnb.identity.fingerprint]
+    twin.trust(stranger, beside=True)
+    assert twin.identity.peers["gnb-1"].fingerprint == stranger.identity.fingerprint
+
+
+def test_a_revoked_key_stays_so(tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    twin.revoke(gnb)
+    assert twin.identity.trusted == ()
+    assert [peer.name for peer in twin.identity.revoked] == ["gnb-1"]
+    with pytest.raises(ConfigurationError, match="was revoked here"):
+        twin.trust(gnb)
+    with pytest.raises(ConfigurationError, match="no key of gnb-1 is trusted"):
+        twin.revoke(gnb)
+
+
+def test_trust_is_said_once_and_a_role_can_be_changed(tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    assert not trust.trust(twin.folder, gnb.identity.line, "gnb")
+    assert trust.trust(twin.folder, gnb.identity.line, "observer")
+    assert [peer.role for peer in twin.identity.trusted] == ["observer"]
+    with pytest.raises(ConfigurationError, match="name of this side"):
+        twin.trust(twin)
+    with pytest.raises(ConfigurationError, match="expired"):
+        twin.trust(make(tmp_path, "gnb-3", "gnb", expires_in_s=-1))
+
+
+def test_rotation_is_prepared_and_then_completed(tmp_path: Path) -> None:
+    _, gnb = make_pair(tmp_path)
+    old = gnb.identity.line
+    with pytest.raises(ConfigurationError, match="has no next keys"):
+        trust.complete_rotation(gnb.folder)
+    line = trust.prepare_rotation(gnb.folder)
+    assert trust.prepare_rotation(gnb.folder) == line  # printed once more
+    assert gnb.identity.line == old
+    assert trust.complete_rotation(gnb.folder) == line == gnb.identity.line
+    assert [peer.name for peer in gnb.identity.trusted] == ["twin-1"]
+    assert not (gnb.folder / "next").exists()
+    assert certificates.hosts(line.certificate) == certificates.hosts(old.certificate)
+
+
+def watch(node: Node) -> WatchedIdentity:
+    return WatchedIdentity(node.identity)
+
+
+def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    twin, gnb = make_pair(tmp_path)
+    watched = watch(twin)
+    assert watched.names == {"gnb-1"}
+
+    def becomes(*names: str) -> None:
+        def is_so() -> bool:
+            watched.refresh()
+            return watched.names == set(names)
+
+        wait_until(is_so)
+
+    twin.trust(make(tmp_path, "gnb-2", "gnb"))
+    becomes("gnb-1", "gnb-2")
+    twin.revoke(gnb)
+    becomes("gnb-2")
+    trusted = (twin.folder / "trusted").read_text()
+    (twin.folder / "trusted").write_text(trusted + "gnb twinlink-public-1 broken\n")
+    becomes()  # closed: the broken line may be the one that was to replace another
+    assert "line 2" in caplog.text
+    (twin.folder / "trusted").write_text(trusted)
+    becomes("gnb-2")
+
+
+def test_a_key_is_trusted_until_it_expires(tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path, expires_in_s=100)
+    now = datetime.now(UTC)
+    assert [peer.name for peer in twin.identity.valid(now)] == ["gnb-1"]
+    assert twin.identity.valid(now + timedelta(seconds=101)) == ()
+    assert gnb.identity.expiry <= now + timedelta(seconds=101)
+
+
+def secrets_of(node: Node) -> list[str]:
+    """Every form in which a secret of this node could be written."""
+    identity = node.identity
+    text = (node.folder / "secret").read_text().split()[3]
+    octets = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    pem = (node.folder / "tls.key").read_text().splitlines()[1:-1]
+    curve, signing = octets[:32], octets[32:64]
+    assert z85.encode(curve) == identity.curve_secret
+    raw = [form(key) for key in (curve, signing) for form in (bytes.hex, repr)]
+    return [text, identity.curve_secret.decode(), *pem, *raw, base64.b64encode(signing).decode()]
+
+
+def test_no_secret_is_ever_shown(tmp_path: Path, endpoint: str, caplog: pytest.LogCaptureFixture) -> None:
+    twin, gnb = make_pair(tmp_path)
+    stranger = make(tmp_path, "gnb-2", "gnb")
+    stranger.trust(twin)
+    nodes, shown = (twin, gnb, stranger), io.StringIO()
+    caplog.set_level(logging.DEBUG)
+    with (
+        twinlink.open("zeromq", listen=endpoint, identity=twin.folder) as listener,
+        twinlink.open("zeromq", connect=endpoint, identity=gnb.folder) as connector,
+        twinlink.open("zeromq", connect=endpoint, identity=stranger.folder) as refused,
+    ):
+        wait_until(lambda: listener.peers() and connector.peers() and listener._transport.refusals.count)
+        try:
+            refused.wait_ready(patience())
+        except twinlink.AuthenticationError as error:
+            print(error, repr(error), *traceback.format_exception(error), file=shown)
+        for link in (listener, connector, refused):
+            print(link, link.stats(), link.identity, vars(link.identity), list_events(link), file=shown)
+            print(link.identity and link.identity.identity.line, file=shown)
+    for node in nodes:
+        print(node.identity, vars(node.identity).keys(), node.identity.trusted, file=shown)
+        (node.folder / "secret").chmod(0o666)
+        try:
+            Identity.load(node.folder)
+        except ConfigurationError as error:
+            print(*traceback.format_exception(error), file=shown)
+        (node.folder / "secret").chmod(0o600)
+    text = shown.getvalue() + caplog.text
+    assert "gnb-2" in text
+    for node in nodes:
+        assert [secret for secret in secrets_of(node) if secret in text] == []
+
+
+def list_events(link: twinlink.Link) -> list[twinlink.Event]:
+    found = []
+    while (event := link.events().receive(timeout=0)) is not None:
+        found.append(event)
+    return found

@@ -1,0 +1,102 @@
+"""`twinlink key`: two hosts from nothing, as docs/security.md has it."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Start
+from tests.identity.nodes import make, make_pair
+from twinlink import cli
+from twinlink.identity import Identity
+
+BAD_ARGUMENTS = 3
+
+
+class Shell:
+    """Runs `twinlink key ...` in this process."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, line: str, code: int = 0) -> tuple[str, str]:
+        self._capture.readouterr()
+        assert cli.main(["key", *shlex.split(line)]) == code
+        return self._capture.readouterr()
+
+
+@pytest.fixture
+def key(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.delenv("TWINLINK_IDENTITY", raising=False)
+    return Shell(capsys)
+
+
+def test_two_hosts_from_nothing(start: Start, endpoint: str, tmp_path: Path, key: Shell) -> None:
+    twin, gnb = tmp_path / "twin", tmp_path / "gnb"
+    gnb_line, told = key(f"new gnb-1 --role gnb --identity {gnb}")
+    assert gnb_line.count("\n") == 1
+    assert "key trust LINE --as gnb-1 --role gnb" in told
+    twin_line, _ = key(f"new twin-1 --role twin --identity {twin}")
+    key(f"trust '{gnb_line}' --as gnb-1 --role gnb --identity {twin}")
+    key(f"trust {twin_line} --as twin-1 --role twin --identity {gnb}")  # without quotes
+    pong = start("pong", "--listen", endpoint, "--identity", str(twin), "--count", "2")
+    ping = start(
+        "ping", "--connect", endpoint, "--count", "2", "--interval", "0.01", env={"TWINLINK_IDENTITY": str(gnb)}
+    )
+    assert ping.code() == 0, ping.err
+    assert pong.code() == 0, pong.err
+    assert "peer gnb-1 is up" in pong.err
+    assert "peer twin-1 is up" in ping.err
+
+
+def test_a_refusal_names_the_command_that_repairs_it(start: Start, endpoint: str, tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    twin.revoke(gnb)
+    stranger = make(tmp_path, "gnb-2", "gnb")
+    stranger.trust(twin)
+    pong = start("pong", "--listen", endpoint, "--identity", str(twin.folder))
+    pong.wait_for("Ctrl-C ends it")
+    ping = start("ping", "--connect", endpoint, "--identity", str(stranger.folder))
+    assert ping.code() == 1
+    assert "twinlink key trust LINE --as gnb-2 --role gnb" in ping.err
+    pong.wait_for("whose key is not trusted: if it is a peer, run `twinlink key trust LINE")
+    secret = (stranger.folder / "secret").read_text().split()[3]
+    assert secret not in ping.err + pong.err
+
+
+def test_a_line_must_be_of_the_peer_that_is_meant(tmp_path: Path, key: Shell) -> None:
+    twin, gnb = make_pair(tmp_path)
+    line = gnb.identity.line
+    for wrong, says in (
+        (f"trust '{line}' --as gnb-2", "this line is of gnb-1, not of gnb-2"),
+        (f"trust '{line}'", "give --as NAME"),
+        (f"trust '{str(line)[:-3]}' --as gnb-1", "checksum"),
+        (f"trust '{(gnb.folder / 'secret').read_text()}' --as gnb-1", "this is a secret"),
+        ("new gnb-1", "give --role"),
+        ("new --role gnb", "takes one NAME"),
+        ("revoke gnb-7", "no key of gnb-7 is trusted"),
+    ):
+        _, told = key(f"{wrong} --identity {twin.folder}", BAD_ARGUMENTS)
+        assert says in told
+    _, told = key("list", BAD_ARGUMENTS)
+    assert "--identity DIR" in told
+
+
+def test_list_show_revoke_and_rotate(tmp_path: Path, key: Shell) -> None:
+    twin, gnb = make_pair(tmp_path)
+    assert key(f"show --identity {gnb.folder}")[0] == f"{gnb.identity.line}\n"
+    next_line, told = key(f"rotate --identity {gnb.folder}")
+    assert "not used yet" in told
+    key(f"trust {next_line} --as gnb-1 --beside --identity {twin.folder}")
+    assert key(f"rotate --use --identity {gnb.folder}")[0] == next_line
+    old = twin.identity.trusted[0].fingerprint
+    key(f"revoke gnb-1 --fingerprint {old} --identity {twin.folder}")
+    listed = json.loads(key(f"list --json --identity {twin.folder}")[0])
+    assert listed["own"]["fingerprint"] == twin.identity.fingerprint
+    assert [(peer["name"], peer["role"], peer["state"]) for peer in listed["peers"]] == [
+        ("gnb-1", "gnb", "trusted"),
+        ("gnb-1", "gnb", "revoked"),
+    ]
+    assert listed["peers"][0]["fingerprint"] == Identity.load(gnb.folder).fingerprint
+    assert "revoked" in key(f"list --identity {twin.folder}")[0]
