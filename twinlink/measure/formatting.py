@@ -46,6 +46,7 @@ SUBJECTS = {
     "mqtt-qos0": Subject("twinlink over MQTT, QoS 0", "MQTT QoS 0", "#009e73", "v"),
     "mqtt-qos1": Subject("twinlink over MQTT, QoS 1", "MQTT QoS 1", "#cc79a7", "<"),
     "mqtt-qos2": Subject("twinlink over MQTT, QoS 2", "MQTT QoS 2", "#7b4fa3", ">"),
+    "websocket": Subject("twinlink over WebSocket", "WebSocket", "#6b4a00", "h"),
     "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", raw=True),
     "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", raw=True),
     "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", raw=True),
@@ -73,6 +74,7 @@ BASELINES = {
     "mqtt-qos0": "raw-mqtt",
     "mqtt-qos1": "raw-mqtt",
     "mqtt-qos2": "raw-mqtt",
+    "websocket": "raw-websocket",
 }
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
