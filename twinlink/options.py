@@ -101,7 +101,9 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
 
 def warn_if_open(transport: Transport, name: str) -> None:
     """Say that any program may join, if the transport is going to listen beyond this host without an identity."""
-    if transport.listening and transport.identity is None and name != "memory" and not _is_loopback(transport):
+    if name == "memory" or not transport.listening or transport.admits_only_trusted:
+        return
+    if transport.identity is None and not _is_loopback(transport):
         logger.warning(
             "%s listens on %s without an identity: any program that reaches this port may join, read and send. "
             "`twinlink key new` makes an identity; or listen on 127.0.0.1",

@@ -87,6 +87,7 @@ class Transport(ABC):
     via: Endpoint | None = None  # where a connector reaches a proxy, in place of the listener
     scouts: bool = False  # whether the link probes the listener's port, see `reached`
     epoch: int | None = None  # of the link that opens it, set before
+    admits_only_trusted: bool = False  # whether a listener refuses peers without a certificate that it trusts
     takes_identity: ClassVar[bool] = False  # whether it can authenticate its peers
     identity: "WatchedIdentity | None" = None  # of the link that opens it, set before
     # With an identity: the peer over whose connection the frame came that `receive` returned last; None: not trusted.
