@@ -7,6 +7,7 @@ connects.
 """
 
 import contextlib
+import logging
 import select
 import socket
 import ssl
@@ -34,8 +35,11 @@ CHECK_S = 0.05  # between two looks at the limits of all connections
 BACKLOG = 1024  # TCP connections that wait to be accepted
 ACCEPTED = 64  # at a time, so that a flood of them blocks nothing else
 RETURN_S = 1.5  # a node that connects again so soon is still up, and gets messages at once
+REPORT_S = 1.0
 DESCRIPTORS = 8  # of files and sockets, with one peer
 FAREWELL_S = 0.3  # to send queued octets at close, and for the other side to end the connection
+
+logger = logging.getLogger("twinlink")
 
 
 class WebsocketTransport(Transport):
@@ -49,6 +53,7 @@ class WebsocketTransport(Transport):
         if options.proxy:
             self.via = websocket_proxy.parse(options.proxy)[1]
         self.scouts = self.via is None  # a proxy that answers proves nothing about the listener
+        self.admits_only_trusted = listening and bool(options.tls_trusted)
         self._context = self.tls_context()
 
     @property
@@ -70,6 +75,7 @@ class WebsocketTransport(Transport):
         self._open: tuple[WebsocketConnection, ...] = ()  # those that have completed the handshake
         self._taking: dict[int, float] = {}  # by epoch: when a connection of a node that takes data has ended
         self._check_s = 0.0
+        self._accept_failed_s = 0.0
         self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
         self._listeners: dict[int, socket.socket] = {}  # by descriptor
         self._dialer: Dialer | None = None
@@ -87,8 +93,8 @@ class WebsocketTransport(Transport):
             self.close()
             if not isinstance(error, OSError):
                 raise
-            reason = error.strerror or str(error)
-            raise TransportError(f"websocket cannot listen on {self.endpoint}: {reason}{advice(reason)}") from error
+            reason, what = error.strerror or str(error), "listen on" if self.listening else "connect to"
+            raise TransportError(f"websocket cannot {what} {self.endpoint}: {reason}{advice(reason)}") from error
 
     def _listen(self) -> None:
         for address in listen_addresses(self.endpoint.host):
@@ -143,8 +149,13 @@ class WebsocketTransport(Transport):
                 opened, _ = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # it has ended already, or there are no more descriptors
+            except ConnectionError:  # it has ended already
+                continue
+            except OSError as error:  # such as no more descriptors
                 self._epoll.modify(listener.fileno(), 0)  # until the limits are checked
+                if now - self._accept_failed_s > REPORT_S:
+                    logger.warning("websocket %s: cannot accept a connection: %s", self.endpoint, error.strerror)
+                self._accept_failed_s = now
                 return
             try:
                 protocol = ServerProtocol(

@@ -106,9 +106,6 @@ class Dialer:
 
     def _run(self) -> None:
         while not self._closing:
-            if self._connected:
-                self._rest(None)
-                continue
             try:
                 self._attempt()
             except _Interrupted:
@@ -116,7 +113,9 @@ class Dialer:
             except OSError:
                 if self._lookup is not None:
                     self._lookup.next_address()
-            if not self._connected:
+            while self._connected and not self._closing:
+                self._rest(None)
+            if not self._closing:
                 self._rest(self._options.reconnect_ms / 1000)
 
     def _rest(self, seconds: float | None) -> None:
