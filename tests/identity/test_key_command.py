@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import twinlink
 from tests.cli.running import Start
 from tests.identity.nodes import make, make_pair
 from twinlink import cli
+from twinlink.cli import identity_checks
 from twinlink.identity import Identity
 
 BAD_ARGUMENTS = 3
@@ -100,3 +102,26 @@ def test_list_show_revoke_and_rotate(tmp_path: Path, key: Shell) -> None:
     ]
     assert listed["peers"][0]["fingerprint"] == Identity.load(gnb.folder).fingerprint
     assert "revoked" in key(f"list --identity {twin.folder}")[0]
+
+
+def checked(folder: Path, connect: str | None = None) -> dict[str, tuple[str, str]]:
+    return {row.check: (row.status, row.seen + row.next) for row in identity_checks.identity(str(folder), connect)}
+
+
+def test_doctor_checks_an_identity(tmp_path: Path, endpoint: str) -> None:
+    twin, gnb = make_pair(tmp_path)
+    with twinlink.open("zeromq", listen=endpoint, identity=twin.folder):
+        assert {row: status for row, (status, _) in checked(gnb.folder, endpoint).items()} == dict.fromkeys(
+            ("identity", "key files", "peer key", "handshake"), "ok"
+        )
+        twin.revoke(gnb)
+        status, text = checked(gnb.folder, endpoint)["handshake"]
+        assert (status, "twinlink key rotate" in text) == ("fail", True)
+    (gnb.folder / "trusted").chmod(0o640)
+    assert checked(gnb.folder)["key files"][0] == "warn"
+    (gnb.folder / "secret").chmod(0o644)
+    assert "chmod 600" in checked(gnb.folder)["identity"][1]
+    soon, ended = (make(tmp_path, name, "gnb", expires_in_s=s) for name, s in (("gnb-4", 1000), ("gnb-5", -1)))
+    assert checked(soon.folder)["identity"][0] == "warn"
+    assert checked(ended.folder)["identity"][0] == "fail"
+    assert checked(ended.folder)["peers"][0] == "warn"

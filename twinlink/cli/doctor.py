@@ -9,8 +9,13 @@ from twinlink.transports import Endpoint
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, rendered
-from . import checks
+from . import checks, identity_checks
 
+EXAMPLES = """
+twinlink doctor  # what is here, and what to do
+twinlink doctor --role twin --connect tcp/10.0.0.5:7447
+twinlink doctor --role gnb --ask-e3 posix --ntp ntp.example.org --json
+"""
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -36,6 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=("zmq", "posix"),
         help="ask the E3 agent in /tmp/dapps over this link what it speaks: registers a dApp and releases it "
         "(not for JSON or protobuf agents of libe3 up to 0.0.7)",
+    )
+    parser.add_argument(
+        "--identity", metavar="DIR", help="check this identity; with --connect, also a handshake over ZeroMQ"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
@@ -67,6 +75,8 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
     yield from checks.ports(given.listen or linking.LISTEN, given=given.listen is not None)
     for endpoint in filter(None, (given.connect or "").split(",")):
         yield from checks.peer(endpoint)
+    if given.identity:
+        yield from identity_checks.identity(given.identity, given.connect)
     yield from checks.e3(required=given.role == "gnb")
     if given.ask_e3:
         yield from checks.e3_agent(given.ask_e3)

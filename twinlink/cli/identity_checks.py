@@ -1,0 +1,85 @@
+"""The checks of `twinlink doctor` on the identity of this node."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import twinlink
+from twinlink.errors import AuthenticationError, TwinlinkError
+
+from .checks import Row
+
+if TYPE_CHECKING:
+    from twinlink.identity import Identity, TrustedPeer
+
+_SOON = timedelta(days=30)
+_HANDSHAKE_S = 5.0
+
+
+def identity(folder: str, connect: str | None) -> Iterator[Row]:
+    """The keys in a folder: modes, pairs, names, expiry; and a handshake with the listener at ``connect``."""
+    from twinlink.identity import Identity
+
+    try:
+        found = Identity.load(folder)
+    except TwinlinkError as error:
+        yield Row("identity", "fail", "cannot be used", str(error))
+        return
+    yield _own(found)
+    yield from _modes(found.folder)
+    if not found.trusted:
+        advice = f"twinlink key trust LINE --as NAME --identity {folder}, with the line that `key show` prints there"
+        yield Row("peers", "warn", "no key of a peer is trusted", advice)
+    for peer in found.trusted:
+        yield _peer(peer, folder)
+    if connect is not None and found.valid():
+        yield _handshake(folder, connect)
+
+
+def _own(found: "Identity") -> Row:
+    seen = f"{found.name}, role {found.role}, {found.fingerprint}; {_until(found.expiry)}"
+    advice = f"twinlink key rotate --identity {found.folder}, before peers refuse this node"
+    left = found.expiry - datetime.now(UTC)
+    if left < timedelta(0):
+        return Row("identity", "fail", seen, advice)
+    return Row("identity", "warn", seen, advice) if left < _SOON else Row("identity", "ok", seen)
+
+
+def _peer(peer: "TrustedPeer", folder: str) -> Row:
+    seen = f"{peer.name}, role {peer.role}, {peer.fingerprint}; {_until(peer.expiry)}"
+    if peer.expiry - datetime.now(UTC) >= _SOON:
+        return Row("peer key", "ok", seen)
+    advice = f"on its host: twinlink key rotate; then trust its new line here with --beside --identity {folder}"
+    return Row("peer key", "warn", seen, advice)
+
+
+def _until(expiry: datetime) -> str:
+    return f"{'expired' if expiry < datetime.now(UTC) else 'expires'} {expiry:%Y-%m-%d}"
+
+
+def _modes(folder: Path) -> Iterator[Row]:
+    """`Identity.load` refuses what other users can read or change; here the group is looked at, too."""
+    wrong = [path for path in (folder, *sorted(folder.iterdir())) if path.stat().st_mode & 0o077]
+    if not wrong:
+        yield Row("key files", "ok", f"only {_owner(folder)} can read {folder}")
+        return
+    seen = f"others than their owner can read or change: {', '.join(map(str, wrong))}"
+    yield Row("key files", "warn", seen, f"chmod -R go= {folder}, unless this is the volume of a container")
+
+
+def _owner(folder: Path) -> str:
+    return "this user" if folder.stat().st_uid == os.geteuid() else f"the user {folder.stat().st_uid}"
+
+
+def _handshake(folder: str, connect: str) -> Row:
+    """Whether the listener and this node take each other, over ZeroMQ."""
+    try:
+        with twinlink.open("zeromq", connect=connect, identity=folder) as link:
+            link.wait_ready(_HANDSHAKE_S)
+            return Row("handshake", "ok", f"{connect}: {', '.join(link.peers())}; both sides trust each other")
+    except AuthenticationError as error:
+        return Row("handshake", "fail", "one side refuses the other", str(error))
+    except TwinlinkError as error:
+        return Row("handshake", "warn", f"no peer over zeromq: {error}", "is it a listener with this transport?")
