@@ -12,6 +12,7 @@ from tests.identity.nodes import make, make_pair
 from twinlink import cli
 from twinlink.cli import identity_checks
 from twinlink.identity import Identity
+from twinlink.testing import wait_until
 
 BAD_ARGUMENTS = 3
 
@@ -110,11 +111,12 @@ def checked(folder: Path, connect: str | None = None) -> dict[str, tuple[str, st
 
 def test_doctor_checks_an_identity(tmp_path: Path, endpoint: str) -> None:
     twin, gnb = make_pair(tmp_path)
-    with twinlink.open("zeromq", listen=endpoint, identity=twin.folder):
+    with twinlink.open("zeromq", listen=endpoint, identity=twin.folder) as listener:
         assert {row: status for row, (status, _) in checked(gnb.folder, endpoint).items()} == dict.fromkeys(
             ("identity", "key files", "peer key", "handshake"), "ok"
         )
         twin.revoke(gnb)
+        wait_until(lambda: listener.identity and not listener.identity.names)
         status, text = checked(gnb.folder, endpoint)["handshake"]
         assert (status, "twinlink key rotate" in text) == ("fail", True)
     (gnb.folder / "trusted").chmod(0o640)
