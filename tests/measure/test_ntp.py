@@ -301,6 +301,7 @@ def test_every_address_of_a_name_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
         ("[::1]", ("::1", 123)),
         ("[::1]:1123", ("::1", 1123)),
         ("fd00::5", ("fd00::5", 123)),
+        ("[fe80::5%lo]:123", ("fe80::5%lo", 123)),
     ],
 )
 def test_server_names(text: str, parsed: tuple[str, int]) -> None:
@@ -312,4 +313,19 @@ def test_server_names(text: str, parsed: tuple[str, int]) -> None:
 )
 def test_what_names_no_server(text: str) -> None:
     with pytest.raises(ValueError, match="is not HOST or HOST:PORT"):
+        ntp.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("224.0.1.1", "is a multicast group"),
+        ("[ff05::101]:123", "is a multicast group"),
+        ("fe80::5", "is link-local: add the interface"),
+        ("[fe80::5%nonesuch]", "has no interface nonesuch"),
+        ("10.1", "is not an IPv4 address"),
+    ],
+)
+def test_what_is_not_the_address_of_one_server(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         ntp.parse(text)

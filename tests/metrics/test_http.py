@@ -6,9 +6,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from tests.link import named_host
 from twinlink.appkit.convert import HttpAddress
 from twinlink.appkit.pulse import STOPPED_NS, Pulse
 from twinlink.errors import TransportError
@@ -108,6 +110,28 @@ def test_ipv6(serve: Serve) -> None:
         pytest.skip(f"no IPv6 here: {error}")
     assert str(address) == f"[::1]:{address.port}"
     assert ask(address, "/healthz")[0] == 200
+
+
+_SERVES_A_NAME = """
+import http.client
+from twinlink.appkit.convert import HttpAddress
+from twinlink.appkit.http import Server
+from twinlink.appkit.pulse import Pulse
+
+stands_for("127.0.0.2", "::1")
+for host in ("twin.example", "::"):
+    with Server(HttpAddress(host, 0), Pulse(), list, []) as server:
+        for address in ("127.0.0.2", "::1"):
+            connection = http.client.HTTPConnection(address, server.address.port, timeout=patience())
+            connection.request("GET", "/healthz")
+            print(host, address, connection.getresponse().status)
+            connection.close()
+"""
+
+
+def test_every_address_of_a_name_and_both_families_are_served(tmp_path: Path) -> None:
+    told = named_host.run(tmp_path, _SERVES_A_NAME).splitlines()
+    assert told == [f"{host} {address} 200" for host in ("twin.example", "::") for address in ("127.0.0.2", "::1")]
 
 
 def test_a_port_in_use_says_what_to_do(serve: Serve) -> None:

@@ -1,5 +1,6 @@
 """The programs over HTTP: health, readiness with its reasons, and metrics that Prometheus takes."""
 
+import argparse
 import contextlib
 import json
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import twinlink
+from twinlink.appkit import convert
 from twinlink.testing import free_endpoint, patience, wait_until
 
 from .prometheus import program
@@ -198,6 +200,11 @@ def test_an_address_that_cannot_be(wrong: str) -> None:
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=patience(), check=False)
     assert done.returncode == 3
     assert "HOST:PORT" in done.stderr
+
+
+def test_a_group_is_no_address_to_serve_at() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"\[ff02::1\] is a multicast group"):
+        convert.http_address("[ff02::1]:9464")
 
 
 def test_counters_rise_and_histograms_take_each_ack_once() -> None:

@@ -4,10 +4,10 @@ import argparse
 import json
 import re
 from collections.abc import Callable
-from ipaddress import IPv6Address
 from typing import Any, NamedTuple
 
 from twinlink.prbs import parse_prbs
+from twinlink.process.ip_address import check_host
 
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18}) ?(?:([KMG])(?:I?B)?|B?)", re.IGNORECASE)
@@ -130,19 +130,16 @@ class HttpAddress(NamedTuple):
 
 def http_address(text: str) -> HttpAddress:
     """``HOST:PORT``, with IPv6 in brackets; port 0 takes a free one."""
-    match = re.fullmatch(r"(?:\[(?P<six>.+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", text)
-    if match is None or int(match["port"]) > 65535 or (match["six"] and not _is_ipv6(match["six"])):
+    match = re.fullmatch(r"(?P<host>\[[^\[\]]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})", text)
+    if match is None or int(match["port"]) > 65535:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:9464, 0.0.0.0:9464 or [::]:9464"
         )
-    return HttpAddress(match["six"] or match["host"], int(match["port"]))
-
-
-def _is_ipv6(text: str) -> bool:
     try:
-        return bool(IPv6Address(text))
-    except ValueError:
-        return False
+        check_host(match["host"])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return HttpAddress(match["host"].strip("[]"), int(match["port"]))
 
 
 def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:

@@ -4,8 +4,8 @@
     /readyz    200 while the program does its work, else 503 with the reasons, as JSON
     /metrics   in Prometheus' text format
 
-One daemon thread accepts connections and starts another for each.  Their number and duration are bounded: each is
-closed `PATIENCE_S` after it was accepted, and beyond `CONNECTIONS` the oldest is closed for a new one.
+A daemon thread for each address accepts connections and starts another for each.  Their number and duration are
+bounded: each is closed `PATIENCE_S` after it was accepted, and beyond `CONNECTIONS` the oldest is closed for a new one.
 """
 
 import contextlib
@@ -30,12 +30,14 @@ from prometheus_client.registry import Collector
 from twinlink import __version__
 from twinlink.appkit.convert import HttpAddress
 from twinlink.errors import TransportError
+from twinlink.process.ip_address import family_of
+from twinlink.process.resolver import listen_addresses
 from twinlink.transports.base import advice
 
 from .pulse import Pulse
 
 PATIENCE_S = 5.0  # for a request and its answer: a kubelet gives up after 1 s, Prometheus after 10 s
-CONNECTIONS = 8  # open at a time; for a further one the oldest is closed
+CONNECTIONS = 8  # open at a time, at each address; for a further one the oldest is closed
 MOST_CONNECTIONS = 16  # including closed ones that still have a thread; a further one is refused
 _POLL_S = 0.1  # how often the accepting thread checks for connections to close, and for its own end
 
@@ -50,7 +52,7 @@ class Server:
     """Serves inside a ``with`` statement.
 
     Args:
-        address: to listen at; port 0 takes a free one.
+        address: to listen at, each address of a name; port 0 takes a free one.
         pulse: of the main loop.
         reasons: returns why the program is not ready, an empty list if it is; called on threads of the server.
         collectors: of the metrics; called on threads of the server.
@@ -70,24 +72,32 @@ class Server:
         ProcessCollector(registry=self._registry)
         for one in collectors:
             self._registry.register(one)
+        self.address = address
+        self._listeners: list[_Listener] = []
         try:
-            places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._http = _Listener(places[0][0], places[0][4], self._answer)
+            for host in listen_addresses(address.host):
+                self._listeners.append(_Listener(host, self.address.port, self._answer))
+                self.address = HttpAddress(address.host, int(self._listeners[-1].server_address[1]))
         except OSError as error:
+            self._close()
             reason = error.strerror or str(error)
             raise TransportError(f"--http cannot serve at {address}: {reason}{advice(reason)}") from error
-        self.address = HttpAddress(address.host, int(self._http.server_address[1]))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(_POLL_S,), name="http", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        for one in self._listeners:
+            threading.Thread(target=one.serve_forever, args=(_POLL_S,), name="http", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        for one in self._listeners:
+            one.shutdown()
+        self._close()
+
+    def _close(self) -> None:
+        for one in self._listeners:
+            one.server_close()
 
     def _answer(self, path: str, accept: str) -> _Answer:
         """Status, content type and content."""
@@ -111,15 +121,17 @@ class _Listener(ThreadingHTTPServer):
 
     request_queue_size = 32
 
-    def __init__(self, family: int, place: Any, answer: Callable[[str, str], _Answer]) -> None:
-        self.address_family = socket.AddressFamily(family)
+    def __init__(self, host: str, port: int, answer: Callable[[str, str], _Answer]) -> None:
+        self.address_family = family_of(host)
         self.answer = answer
         self._ends: dict[Any, float] = {}  # connections, the oldest first -> when to close it; infinity once closed
         self._lock = threading.Lock()
-        super().__init__(place, _Handler)
+        super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """As TCPServer; HTTPServer also looks up the name of this host in the DNS."""
+        """As TCPServer; HTTPServer also looks up the name of this host in the DNS.  ``::`` takes IPv4 as well."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
 
     def verify_request(self, request: Any, client_address: object) -> bool:

@@ -13,7 +13,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
@@ -21,7 +21,9 @@ from typing import Literal
 
 import twinlink
 from twinlink.process import cgroups
+from twinlink.process.ip_address import listening_socket
 from twinlink.process.ports import free_ports
+from twinlink.process.resolver import listen_addresses
 from twinlink.transports import Endpoint, transport_class, transport_name
 
 from ..appkit.linking import connection_problem
@@ -145,16 +147,15 @@ def _round_trip(transport: str, endpoint: str) -> None:
         sender.flush(timeout=5)
 
 
-def _bind(host: str, port: int) -> OSError | None:
+def _not_free(host: str, wanted: Sequence[int]) -> tuple[int, OSError] | None:
+    """The first port that cannot be listened at, at any address of the host, and why."""
+    port = wanted[0]
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        for address in listen_addresses(host):
+            for port in wanted:
+                listening_socket(address, port, socket.SOCK_STREAM).close()
     except OSError as error:
-        return error
+        return port, error
     return None
 
 
@@ -162,10 +163,9 @@ def ports(listen: str, given: bool) -> Iterator[Row]:
     """Whether the ports of a listener are free; ``given``: the user named them."""
     endpoint = Endpoint.parse(listen)
     wanted = range(endpoint.port, min(endpoint.port + _PORTS, 65536))
-    errors = {port: error for port in wanted if (error := _bind(endpoint.host, port))}
     text = f"{endpoint.host}, TCP {' and '.join(map(str, wanted))}"
-    if errors:
-        port, error = next(iter(errors.items()))
+    if found := _not_free(endpoint.host, wanted):
+        port, error = found
         advice = "find the process that uses it with `ss -ltnp`, or listen at another port"
         if error.errno == errno.EACCES:
             advice = "only root may use ports below 1024 (net.ipv4.ip_unprivileged_port_start): use a higher port"

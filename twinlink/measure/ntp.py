@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlink.process import resolver
+from twinlink.process.ip_address import check_host, family_of
 
 from . import formatting, ntp_answer
 from .ntp_answer import Answer, UnrelatedPacket, UnusableAnswer
@@ -23,7 +24,10 @@ _DATAGRAM_OCTETS = 2048
 
 
 def parse(server: str) -> tuple[str, int]:
-    """Host and port of ``HOST``, ``HOST:PORT``, ``[IPV6]`` or ``[IPV6]:PORT``.  Raises ValueError."""
+    """Host and port of ``HOST``, ``HOST:PORT``, ``[IPV6]`` or ``[IPV6]:PORT``; a link-local address has its zone.
+
+    Raises ValueError.
+    """
     host, separator, port = server, "", ""
     if server.startswith("["):
         host, closed, rest = server[1:].partition("]")
@@ -35,6 +39,7 @@ def parse(server: str) -> tuple[str, int]:
     number = int(port) if port.isascii() and port.isdigit() else 0
     if not host or (separator and not 0 < number < 65536):
         raise ValueError(f"{server!r} is not HOST or HOST:PORT")
+    check_host(host)
     return host, number or PORT
 
 
@@ -168,9 +173,8 @@ def _ask(address: str, port: int, timeout_s: float) -> _Exchange:
     """
     ignored: dict[str, int] = {}
     nonce = secrets.randbits(64) or 1
-    family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind, protocol) as asking:
-        asking.connect(place)  # then datagrams of other hosts are not received, and refusals are
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as asking:
+        asking.connect((address, port))  # then datagrams of other hosts are not received, and refusals are
         asked = _Instant.now()
         asking.send(ntp_answer.question(nonce))
         end_s = time.monotonic() + timeout_s
