@@ -33,7 +33,7 @@ def test_a_data_file_is_consistent(name: str) -> None:
 
 
 def test_a_misspelt_key_is_an_error() -> None:
-    with pytest.raises(ConfigurationError, match=r"octets.toml: unknown tilte; known: counts"):
+    with pytest.raises(ConfigurationError, match=r"octets.toml: unknown tilte; known: analysis"):
         description.parse("octets", 'tilte = "x"\nsource = "y"\nwhat = "z"')
     with pytest.raises(ConfigurationError, match=r"\[counts\]: .*missing.*quick"):
         description.parse("octets", 'title = "x"\nsource = "y"\nwhat = "z"\n[counts]\npublished = "1"\nfull = {}')

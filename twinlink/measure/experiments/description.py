@@ -102,6 +102,21 @@ class Ordering:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """Statistics over all rows.
+
+    Attributes:
+        within: the key of a case whose values are analysed one by one.
+        compare: the key whose values are the groups of an analysis of variance; empty for none.
+        correlate: names of two figures; empty for none.
+    """
+
+    within: str
+    compare: str = ""
+    correlate: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A data file.
 
@@ -113,7 +128,7 @@ class Experiment:
         not_run: why it is not run here; empty if it is.
         needs_root: whether it needs network namespaces.
         what: what is measured, in a few sentences.
-        counts, table, published, orderings: see their classes.
+        counts, table, published, orderings, analysis: see their classes.
         labels: names for people, of values of a case.
         parts: what is measured one after the other; its keys are those of the kind.
         not_the_same: what differs from the source.
@@ -130,6 +145,7 @@ class Experiment:
     table: Table | None = None
     published: Published | None = None
     orderings: tuple[Ordering, ...] = ()
+    analysis: Analysis | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Mapping[str, Any], ...] = ()
     not_the_same: tuple[str, ...] = ()
@@ -153,7 +169,7 @@ def parse(name: str, text: str) -> Experiment:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{name}.toml: {error}") from error
-    for key, made in (("counts", Counts), ("table", Table), ("published", Published)):
+    for key, made in (("counts", Counts), ("table", Table), ("published", Published), ("analysis", Analysis)):
         if key in given:
             given[key] = _made(made, given[key], f"{name}.toml, [{key}]")
     given["orderings"] = tuple(

@@ -28,6 +28,7 @@ class Row:
         status: `DONE`, or what went wrong, with the ``reason``.
         missing: values that did not come, such as lost messages.
         records: the file with the raw values, in the folder of the experiment.
+        values: the raw values, where an analysis needs them; not in results.json.
     """
 
     case: Case
@@ -38,10 +39,11 @@ class Row:
     reason: str | None = None
     missing: int = 0
     records: str | None = None
+    values: Sequence[float] = ()
 
     def as_json(self) -> dict[str, Any]:
         """For results.json."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "values"}
 
 
 def spread(values: ArrayLike) -> tuple[dict[str, float | None], tuple[float, float] | None]:
@@ -72,7 +74,7 @@ def of_values(
     """A row with the `spread` of times in ms, which are written as raw records."""
     figures, ci95 = spread(values_ms)
     name = "-".join(str(value) for value in case.values())
-    row = Row(case, len(values_ms), {**figures, **(more or {})}, ci95, missing=missing)
+    row = Row(case, len(values_ms), {**figures, **(more or {})}, ci95, missing=missing, values=values_ms)
     row.records = write_records(folder, name, ("number", "ms"), list(enumerate(values_ms)))
     if not len(values_ms):
         row.status, row.reason = FAILED, "no value was measured"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import formatting, results
-from . import verdicts
+from . import analysis, verdicts
 from .description import Experiment, Published, Table
 from .outcome import DONE, Row
 
@@ -36,6 +36,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         "published_counts": experiment.counts.published if experiment.counts else None,
         "rows": [{**row.as_json(), "published": published.of(row.case)} for row in rows],
         "orderings": verdicts.judge(experiment, rows),
+        "analysis": analysis.analyse(experiment, rows),
         "remarks": list(published.remarks),
         "not_the_same": list(experiment.not_the_same),
     }
@@ -63,9 +64,8 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
     assert published is not None
     yield f"{experiment.name}: {experiment.title}", [experiment.source, experiment.what, measured(found)]
     told: list[Any] = [[*table_rows(experiment, rows)]]
-    told += (
-        [f"In brackets: published, {published.where}; {published.setting}."] if published.rows else [published.where]
-    )
+    beside = "In brackets: published" if published.rows else "Published"
+    told.append(f"{beside}, {published.where}; {published.setting}.")
     wrong = tuple(f"{_case(experiment, row)}: {row.status}, {row.reason}" for row in rows if row.reason)
     if wrong:
         told += ["What went wrong, or was left out:", wrong]
@@ -74,6 +74,8 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
         yield "About the published figures", [published.remarks]
     if found["orderings"]:
         yield "Findings of the paper", [tuple(_verdict(each) for each in found["orderings"])]
+    if found["analysis"]:
+        yield "Statistics", [tuple(each["text"] for each in found["analysis"])]
     counts = ", ".join(f"{name} {value}" for name, value in found["counts"].items())
     scaled = f"Number of values: published {found['published_counts']}; here {counts}"
     scaled += " (--quick: too few for conclusions)." if found["quick"] else "."

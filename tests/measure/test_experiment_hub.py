@@ -1,0 +1,94 @@
+"""Experiments with a PLC and a hub, and the statistics over their rows."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from snap7.client import Client
+
+from twinlink.measure.experiments import analysis, description, hub, measuring
+from twinlink.measure.experiments.outcome import Row
+from twinlink.measure.experiments.program import Program, ProgramFailed
+from twinlink.process.ports import free_ports
+from twinlink.testing import wait_until
+
+
+def measured(folder: Path, name: str, which: dict[str, str], **counts: Any) -> list[Row]:
+    """The parts of an experiment whose case has ``which``, on loopback."""
+    whole = description.load(name)
+    parts = tuple(part for part in whole.parts if which.items() <= part["case"].items())
+    assert parts
+    return hub.measure(
+        measuring.Run(
+            dataclasses.replace(whole, parts=parts), folder, "loopback", {"update_ms": 50, **counts}, True,
+            lambda *_: None, lambda _: None, lambda: False,
+        )
+    )  # fmt: skip
+
+
+def test_a_boolean_goes_through_the_hub_to_the_plc_and_back(tmp_path: Path) -> None:
+    rows = measured(tmp_path, "hub-rtt", {"path": "local"}, repetitions=3)
+    assert [(row.case["protocol"], row.status, row.n, row.missing) for row in rows] == [
+        ("websocket", "done", 3, 0),
+        ("mqtt", "done", 3, 0),
+        ("modbus", "done", 3, 0),
+        ("opcua", "done", 3, 0),
+    ], rows
+
+
+def test_the_usage_of_each_process_is_a_series(tmp_path: Path) -> None:
+    rows = measured(tmp_path, "hub-resources", {"protocol": "mqtt"}, repetitions=30)
+    assert {row.case["process"] for row in rows} == {"twin", "plc", "hub", "broker"}
+    for row in rows:
+        assert row.n >= 1
+        assert (row.figures["memory_min"] or 0) > 1
+        assert (tmp_path / (row.records or "")).is_file()
+
+
+def test_the_plc_speaks_s7_to_any_client() -> None:
+    port = free_ports()
+    given = {"protocol": "s7", "host": "127.0.0.1", "port": port, "cycle_ms": 5}
+    with Program("plc_program", given) as plc:
+        plc.ready()
+        client = Client()
+        client.connect("127.0.0.1", 0, 1, port)
+        for value in (1, 0):
+            client.db_write(1, 0, bytearray([value]))
+            wait_until(lambda value=value: client.db_read(2, 0, 1)[0] == value)  # type: ignore[misc]
+        client.disconnect()
+
+
+def test_a_program_that_fails_says_why() -> None:
+    with (
+        Program("plc_program", {"protocol": "profinet"}) as plc,
+        pytest.raises(ProgramFailed, match="plc_program ended"),
+    ):
+        plc.ready()
+
+
+def test_the_correlations_of_the_paper_are_reproduced_from_its_table() -> None:
+    rtt = (94.1, 70.8, 93.1, 43.8)  # MQTT, Modbus, OPC UA, WebSocket
+    for cpu, expected in (
+        ((55.8, 32.3, 24.7, 52.3), -0.31),
+        ((21, 26.4, 27.9, 32.5), -0.79),
+        ((2.2, 4.2, 3.2, 1.1), 0.46),
+    ):
+        found = analysis.correlation(list(zip(cpu, rtt, strict=True)))
+        assert found is not None
+        assert found["r"] == pytest.approx(expected, abs=0.005)
+        assert found["ci95"][0] < 0 < found["ci95"][1]  # four points say nothing
+    assert analysis.correlation([(1, 1), (2, 2)]) is None
+
+
+def test_the_effect_size_is_the_share_that_the_groups_explain() -> None:
+    found = analysis.variance([[1, 2, 3], [11, 12, 13]])
+    assert found is not None
+    assert found["eta_squared"] == pytest.approx(150 / 154)
+    assert found["omega_squared"] == pytest.approx(149 / 155)
+    assert found["df"] == [1, 4]
+    same = analysis.variance([[1, 2, 3], [1, 2, 3]])
+    assert same is not None
+    assert same["eta_squared"] == pytest.approx(0)
+    assert same["p"] == pytest.approx(1)
+    assert analysis.variance([[1, 1], [1, 1]]) is None

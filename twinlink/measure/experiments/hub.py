@@ -1,0 +1,143 @@
+"""A Boolean from the twin to a PLC and back, through a hub or without one.
+
+The twin and the PLC are at the Real World, the hub at the Digital Twin; with ``plc_side`` 1 the PLC is beside the hub.
+
+Keys of a part: ``case``; ``protocol`` of the twin; ``hub`` (its protocol, and without one the PLC's own server's, is
+``serves``, by default the twin's); ``delay_ms`` each way between the two sides; ``cycle_ms`` of the PLC; ``poll_ms`` of
+twin and hub; ``writes`` and ``sampling_ms`` of the hub (`hub_program`); ``plc_side``; ``measure``: ``rtt``, ``usage``
+or ``octets``.  Counts: ``repetitions``, or ``seconds``; ``update_ms``.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ...errors import TransportError
+from ...transports import Endpoint
+from ...transports.mosquitto import Mosquitto
+from ..namespaces import ADDRESSES
+from ..setting import Setting
+from .description import Case
+from .measuring import Run, address, port, prefix
+from .outcome import Row, failed, of_values, spread, write_records
+from .program import Program, ProgramFailed
+from .usage_series import Series
+
+TWIN, PLC, HUB, BROKER = "twin", "plc", "hub", "broker"
+ROUND_S = 30.0
+
+
+def measure(run: Run) -> list[Row]:
+    """Measure each part."""
+    rows: list[Row] = []
+    parts = run.experiment.parts
+    for number, part in enumerate(parts):
+        if run.stopped():
+            break
+        run.step(", ".join(map(str, part["case"].values())), number / len(parts), None)
+        try:
+            with run.place(part.get("delay_ms", 0)) as setting, _path(run, setting, part) as programs:
+                rows += _MEASURES[part["measure"]](run, part, programs)
+        except (ProgramFailed, TransportError) as error:
+            rows.append(failed(dict(part["case"]), str(error)))
+    return rows
+
+
+@contextmanager
+def _path(run: Run, setting: Setting, part: Any) -> Iterator[dict[str, Any]]:
+    """PLC, hub if there is one, and twin, which is ready to begin; by name, and the process ids as ``pids``."""
+    side = part.get("plc_side", 0)
+    near = ADDRESSES[0] if setting.name == "netns" else "127.0.0.1"
+    plc_host = address(setting) if side else near
+    serves = part.get("serves", part["protocol"])
+    plc_port, hub_port = port(setting), port(setting)
+    with ExitStack() as stack:
+        pids: dict[str, int] = {}
+
+        def start(name: str, module: str, given: dict[str, Any], at: int) -> Program:
+            program = stack.enter_context(Program(module, given, prefix(setting, at))).ready(run.stopped)
+            pids[name] = program.pid
+            return program
+
+        plc_protocol = "s7" if part["hub"] else serves
+        plc = {"protocol": plc_protocol, "host": plc_host, "port": plc_port, "cycle_ms": part["cycle_ms"]}
+        start(PLC, "plc_program", plc, side)
+        target = (plc_host, plc_port)
+        if part["hub"]:
+            target = (address(setting), hub_port)
+            if serves == "mqtt":
+                broker = Mosquitto(Endpoint(*target), prefix=prefix(setting, 1))
+                stack.callback(broker.stop)
+                pids[BROKER] = broker.pid
+            hub = {
+                "protocol": serves, "host": target[0], "port": target[1], "plc_host": plc_host, "plc_port": plc_port,
+                **{name: part[name] for name in ("poll_ms", "writes")}, "sampling_ms": part.get("sampling_ms", 0),
+            }  # fmt: skip
+            start(HUB, "hub_program", hub, 1)
+        twin = {
+            "protocol": part["protocol"], "host": target[0], "port": target[1], "poll_ms": part["poll_ms"],
+            **{name: run.counts[name] for name in ("update_ms", "repetitions", "seconds") if name in run.counts},
+        }  # fmt: skip
+        yield {TWIN: start(TWIN, "twin_program", twin, 0), "pids": pids}
+
+
+def _round_trips(run: Run, programs: dict[str, Any]) -> tuple[list[float], int]:
+    """The round trips that the twin has measured, in ms, and the number of those that were not answered."""
+    values: list[float] = []
+    missing = 0
+    while "done" not in (told := programs[TWIN].next(ROUND_S, run.stopped)):
+        if told["ms"] is None:
+            missing += 1
+        else:
+            values.append(told["ms"])
+    return values, missing
+
+
+def _rtt(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
+    values, missing = _round_trips(run, programs)
+    row = of_values(run.folder, dict(part["case"]), values, missing)
+    if missing:
+        row.reason = f"{missing} round trips were not answered"
+    return [row]
+
+
+def _usage(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
+    """A row for each process: processor time in % of one processor, memory in MiB, and the mean round trip."""
+    with Series(programs["pids"]) as series:
+        values, missing = _round_trips(run, programs)
+    rtt, _ = spread(values)
+    rows = []
+    for name in programs["pids"]:
+        cpu, memory = series.cpu_percent[name], series.rss_mib[name]
+        figures = {f"cpu_{key}": value for key, value in spread(cpu)[0].items()}
+        figures |= {f"memory_{key}": value for key, value in spread(memory)[0].items()}
+        case: Case = {**part["case"], "process": name}
+        records = write_records(
+            run.folder, "-".join(case.values()), ("cpu_percent", "mib"), [*zip(cpu, memory, strict=True)]
+        )
+        row = Row(case, len(cpu), {**figures, "rtt": rtt.get("mean")}, missing=missing, records=records)
+        if missing:
+            row.reason = f"{missing} round trips were not answered"
+        rows.append(row)
+    return rows
+
+
+def _octets(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
+    """Octets and packets of the twin's interface, both ways."""
+    with Series(programs["pids"], TWIN) as series:
+        programs[TWIN].next(run.counts["seconds"] + ROUND_S, run.stopped)
+    rates = [octets / seconds for octets, seconds in zip(series.octets, series.seconds, strict=True)]
+    if not rates:
+        return [failed(dict(part["case"]), "it ended within a second")]
+    figures, ci95 = spread(rates)
+    packets, octets = sum(series.packets), sum(series.octets)
+    figures["packets"] = packets / sum(series.seconds)
+    figures["packet"] = octets / packets if packets else None
+    sd, mean = figures["sd"], figures["mean"]
+    figures["sd_percent"] = 100 * sd / mean if sd is not None and mean else None
+    rows = [*zip(series.seconds, series.octets, series.packets, strict=True)]
+    records = write_records(run.folder, "-".join(part["case"].values()), ("seconds", "octets", "packets"), rows)
+    return [Row(dict(part["case"]), len(rates), figures, ci95, records=records)]
+
+
+_MEASURES = {"rtt": _rtt, "usage": _usage, "octets": _octets}
