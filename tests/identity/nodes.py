@@ -9,7 +9,7 @@ from twinlink.identity import Identity, Role, trust
 
 @dataclass(frozen=True)
 class Node:
-    """The folder of an identity, and whom it trusts."""
+    """The folder of an identity."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""ZeroMQ with identities: who meets whom, what a refusal says, and that it passes once it is repaired."""
+"""ZeroMQ with identities: which sides meet, what a refusal says, and that they meet once it is repaired."""
 
 import threading
 from collections.abc import Callable

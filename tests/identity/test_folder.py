@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import logging
 import os
 import stat
@@ -17,6 +18,7 @@ from tests.identity.nodes import Node, make, make_pair
 from twinlink.errors import ConfigurationError
 from twinlink.identity import Identity, PublicLine, certificates, trust
 from twinlink.identity.watched import WatchedIdentity
+from twinlink.protocol.authentication import epoch_prefix
 from twinlink.testing import patience, wait_until
 
 
@@ -122,6 +124,19 @@ def test_trust_is_said_once_and_a_role_can_be_changed(tmp_path: Path) -> None:
         twin.trust(twin)
     with pytest.raises(ConfigurationError, match="expired"):
         twin.trust(make(tmp_path, "gnb-3", "gnb", expires_in_s=-1))
+
+
+def test_names_with_the_same_epochs_are_refused(tmp_path: Path) -> None:
+    seen: dict[bytes, str] = {}
+    for number in itertools.count():  # by the birthday paradox, some 80,000
+        name = f"n{number}"
+        if (other := seen.setdefault(epoch_prefix(name), name)) != name:
+            break
+    one, two, three = make(tmp_path, name, "gnb"), make(tmp_path, other, "gnb"), make(tmp_path, "twin-1", "twin")
+    three.trust(one)
+    for node in (three, one):
+        with pytest.raises(ConfigurationError, match="could be taken for those of"):
+            node.trust(two)
 
 
 def test_rotation_is_prepared_and_then_completed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ TYPE = "twinlink-secret-1"
 
 @dataclass(frozen=True)
 class SecretLine:
-    """Secret keys, and whose they are."""
+    """The secret keys of a node."""
 
     name: str
     role: Role

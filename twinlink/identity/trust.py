@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import ConfigurationError
+from ..protocol.authentication import epoch_prefix
 from . import certificates, private_files, trust_file
 from .identity import CERTIFICATE, NEXT, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity, write_keys
 from .public_line import PublicLine, Role
@@ -37,6 +38,9 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
         trusted = trust_file.read(folder / TRUSTED)
         if added in trusted:
             return False
+        for name in {identity.name, *(peer.name for peer in trusted)} - {line.name}:
+            if epoch_prefix(name) == epoch_prefix(line.name):
+                raise ConfigurationError(f"sessions of {line.name} could be taken for those of {name}: rename one")
         others = [peer for peer in trusted if peer.name == line.name and peer.fingerprint != line.fingerprint]
         if others and not beside:
             raise ConfigurationError(_changed(folder, line, others))

@@ -1,4 +1,4 @@
-"""Connections that a transport refused because of who they proved to be, or did not."""
+"""Connections that a transport refused for the identity that they proved, or did not prove."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Handshakes of ZeroMQ that fail, from the events of libzmq's monitors: who refuses whom.
+"""Handshakes of ZeroMQ that fail, from the events of libzmq's monitors: which side refuses the other.
 
 A side that cannot read what the other says ends the connection without a word.  So a connector asks the listener's port
 which mechanism it has (the greeting of ZMTP, RFC 23) before it says that the keys do not match.
