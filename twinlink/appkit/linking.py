@@ -63,7 +63,7 @@ def add_link_options(
     side.add_argument(
         "--connect",
         default=CONNECT if listens is False else None,
-        metavar="tcp/HOST:PORT[,...]",
+        metavar="tcp/HOST:PORT,...",
         help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
     )
     if host is not None:

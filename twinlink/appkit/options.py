@@ -18,6 +18,7 @@ Other variables that start with ``TWINLINK_`` are ignored: Kubernetes sets some 
 import argparse
 import os
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,11 +33,27 @@ _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "fals
 _NOT_IN_FILE = {"help", "config"}
 
 
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser with exit code 3 for errors and without abbreviations of options."""
+class _HelpFormatter(argparse.HelpFormatter):
+    """Keeps the paragraphs of a text; fills each but those that are indented, such as examples."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = super()._fill_text
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(part if part.startswith("  ") else filled(part, width, indent) for part in parts)
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser with exit code 3 for errors and without abbreviations of options.
+
+    Args:
+        examples: command lines with a comment, one a line and up to 78 columns wide, for the end of the help.
+    """
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         kwargs["allow_abbrev"] = False  # an option added later must not change what a script means
+        kwargs.setdefault("formatter_class", _HelpFormatter)
+        if examples:
+            kwargs["epilog"] = f"examples:\n\n{textwrap.indent(examples.strip(), '  ')}"
         super().__init__(*args, **kwargs)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -57,8 +74,8 @@ class Parser(argparse.ArgumentParser):
         return arg_string if arg_string is argparse.SUPPRESS else super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of the choices."""
-        if action.choices is not None and value not in action.choices:
+        """Refuse what is none of the choices; not the default that `parse` sets."""
+        if action.choices is not None and value is not argparse.SUPPRESS and value not in action.choices:
             raise argparse.ArgumentError(action, none_of(value, action.choices))
 
     def error(self, message: str) -> NoReturn:
@@ -145,6 +162,12 @@ def keys(parser: argparse.ArgumentParser) -> frozenset[str]:
     return frozenset(_options(parser))
 
 
+def add_general(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that every command and program has."""
+    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
+    parser.add_argument("--version", action="version", version=f"twinlink {__version__}")
+
+
 def parse(
     parser: Parser, table: str, argv: Sequence[str], all_keys: Callable[[], Mapping[str, frozenset[str]]] | None = None
 ) -> argparse.Namespace:
@@ -157,8 +180,7 @@ def parse(
         argv: the arguments after the command's name.
         all_keys: returns the keys of every table that the file may have; called only if there is a file.
     """
-    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
-    parser.add_argument("--version", action="version", version=f"twinlink {__version__}")
+    add_general(parser)
     options = _options(parser)
     defaults = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
     for option in options.values():

@@ -1,7 +1,8 @@
 """The `twinlink` command: one module per sub-command, loaded when the sub-command is called.
 
-A sub-command is a module with ``add_options(parser)`` and ``run(given) -> exit code``.  Those of the library stand in
-`COMMANDS`; an installed application adds its own by an entry point of the group ``twinlink.commands``::
+A sub-command is a module with ``add_options(parser)`` and ``run(given) -> exit code``; its ``EXAMPLES`` end its help.
+Those of the library stand in `COMMANDS`; an installed application adds its own by an entry point of the group
+``twinlink.commands``::
 
     demo = "twinlink_demo.demo_command [demo]"    # in brackets the extra that installs what the module needs
 
@@ -34,8 +35,14 @@ COMMANDS = {
     "clock": "show the offset and skew of the peer's clock, and NTP's view of both clocks, live",
     "key": "make the keys of this node, and say which peers it trusts",
     "mgen": "carry MGEN's UDP datagrams and TCP messages over a link",
+    "completion": "print a script with which bash or zsh complete commands and options",
     "doctor": "check this machine: what is installed, what is wrong, what to do",
 }
+_EXAMPLES = """\
+  twinlink doctor              # is everything here?
+  twinlink demo                # the whole path on this machine, in a minute
+  twinlink pong                # on one host, and on the other:
+  twinlink ping 10.0.0.5       # round-trip time and loss"""
 _EXTRA = "twinlink[measure]"  # what a command of the library needs beyond the dependencies of the package
 _APP_COMMANDS = "twinlink.commands"  # entry points: name of a command -> its module
 _PROGRAMS = "twinlink.programs"  # entry points: table of a program in the file -> the function that makes its parser
@@ -78,7 +85,7 @@ def _top_parser() -> options.Parser:
     top = options.Parser(
         prog="twinlink",
         description="Keeps an O-RAN network and its digital twin in sync. `twinlink COMMAND --help` shows the options.",
-        epilog="Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.",
+        epilog=f"Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.\n\nexamples:\n\n{_EXAMPLES}",
     )
     top.add_argument("--version", action="version", version=f"twinlink {__version__}")
     return top
@@ -124,21 +131,33 @@ def _load(name: str) -> _Command:
 
 
 def _parser(name: str, command: _Command) -> options.Parser:
-    parser = options.Parser(prog=f"twinlink {name}", description=command.__doc__)
+    examples = getattr(command, "EXAMPLES", "")
+    parser = options.Parser(prog=f"twinlink {name}", description=command.__doc__, examples=examples)
     command.add_options(parser)
     return parser
 
 
-def all_keys() -> Mapping[str, frozenset[str]]:
-    """The keys of each table of the file: the options of every command and program that can be loaded here."""
+def command_parsers() -> dict[str, options.Parser]:
+    """The parsers of the commands that can be loaded here, by name."""
     found = {}
     for name in COMMANDS:
         with contextlib.suppress(ImportError):
-            found[name] = options.keys(_parser(name, _load(name)))
+            found[name] = _parser(name, _load(name))
     for name, point in _app_commands().items():
         with contextlib.suppress(ImportError):
-            found.setdefault(name, options.keys(_parser(name, point.load())))
+            found.setdefault(name, _parser(name, point.load()))
+    return found
+
+
+def program_parsers() -> dict[str, options.Parser]:
+    """The parsers of the programs that can be loaded here, by their tables in the file."""
+    found = {}
     for program in entry_points(group=_PROGRAMS):
         with contextlib.suppress(ImportError):
-            found[program.name] = options.keys(program.load()())
+            found[program.name] = program.load()()
     return found
+
+
+def all_keys() -> Mapping[str, frozenset[str]]:
+    """The keys of each table of the file: the options of every command and program that can be loaded here."""
+    return {name: options.keys(parser) for name, parser in {**command_parsers(), **program_parsers()}.items()}

@@ -25,6 +25,11 @@ from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 
 _NAME = "twinlink clock"
+EXAMPLES = """
+twinlink clock 10.0.0.5                   # the peer runs clock or pong
+twinlink clock --listen tcp/0.0.0.0:7447  # on the peer
+twinlink clock 10.0.0.5 --ntp ntp.example.org --count 60 --json
+"""
 _BURST = 200  # exchanges of a row, back to back
 _COLD = 5  # first exchanges after a pause; they take longer in one direction
 _BUSY = 0.5  # share of the interval that the exchanges may take

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from twinlink.measure.experiments.outcome import Row
 
 _NAME = "twinlink experiment"
+EXAMPLES = """
+twinlink experiment list                 # what there is, and what each needs
+twinlink experiment table-1 --quick      # does it run here? under a minute
+twinlink experiment octets --out octets  # with its table and records
+"""
 _LIST = "list"
 
 

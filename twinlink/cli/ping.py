@@ -16,6 +16,13 @@ from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 from .ping_statistics import PingStatistics, table
 
 _NAME = "twinlink ping"
+EXAMPLES = """
+twinlink ping 10.0.0.5                   # one message a second, until Ctrl-C
+twinlink ping -c 1000 -i 0 -q twin:7447  # back to back; the summary
+twinlink ping -c 10 -s 64KB 10.0.0.5 --transport zenoh
+twinlink ping --listen tcp/0.0.0.0:7447  # where only the peer may connect
+twinlink ping -c 100 10.0.0.5 --json     # for a script
+"""
 _NO_PEER_S = 0.5  # between messages while no peer is up, with --interval 0
 
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 _NAME = "twinlink pong"
+EXAMPLES = """
+twinlink pong                        # at tcp/0.0.0.0:7447, over ZeroMQ
+twinlink pong --transport zenoh --listen tcp/10.0.0.5:7447
+twinlink pong --http 127.0.0.1:9464  # with metrics, also for twinlink top
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,11 @@ from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 from . import rate
 
 _NAME = "twinlink pub"
+EXAMPLES = """
+twinlink pub --connect tcp/10.0.0.5:7447 report.json  # a file, one message
+twinlink pub --count 1000 --size 64KB                 # generated messages
+tail -f run.jsonl | twinlink pub --flow telemetry     # a message each line
+"""
 _CHUNK = 65536
 
 

@@ -12,6 +12,11 @@ from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
 from . import rate
 
 _NAME = "twinlink sub"
+EXAMPLES = """
+twinlink sub --flow telemetry             # each payload as a line
+twinlink sub --count 1000 --print none    # the summary only: loss, rate, MB/s
+twinlink sub --output messages --idle 10  # a file each, until 10 s of silence
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

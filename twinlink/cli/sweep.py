@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from twinlink.measure.setting import Setting
 
 _NAME = "twinlink sweep"
+EXAMPLES = """
+twinlink sweep --setting loopback        # the paper's table on this machine
+twinlink sweep --subjects zeromq,raw-zeromq --payloads 100,64KB --rounds 10
+twinlink sweep --systems mqtt,opcua --count 500
+twinlink sweep --mode open,saturation --rate 1000 --setting loopback
+twinlink sweep --peer tcp/10.0.0.5:7447  # two hosts
+twinlink sweep --require loss=0 --require rtt-p99-ms=5 --out run1
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

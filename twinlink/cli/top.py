@@ -20,6 +20,11 @@ from .scrape import Scrape, scrape
 if TYPE_CHECKING:
     from rich.table import Table
 
+EXAMPLES = """
+twinlink top                # the program on this host at 9464
+twinlink top 10.0.0.5:9464 --interval 5
+twinlink top --once --json  # for a script
+"""
 PORT = 9464  # that of docs/monitoring.md
 _CLEAR = b"\x1b[H\x1b[J"  # ANSI: to the top left corner, and clear what is below
 _UNKNOWN = "-"

@@ -10,6 +10,11 @@ from pathlib import Path
 from twinlink.appkit import convert
 from twinlink.appkit.console import Output, Stop, log, wrapped, writing
 
+EXAMPLES = """
+twinlink demo  # a minute; the report is in demo-out/
+twinlink demo --transports zenoh --seconds 60 --out run1
+twinlink demo --recording capture.sigmf-meta --json
+"""
 _MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 

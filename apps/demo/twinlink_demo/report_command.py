@@ -11,6 +11,12 @@ from pathlib import Path
 from twinlink.appkit.console import DONE, Output, log, wrapped, writing
 from twinlink.errors import ConfigurationError
 
+EXAMPLES = """
+twinlink report run1          # make its table, figures, page again
+twinlink report run1 --out elsewhere
+twinlink report before after  # which differences are real?
+"""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "twinlink-exporter"
 EXAMPLES = """
-twinlink-exporter --connect tcp/10.0.0.5:7447 --protect-prbs 0-12,43-62 --check
+twinlink-exporter --connect tcp/10.0.0.5:7447 --protect-prbs 0-12 --check
 twinlink-exporter --config twinlink.toml --http 127.0.0.1:9464 --log run.jsonl
 twinlink-exporter --e3 posix --connect tcp/10.0.0.5:7447 --records records/
 """

@@ -149,12 +149,20 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
             emulator.run(stop)
 
 
+EXAMPLES = """
+twinlink-ran-emulator                    # its recording; E3 in /tmp/dapps
+twinlink-ran-emulator --e3 tcp --loop 0  # again and again
+twinlink-ran-emulator --pace max --hold 0 --http 127.0.0.1:9465
+"""
+
+
 def make_parser() -> command_line.Parser:
     """The command's options."""
     parser = command_line.Parser(
         prog=PROGRAM,
         description="The E3 side of a gNB without a gNB: plays recorded uplink spectrum to dApps that subscribe, and "
         "takes the UEs out of the PRBs that they block (docs/ran-emulator.md).",
+        examples=EXAMPLES,
     )
     parser.add_argument(
         "--recording",

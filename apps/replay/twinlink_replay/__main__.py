@@ -199,10 +199,10 @@ def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgr
 
 
 EXAMPLES = """
-twinlink-replay                              # listens at tcp/0.0.0.0:7447
+twinlink-replay              # listens at tcp/0.0.0.0:7447
 twinlink-replay --protect-prbs 0-12,43-62 --out run1 --http 127.0.0.1:9464
 twinlink-replay --no-control --count 100 --out run1
-twinlink-replay --companion                  # a desktop with displays
+twinlink-replay --companion  # a desktop with displays
 """
 
 

@@ -1,0 +1,79 @@
+"""Print a script with which the shell completes commands, options and their choices.
+
+`eval "$(twinlink completion bash)"` loads it in a running shell; the examples keep it where each new shell finds it.
+"""
+
+import argparse
+from pathlib import Path
+
+from twinlink.transports import names
+
+from ..appkit import options
+from ..appkit.console import DONE, Output
+
+EXAMPLES = """
+twinlink completion bash > ~/.local/share/bash-completion/completions/twinlink
+twinlink completion zsh > ~/.zfunc/_twinlink  # a folder of fpath
+twinlink completion bash twinlink-replay
+"""
+_TWINLINK = "twinlink"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="bash or zsh")
+    parser.add_argument(
+        "program",
+        nargs="?",
+        choices=(_TWINLINK, "twinlink-exporter", "twinlink-replay", "twinlink-ran-emulator"),
+        default=_TWINLINK,
+        metavar="PROGRAM",
+        help="whose script: twinlink (default), twinlink-exporter, twinlink-replay or twinlink-ran-emulator",
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print the script."""
+    import shtab
+
+    from twinlink import cli
+
+    if given.program == _TWINLINK:
+        parser = _with_commands(cli.command_parsers())
+    else:
+        parser = cli.program_parsers()[given.program.removeprefix("twinlink-")]
+        _prepare(parser)
+    Output(as_json=False).write(shtab.complete(parser, shell=given.shell).encode() + b"\n")
+    return DONE
+
+
+def _with_commands(parsers: dict[str, options.Parser]) -> argparse.ArgumentParser:
+    """One parser that has the commands as its sub-commands."""
+    top = argparse.ArgumentParser(prog=_TWINLINK)
+    top.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = top.add_subparsers()
+    for name, parser in parsers.items():
+        _prepare(parser)
+        summary = (parser.description or "").strip().partition("\n")[0]
+        commands.add_parser(name, parents=[parser], add_help=False, help=_escaped(summary))
+    return top
+
+
+def _prepare(parser: argparse.ArgumentParser) -> None:
+    """Add what `options.parse` adds, and say where files or the transports are expected."""
+    import shtab
+
+    options.add_general(parser)
+    for action in parser._actions:
+        action.help = _escaped(action.help or "")
+        if action.type is Path:
+            action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]
+        elif action.dest == "transport":
+            action.choices = [name for name in names() if name != "memory"]
+        elif action.choices is not None:
+            action.choices = list(action.choices)  # shtab takes a mapping for sub-commands
+
+
+def _escaped(text: str) -> str:
+    """For argparse, which expands %(default)s and the like."""
+    return text.replace("%", "%%")
