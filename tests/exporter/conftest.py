@@ -16,6 +16,7 @@ from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.exporter import Exporter
 from twinlink_exporter.generation_search import GenerationSearch
 from twinlink_exporter.observation import Carrier
+from twinlink_exporter.reduction import Reduction
 from twinlink_exporter.sockets import open_sockets
 from twinlink_exporter.twin_sync import SyncLimits
 
@@ -68,6 +69,7 @@ class RunningExporter:
         clear_at_start: bool = False,
         search: GenerationSearch | None = None,
         authentication: Authentication | None = None,
+        reduction: Reduction | None = None,
     ) -> None:
         carrier = carrier or Carrier()
         self.log = log
@@ -76,7 +78,7 @@ class RunningExporter:
         limits = limits or Limits(carrier.n_prbs, max_age_ms=LONG_MS, max_validity_ms=LONG_MS)
         self.exporter = Exporter(
             link, open_sockets(endpoints), carrier, limits, self.journal,
-            search=search, sync_limits=sync_limits, clear_at_start=clear_at_start,
+            search=search, reduction=reduction, sync_limits=sync_limits, clear_at_start=clear_at_start,
             authentication=authentication or Authentication(None, link.epoch, insecure_control=True),
         )  # fmt: skip
         self.counters = self.exporter.counters

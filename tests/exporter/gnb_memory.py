@@ -1,0 +1,59 @@
+"""A gNB's shared memory of I/Q, written by the tests."""
+
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from twinlink_e3 import RanBuffers, SlotIndication, shared_memory_path
+from twinlink_e3.ran_buffers import HEADER_OCTETS
+
+Row = NDArray[np.uint16]
+
+
+class GnbMemory:
+    """Rows with values of their own: that of a subcarrier tells row, antenna, symbol and subcarrier apart."""
+
+    def __init__(self, antennas: int = 1, rows: int = 3) -> None:
+        self.layout = RanBuffers(antennas, rows)
+        self.name = f"/twinlink-test-{uuid.uuid4().hex[:12]}"
+        self.path: Path = shared_memory_path(self.name)
+        self.written = 0
+        self.make()
+
+    def make(self) -> None:
+        """Make the file anew, as a gNB that starts."""
+        self.path.unlink(missing_ok=True)
+        self.path.write_bytes(self.layout.header() + bytes(self.layout.octets - HEADER_OCTETS))
+        self.written = 0
+
+    def write(
+        self, timestamp: int | None = None, mask: int | None = None, n_rx_ant: int | None = None
+    ) -> SlotIndication:
+        """Write the next row; returns its indication."""
+        buffer, row = divmod(self.written % (2 * self.layout.rows), self.layout.rows)
+        with self.path.open("r+b") as file:
+            file.seek(self.layout.offset(buffer, row))
+            file.write(self.row(self.written).tobytes())
+        number, self.written = self.written, self.written + 1
+        return SlotIndication(
+            self.name, buffer, row, time.monotonic_ns() if timestamp is None else timestamp, number // 20 % 1024,
+            number % 20, 0, n_rx_ant, mask,
+        )  # fmt: skip
+
+    def row(self, number: int) -> Row:
+        """The bits of the values of a row, ``(antennas, 14, 3276, 2)``."""
+        count = self.layout.row_octets // 2
+        values = (np.arange(count, dtype=np.uint32) * 7 + number * 1009) % 0x7800
+        return values.astype(np.uint16).reshape(self.layout.antennas, 14, 3276, 2)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,150 @@
+"""Rows of a gNB's shared memory: which count, and which were overwritten."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from twinlink_e3 import RanBuffers, SharedMemoryError, SlotIndication, shared_memory_path
+from twinlink_exporter.slot_reader import IndicatedSlot, SlotReader
+
+from twinlink.slots import ALL_SYMBOLS, Clock
+
+from .gnb_memory import GnbMemory
+
+HOUR_NS = 3600 * 10**9
+LONG_NS = 60 * 10**9  # of a slot: nothing becomes late because this machine is busy
+
+
+@pytest.fixture
+def memory() -> Iterator[GnbMemory]:
+    with GnbMemory(antennas=2) as made:
+        yield made
+
+
+def indicate(reader: SlotReader, indication: SlotIndication) -> IndicatedSlot:
+    reader.open(indication.shm_name)
+    slot = reader.indicated(indication, 1)
+    assert slot is not None
+    reader.all_read(time.monotonic_ns())
+    return slot
+
+
+def test_a_part_of_a_row_is_bit_for_bit_that_of_the_gnb(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    for number in range(8):  # both buffers, and the beginning again
+        slot = indicate(reader, memory.write())
+        part = reader.read(slot, (0, 1), 0b10000000000110, 5, 20)
+        assert part is not None
+        expected = memory.row(number)[:, [1, 2, 13], 60:300]
+        assert np.array_equal(part.view(np.uint16), expected)
+
+
+@pytest.mark.parametrize(("antennas", "rows"), [(1, 2), (4, 16), (2, 37)])
+def test_rows_and_antennas_are_taken_from_the_header(antennas: int, rows: int) -> None:
+    with GnbMemory(antennas, rows) as memory:
+        reader = SlotReader(LONG_NS)
+        memory.written = 2 * rows - 1
+        part = reader.read(indicate(reader, memory.write()), (antennas - 1,), ALL_SYMBOLS, 272, 1)
+        assert part is not None
+        assert np.array_equal(part.view(np.uint16)[0], memory.row(2 * rows - 1)[-1, :, 272 * 12 :])
+
+
+def test_slots_that_were_not_indicated_are_counted(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    first = indicate(reader, memory.write())
+    memory.write()
+    memory.write()
+    later = indicate(reader, memory.write())
+    assert (first.skipped, later.skipped, later.number - first.number) == (0, 2, 3)
+    assert reader.indicated(later.indication, 2) is None  # the same again
+
+
+def test_a_row_older_than_a_round_of_the_gnb_is_late(memory: GnbMemory) -> None:
+    reader = SlotReader(100_000_000)  # a round of 6 rows without 2 is 0.4 s
+    slot = indicate(reader, memory.write(timestamp=time.monotonic_ns() - 450_000_000))
+    assert reader.read(slot, (0,), 1, 0, 1) is None
+    assert reader.clock is Clock.MONOTONIC
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_without_a_common_clock_the_newest_indication_tells(memory: GnbMemory, hours: int) -> None:
+    reader = SlotReader(LONG_NS)
+    slots = [indicate(reader, memory.write(time.monotonic_ns() + hours * HOUR_NS)) for _ in range(7)]
+    read = [reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots]
+    assert read == [False, False, False, True, True, True, True]
+    assert (reader.clock is Clock.UNKNOWN) == bool(hours)
+
+
+def test_without_a_common_clock_time_since_the_newest_counts(memory: GnbMemory) -> None:
+    reader = SlotReader(10_000_000)  # a round without 2 rows is 40 ms
+    slot = indicate(reader, memory.write(timestamp=5))
+    reader.all_read(time.monotonic_ns() - 41_000_000)
+    assert reader.read(slot, (0,), 1, 0, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "number"),
+    [(Clock.MONOTONIC, time.CLOCK_MONOTONIC), (Clock.UNIX, time.CLOCK_REALTIME)],
+)
+def test_the_clock_is_found(memory: GnbMemory, clock: Clock, number: int) -> None:
+    reader = SlotReader(LONG_NS)
+    slot = indicate(reader, memory.write(time.clock_gettime_ns(number)))
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+    assert reader.clock is clock
+    slot = indicate(reader, memory.write(7))  # the gNB has another clock from here on
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+    assert reader.clock is Clock.UNKNOWN
+
+
+def test_a_gnb_that_starts_anew_is_followed(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    for _ in range(3):
+        indicate(reader, memory.write())
+    memory.layout = RanBuffers(antennas=1, rows=9)
+    memory.make()
+    memory.written = 4
+    slot = indicate(reader, memory.write())
+    assert slot.skipped == 0  # nothing of before counts
+    part = reader.read(slot, (0,), 1, 0, 273)
+    assert part is not None
+    assert np.array_equal(part.view(np.uint16)[0, 0], memory.row(4)[0, 0])
+
+
+@pytest.mark.parametrize("size", [0, 10, 64, 1000])
+def test_a_short_file_is_an_error_and_is_opened_again(memory: GnbMemory, size: int) -> None:
+    reader, octets = SlotReader(LONG_NS), memory.path.read_bytes()
+    memory.path.write_bytes(octets[:size])
+    with pytest.raises(SharedMemoryError):
+        reader.open(memory.name)
+    memory.path.write_bytes(octets)
+    assert reader.open(memory.name)
+    os.truncate(memory.path, 5000)  # under the reader
+    slot = indicate(reader, SlotIndication(memory.name, 1, 2, time.monotonic_ns(), 0, 0))
+    with pytest.raises(SharedMemoryError, match="less than"):
+        reader.read(slot, (0,), 1, 0, 1)
+
+
+def test_a_row_that_does_not_exist_is_an_error(memory: GnbMemory) -> None:
+    reader, indication = SlotReader(LONG_NS), memory.write()
+    reader.open(memory.name)
+    for other in (replace(indication, fh_buffer_index=2), replace(indication, fh_write_index=3)):
+        with pytest.raises(SharedMemoryError, match="there is no row"):
+            reader.indicated(other, 0)
+
+
+@pytest.mark.parametrize("name", ["", "/", "x", "/..", "/a/b", "/../etc/passwd", "/a\0b"])
+def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+    with pytest.raises(SharedMemoryError, match="no name of shared memory"):
+        shared_memory_path(name)
+
+
+def test_other_headers_are_refused() -> None:
+    header = bytearray(RanBuffers().header())
+    for position, value in ((0, 2), (4, 1), (16, 5), (20, 0), (20, 17)):
+        changed = bytearray(header)
+        changed[position : position + 4] = value.to_bytes(4, "little")
+        with pytest.raises(SharedMemoryError):
+            RanBuffers.of(bytes(changed))

@@ -1,0 +1,198 @@
+"""Whole slots from an emulated gNB's shared memory over E3 and the exporter to a twin."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from twinlink_e3 import Endpoints, shared_memory_path
+from twinlink_exporter.observation import Carrier
+from twinlink_exporter.reduction import Reduction
+from twinlink_ran_emulator import make_recording
+from twinlink_ran_emulator.recording import Recording, read
+from twinlink_ran_emulator.slot_writer import LEAKAGE, MIXED_SYMBOLS, turned
+
+import twinlink
+from twinlink.slots import ALL_SYMBOLS, Clock, Content, Slot, SlotSpectrum
+from twinlink.sync import State
+from twinlink.testing import patience, wait_until
+
+from .conftest import RunningExporter, StartExporter, Twin
+from .twin_side import propose, receive, results, say
+
+N_PRBS, SCS_HZ = 24, 15_000  # a slot of 1 ms: a busy machine keeps up
+CARRIER = Carrier(N_PRBS, SCS_HZ)
+StartGnb = Callable[..., "Gnb"]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    path = tmp_path_factory.mktemp("recordings") / "slots"
+    settings = make_recording.Settings(n_prbs=N_PRBS, scs_khz=SCS_HZ // 1000, seconds=1.0, n_ues=2, episodes=(), seed=5)
+    make_recording.write(path, settings)
+    return read(path.with_name("slots.sigmf-meta"))
+
+
+class Gnb:
+    """`twinlink-ran-emulator` as a process, with shared memory of its own."""
+
+    def __init__(self, recording: Recording, endpoints: Endpoints, log: Path, *options: str) -> None:
+        self.suffix = f".{uuid.uuid4().hex[:8]}"
+        self._log = log
+        self.process = subprocess.Popen([
+            sys.executable, "-m", "twinlink_ran_emulator", "--recording", str(recording.path), "--loop", "0",
+            "--setup", endpoints.setup, "--to-dapp", endpoints.to_dapp, "--from-dapp", endpoints.from_dapp,
+            "--slots", f"--shm-suffix={self.suffix}", "--log", str(log), *options,
+        ])  # fmt: skip
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def stop(self) -> None:
+        """End it; its shared memory is gone."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        assert self.process.wait(patience()) == 0
+        assert not shared_memory_path(f"/e3_ran_buffers{self.suffix}").exists()
+        assert not shared_memory_path(f"/e3_l2_sensing{self.suffix}").exists()
+
+
+@pytest.fixture
+def start_gnb(recording: Recording, endpoints: Endpoints, tmp_path: Path) -> Iterator[StartGnb]:
+    started: list[Gnb] = []
+
+    def start(*options: str) -> Gnb:
+        started.append(Gnb(recording, endpoints, tmp_path / f"gnb-{len(started)}.jsonl", *options))
+        return started[-1]
+
+    yield start
+    for gnb in started:
+        if gnb.process.poll() is None:
+            gnb.process.kill()
+            gnb.process.wait()
+        for name in ("/e3_ran_buffers", "/e3_l2_sensing"):
+            shared_memory_path(name + gnb.suffix).unlink(missing_ok=True)
+
+
+def posix(endpoints: Endpoints) -> Endpoints:
+    return Endpoints(endpoints.setup, endpoints.to_dapp, endpoints.from_dapp, "posix")
+
+
+def take(receiver: twinlink.Receiver, count: int) -> list[tuple[SlotSpectrum, Slot]]:
+    """So many slots that came, each with its message."""
+    taken: list[tuple[SlotSpectrum, Slot]] = []
+    while len(taken) < count:
+        message = SlotSpectrum.decode(receive(receiver, 1)[0].payload)
+        taken += [(message, slot) for slot in message.slots]
+    return taken
+
+
+def heard(recording: Recording, first: NDArray[np.float16]) -> NDArray[np.float16]:
+    """The record, turned as this symbol of it is, and further, ``(4, subcarriers, 2)``."""
+    for samples in recording.samples:
+        rows = turned(samples, 1 / 2048)
+        for turn in range(4):
+            if rows[turn].tobytes() == first.tobytes():
+                return np.roll(rows, -turn, axis=0)
+    raise AssertionError("a symbol is none of the recording, bit for bit")
+
+
+def said_or_missing(exporter: RunningExporter) -> int:
+    counters = exporter.counters
+    return (
+        counters.exported + counters.slots_late + counters.slots_unreadable + counters.left_out + counters.without_twin
+    )
+
+
+@pytest.mark.parametrize(("link", "generation"), [("posix", "G2b"), ("zmq", "G2a")])
+def test_every_slot_comes_bit_for_bit_or_is_in_a_gap(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording,
+    link: str, generation: str,
+) -> None:  # fmt: skip
+    gnb = start_gnb("--e3-link", link, "--e3-generation", generation)
+    exporter = start_exporter(posix(endpoints) if link == "posix" else endpoints, carrier=CARRIER)
+    receiver = twin[0].receiver("spectrum")
+    taken = take(receiver, 300)
+    numbers = [slot.sfn * 10 + slot.slot for _, slot in taken]
+    steps = np.diff(numbers) % 10240
+    assert steps.tolist() == [1 + slot.missing for _, slot in taken[1:]]
+    for message, slot in taken[::60]:
+        assert (message.n_prbs, message.antennas, message.scs_hz, slot.symbols) == (N_PRBS, (0,), SCS_HZ, ALL_SYMBOLS)
+        assert slot.clock is Clock.MONOTONIC
+        data = np.asarray(slot.data, np.float16)
+        rows = heard(recording, data[0, 0])
+        assert all(data[0, symbol].tobytes() == rows[symbol % 4].tobytes() for symbol in range(14))
+    exporter.stop()
+    assert exporter.counters.indications == said_or_missing(exporter)
+    gnb.stop()
+
+
+def test_a_block_goes_over_the_second_subscription(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
+) -> None:
+    gnb = start_gnb("--e3-link", "posix", "--e3-generation", "G2b")
+    exporter = start_exporter(posix(endpoints), carrier=CARRIER)
+    receiver = twin[0].receiver("spectrum")
+    take(receiver, 1)
+    wait_until(lambda: exporter.exporter.twins_by_state()[State.IN_SYNC])
+    propose(twin[0], prbs=(4, 5))
+    assert say(results(twin[0], 1)[0]) == ("b-1", "installed", (4, 5))
+    wait_until(lambda: gnb.events("control"))
+    exporter.stop()
+    wait_until(lambda: len(gnb.events("control")) > 1)
+    assert [event["prbs"] for event in gnb.events("control")][:2] == [[4, 5], []]
+
+
+def test_a_gnb_without_control_and_with_mixed_slots(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
+) -> None:
+    start_gnb("--no-control", "--tdd", "DSU", "--antennas", "2")
+    reduction = Reduction(antennas=(1, 3), symbols=0b110000000011, first_prb=3, n_prbs=5)
+    exporter = start_exporter(endpoints, carrier=CARRIER, reduction=reduction)
+    taken = take(twin[0].receiver("spectrum"), 20)
+    assert {slot.symbols for _, slot in taken} == {0b110000000011, 0b110000000000 & MIXED_SYMBOLS}
+    for message, slot in taken:
+        assert message.antennas == (1,)
+        assert slot.data.shape == (1, slot.symbols.bit_count(), 60, 2)
+        assert not (np.asarray(slot.data, np.float16) == np.float16(LEAKAGE / 2048)).any()
+    propose(twin[0], prbs=(4,))
+    assert results(twin[0], 1)[0].reason == "e3: the E3 agent offers no control of PRB blocks"
+    assert exporter.events("e3-setup")
+
+
+def test_reductions_are_what_the_whole_gives(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
+) -> None:
+    start_gnb()
+    reduction = Reduction(every=5, content=Content.POWER, slot_mean=True, slots=3)
+    start_exporter(endpoints, carrier=CARRIER, reduction=reduction)
+    taken = take(twin[0].receiver("spectrum"), 12)
+    powers = (recording.samples.astype(np.float64) ** 2).sum(axis=2).reshape(-1, N_PRBS, 12).mean(axis=2)
+    for message, slot in taken:
+        assert (message.every, message.content, message.slot_mean) == (5, Content.POWER, True)
+        assert slot.symbols == ALL_SYMBOLS
+        assert np.isclose(powers, message.power(slot)[0, 0], rtol=1e-3).all(axis=1).any()
+    numbers = [slot.sfn * 10 + slot.slot for _, slot in taken]
+    steps = np.diff(numbers) % 10240
+    assert steps.tolist() == [5 * (1 + slot.missing) for _, slot in taken[1:]]
+
+
+def test_a_gnb_that_restarts_is_read_again(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
+) -> None:
+    gnb = start_gnb("--e3-link", "posix", "--e3-generation", "G2b")
+    exporter = start_exporter(posix(endpoints), carrier=CARRIER)
+    receiver = twin[0].receiver("spectrum")
+    take(receiver, 3)
+    gnb.process.kill()
+    gnb.process.wait()
+    exporter.wait_for("e3-lost")
+    start_gnb("--e3-link", "posix", "--e3-generation", "G2b", "--antennas", "2")
+    exporter.wait_for("slots", 2)
+    take(receiver, 3)
