@@ -38,7 +38,7 @@ PROGRAM = "twinlink-exporter"
 EXAMPLES = """
 twinlink-exporter --connect tcp/10.0.0.5:7447 --protect-prbs 0-12 --check
 twinlink-exporter --config twinlink.toml --http 127.0.0.1:9464 --log run.jsonl
-twinlink-exporter --e3-link posix --connect tcp/10.0.0.5:7447 --records records/
+twinlink-exporter --e3-link posix --connect tcp/10.0.0.5:7447 --log run.jsonl
 """
 UNPROTECTED = "none (SSB, CORESET0, PRACH: see --protect-prbs)"
 SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
