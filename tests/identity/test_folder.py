@@ -181,6 +181,37 @@ def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.Lo
     becomes("gnb-2")
 
 
+def test_the_volume_of_a_secret_is_an_identity(tmp_path: Path) -> None:
+    """The kubelet writes each version to a folder of its own, and switches a symbolic link."""
+    twin, gnb = make_pair(tmp_path)
+    volume = tmp_path / "volume"
+    volume.mkdir(mode=0o755)
+
+    def update(version: str) -> None:
+        (volume / version).mkdir()
+        for file in twin.folder.iterdir():
+            (volume / version / file.name).write_bytes(file.read_bytes())
+            (volume / version / file.name).chmod(0o440)
+        (volume / "..new").symlink_to(version)
+        (volume / "..new").rename(volume / "..data")
+        for file in twin.folder.iterdir():
+            if not (volume / file.name).is_symlink():
+                (volume / file.name).symlink_to(f"..data/{file.name}")
+
+    update("..1")
+    watched = WatchedIdentity(Identity.load(volume))
+    assert watched.names == {"gnb-1"}
+    twin.revoke(gnb)
+    update("..2")
+
+    def noticed() -> bool:
+        watched.refresh()
+        return not watched.names
+
+    wait_until(noticed)
+    assert [peer.name for peer in watched.identity.revoked] == ["gnb-1"]
+
+
 def test_a_key_is_trusted_until_it_expires(tmp_path: Path) -> None:
     twin, gnb = make_pair(tmp_path, expires_in_s=100)
     now = datetime.now(UTC)
@@ -194,7 +225,7 @@ def secrets_of(node: Node) -> list[str]:
     identity = node.identity
     text = (node.folder / "secret").read_text().split()[3]
     octets = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    pem = (node.folder / "tls.key").read_text().splitlines()[1:-1]
+    pem = (node.folder / "tls.key").read_text().splitlines()[1:3]  # the rest is the public key (RFC 5915)
     curve, signing = octets[:32], octets[32:64]
     assert z85.encode(curve) == identity.curve_secret
     raw = [form(key) for key in (curve, signing) for form in (bytes.hex, repr)]
