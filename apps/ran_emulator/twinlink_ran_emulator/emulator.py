@@ -33,6 +33,8 @@ from .sockets import Sockets
 USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of common gNBs; `--fft-size` takes any other that fits
 IDLE_MS = 20  # latency of signals and of the start of a subscription
 BATCH = 20  # PDUs handled before the schedule is checked again, so that a flood does not stop the playout
+# A gNB indicates its newest slot: with one that waited for longer, all behind it would come too late, too.
+MAX_INDICATION_AGE_NS = 5_000_000
 REFUSALS_LOGGED = 100  # so that garbage does not fill the disk; all are counted
 
 
@@ -242,7 +244,8 @@ class Emulator:
                 break
         if self._slots:
             for notice in self._slots.notices():
-                self._indicate(self._slots, notice)
+                if time.monotonic_ns() - notice.timestamp < MAX_INDICATION_AGE_NS:
+                    self._indicate(self._slots, notice)
         for event in self._agent.events():
             self._report(event)
         self._send()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import zmq
-from twinlink_e3 import MAX_UNFRAMED_OCTETS, Endpoints, frame, posix_address
+from twinlink_e3 import MAX_UNFRAMED_OCTETS, Endpoints, frame, listening, posix_address
 
 from .sockets import LINGER_MS, QUEUE, cannot_be_bound, free_path
 
@@ -58,15 +58,15 @@ class PosixSockets:
     def __init__(self, endpoints: Endpoints, *, lossless: bool = False) -> None:
         self._lossless = lossless
         self._files: list[Path] = []
-        self._listeners: list[socket.socket] = []
+        self._listeners: tuple[list[socket.socket], ...] = ([], [], [])  # of each channel
         self._asking: socket.socket | None = None
         self._asked_s = 0.0
         self._readers: list[_DApp] = []
         self._writers: list[socket.socket] = []
         self._poller = zmq.Poller()
         try:
-            for endpoint in (endpoints.setup, endpoints.to_dapp, endpoints.from_dapp):
-                self._listen(endpoint)
+            for channel, endpoint in enumerate((endpoints.setup, endpoints.to_dapp, endpoints.from_dapp)):
+                self._listen(endpoint, self._listeners[channel])
         except BaseException:
             self.close()
             raise
@@ -156,37 +156,33 @@ class PosixSockets:
         while any(dapp.queued for dapp in self._readers) and time.monotonic() < until_s:
             self.wait_to_send(10)
         self._drop_asking()
-        for connection in (*self._listeners, *self._writers, *(dapp.connection for dapp in self._readers)):
+        listeners = [one for channel in self._listeners for one in channel]
+        for connection in (*listeners, *self._writers, *(dapp.connection for dapp in self._readers)):
             connection.close()
 
-    def _listen(self, endpoint: str) -> None:
+    def _listen(self, endpoint: str, listeners: list[socket.socket]) -> None:
         file = free_path(endpoint)
-        family, address = posix_address(endpoint)
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        self._listeners.append(listener)
         try:
             if file:
                 file.unlink(missing_ok=True)  # left by a gNB that was killed
-            else:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(BACKLOG)
+            for one in listening(endpoint):
+                listeners.append(_bound(one))
         except OSError as error:
             raise cannot_be_bound(endpoint, error.errno or 0, error.strerror or str(error)) from error
-        listener.setblocking(False)
         if file:
             self._files.append(file)
-        self._poller.register(listener, zmq.POLLIN)
+        for listener in listeners:
+            self._poller.register(listener, zmq.POLLIN)
 
     def _accept(self, channel: int) -> socket.socket | None:
-        try:
-            connection, _ = self._listeners[channel].accept()
-        except OSError:
-            return None
-        connection.setblocking(False)
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
+        for listener in self._listeners[channel]:
+            with suppress(OSError):
+                connection, _ = listener.accept()
+                connection.setblocking(False)
+                if connection.family != socket.AF_UNIX:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connection
+        return None
 
     def _accept_all(self) -> None:
         while (connection := self._accept(TO_DAPP)) is not None:
@@ -215,3 +211,19 @@ class PosixSockets:
         with suppress(KeyError):
             self._poller.unregister(connection)
         connection.close()
+
+
+def _bound(endpoint: str) -> socket.socket:
+    """A listener that does not block.  Raises OSError."""
+    family, address = posix_address(endpoint)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family != socket.AF_UNIX:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.setblocking(False)
+    return listener

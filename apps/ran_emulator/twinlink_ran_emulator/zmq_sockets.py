@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import zmq
-from twinlink_e3 import Endpoints
+from twinlink_e3 import Endpoints, listening
 
 from .sockets import LINGER_MS, QUEUE, cannot_be_bound, free_path
 
@@ -79,9 +79,13 @@ class ZmqSockets:
         if kind == zmq.SUB:
             bound.setsockopt(zmq.SUBSCRIBE, b"")
         try:
-            bound.bind(endpoint)
+            for one in listening(endpoint):
+                bound.setsockopt(zmq.IPV6, int("[" in one))
+                bound.bind(one)
         except zmq.ZMQError as error:
             raise cannot_be_bound(endpoint, error.errno or 0, zmq.strerror(error.errno or 0)) from error
+        except OSError as error:  # of the resolver
+            raise cannot_be_bound(endpoint, error.errno or 0, error.strerror or str(error)) from error
         if file:
             self._files.append(file)
         return bound
