@@ -48,10 +48,11 @@ def test_a_session_that_is_closed_meanwhile_does_not_keep_the_next_one_from_bein
     closing.close()
     transport.open()
     try:
-        subscriber, connections = transport._subscriber, transport._connections
-        transport._subscriber, transport._connections = closing._subscriber, closing._connections
+        inbox, connections = transport._inbox, transport._connections
+        subscriber = inbox._subscriber
+        inbox._subscriber, transport._connections = closing._inbox._subscriber, closing._connections
         time.sleep(5 * TICK_S)
-        transport._subscriber, transport._connections = subscriber, connections
+        inbox._subscriber, transport._connections = subscriber, connections
         reading = in_thread(lambda: transport.receive(2 * TICK_S))
         time.sleep(4 * TICK_S)
         assert reading.result() is None

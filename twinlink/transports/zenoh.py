@@ -3,8 +3,8 @@
 In mode ``peer`` the connectors connect to the listener.  In mode ``client`` every node connects to one of the routers
 it was given, and the namespace says which nodes belong together.
 
-A frame is the payload of a put on the key expression ``traffic/<flow>`` or ``ack/<flow>``.  Acks and hellos have a
-priority of their own above the data.
+A frame is the payload of a put on the key expression ``traffic/<flow>`` or ``ack/<flow>``, with an identity below the
+sender's name.  Acks and hellos have a priority of their own above the data.
 """
 
 import contextlib
@@ -13,42 +13,33 @@ import math
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import zenoh
 
 from ..errors import ConfigurationError, TransportError
 from ..process.malloc import trim
-from ..protocol.frames import HEADER_OCTETS, HELLO_TOPIC
 from .base import Endpoint, Frame, Transport, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger
 from .zenoh_errors import FORKED, not_opened, reason, shared_memory_problem
+from .zenoh_handshakes import ZenohHandshakes
+from .zenoh_inbox import SEAL, SEAL_OCTETS, SEALED_OCTETS, TICK_S, ZenohInbox
 from .zenoh_locators import Locators
+from .zenoh_publishers import ZenohPublishers
+
+if TYPE_CHECKING:
+    from .zenoh_identity import ZenohIdentity
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's default on two cores.  More
 # threads connect and accept, because they may block (see LINGER).  ZENOH_RUNTIME in the environment has precedence.
 RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 1), tx: (worker_threads: 1))"
-TICK_S = 0.05
-# A message that was sent alone occupies 64 KiB until it is read.  So while no thread reads, because of a long handler,
-# each tick copies some; a reader waits meanwhile.
-STOWED_IN_A_TICK = 256
 # The backlog of a stall takes tens of MiB, and glibc's arenas keep their peak.  Memory is returned when traffic is
 # interrupted anyway: this long after a connection came or went.
 CALM_S = 2.0
-POLL_S = 0.0005
-# Zenoh sends a message in fragments when it does not fit the rest of a batch, and 1.10 glues the head of one to the
-# tail of the next when a connection ends between them: right header, right length, wrong payload.  So a frame is
-# followed by a seal, a copy of its timestamp, which the tail of another message does not have.
-SEAL = slice(24, 32)
-SEAL_OCTETS = 8
-SEALED_OCTETS = HEADER_OCTETS + SEAL_OCTETS
-PUT_OCTETS = 12  # of Zenoh's own for each frame
 FIFO_MESSAGES = 1_000_000  # more than seven full flows hold; a full one would block Zenoh's network thread
-MAX_PUBLISHERS = 8192  # far more than a link has flows
 DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
 THREADS_THAT_STAY = 7  # of them, when a session ends
@@ -60,6 +51,7 @@ class ZenohTransport(Transport):
 
     options_class = ZenohOptions
     options: ZenohOptions
+    takes_identity = True
     _process: ClassVar[int | None] = None  # that first used Zenoh: a fork of it could not connect
     _patience = 1  # see renew
     added_octets = SEAL_OCTETS
@@ -90,23 +82,18 @@ class ZenohTransport(Transport):
         if ZenohTransport._process != os.getpid():
             raise TransportError(FORKED)
         check_descriptors(DESCRIPTORS)
-        self._publishers: dict[bytes, zenoh.Publisher] = {}
-        self._others: dict[bytes, zenoh.Publisher] = {}  # those of the other congestion control
-        self._drops = False  # whether data are dropped for a peer that does not take them, see _let_drop
-        self._publishers_lock = threading.Lock()
-        self._preferred: set[bytes] = set()
-        self._ticks_left = 0  # until a recv is woken
-        self._reading = threading.Lock()
-        self._stowed: deque[tuple[bytes, Frame]] = deque()  # read by the ticker, before all later frames
-        self._read_octets = self._read_messages = 0
-        self._drained = False  # whether everything was read since the connections were checked
+        self._authentication = self._authenticated()
+        self._handshakes = ZenohHandshakes(self.endpoint, self._authentication)
+        self._prefix = self._authentication.prefix if self._authentication is not None else ""
+        self._publishers = ZenohPublishers(self._prefix)
+        self._inbox = ZenohInbox(self._authentication)
         self._closing = threading.Event()
-        self._left = False
+        self._left, self._leaving = False, threading.Lock()
         self._problem: str | None = None  # of the last attempt to connect to a router, where the reason is on this host
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
-            if self._client:
+            if self._client or self._trusts_none():
                 self._be_without_session()  # the ticker connects, since that may take long
             else:
                 self._open_session()
@@ -120,6 +107,57 @@ class ZenohTransport(Transport):
             self.close()
             raise
 
+    def _authenticated(self) -> "ZenohIdentity | None":
+        if self.identity is None:
+            return None
+        if self._client:
+            raise ConfigurationError(
+                "zenoh in mode client takes no identity: the router would stand between the two sides; use mode peer"
+            )
+        from .zenoh_identity import ZenohIdentity  # needs a package that other links do without
+
+        return ZenohIdentity(self.identity, self.listening, self.options.namespace)
+
+    def _trusts_none(self) -> bool:
+        """Whether this is a connector that trusts no listener."""
+        if self._authentication is None or self.listening:
+            return False
+        self._authentication.pin()
+        return not self._authentication.pins
+
+    def tick(self) -> None:
+        if not self.listening and not self._client:
+            self._handshakes.check(self._connections_up() > 0)
+            self.authentication_problem = self._handshakes.problem
+        authentication = self._authentication
+        if authentication is None:
+            return
+        authentication.watched.refresh()
+        if not self.listening:
+            authentication.pin(self._handshakes.certificate)
+        if authentication.is_stale or (authentication.pins and isinstance(self._session, AbsentSession)):
+            self._reidentify()
+
+    def _reidentify(self) -> None:
+        """Open the session anew, with other keys.  A listener needs its port, and whoever is not trusted must go."""
+        old = self._session
+        self._be_without_session()
+        if not isinstance(old, AbsentSession):
+            closer = self._close_aside(old)
+            if closer.ident is not None:
+                closer.join(CLOSE_S)
+        if self._trusts_none():
+            return
+        with contextlib.suppress(zenoh.ZError, OSError):  # the next tick tries again
+            self._open_session()
+
+    def _connections_up(self) -> int:
+        """How many peers Zenoh is connected to."""
+        session = self._session
+        with contextlib.suppress(zenoh.ZError):
+            return 0 if isinstance(session, AbsentSession) else len(session.info.peers_zid())
+        return 0
+
     def _open_session(self) -> None:
         session = zenoh.open(self.config())
         try:
@@ -131,14 +169,17 @@ class ZenohTransport(Transport):
     def _declare(self, session: zenoh.Session) -> None:
         connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(8), history=True)
         # One subscriber, so that one blocking recv sees everything: traffic/<flow>, ack/<flow> and the wake-up.
-        subscriber = session.declare_subscriber("*/*", zenoh.handlers.FifoChannel(FIFO_MESSAGES))
-        waker = session.declare_publisher(f"wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL)
+        expression = "*/*/*" if self._prefix else "*/*"
+        subscriber = session.declare_subscriber(expression, zenoh.handlers.FifoChannel(FIFO_MESSAGES))
+        waker = session.declare_publisher(
+            f"{self._prefix}wake/{session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
+        )
         # All of them, or none if one fails.
-        self._connections, self._subscriber, self._waker = connections, subscriber, waker
+        self._connections = connections
+        self._inbox.use(subscriber, waker)
         self._connected = False  # when renew was last called
-        with self._publishers_lock:
-            self._session = session
-            self._publishers, self._others = {}, {}
+        self._session = session
+        self._publishers.use(session)
 
     def renew(self, patience: int) -> None:
         # When a connection ends and the next one with the same peer is there at once, Zenoh 1.10 may take the new one's
@@ -148,18 +189,20 @@ class ZenohTransport(Transport):
             return
         if self.listening:
             return
-        connected, self._connected = self._connected, bool(self._session.info.peers_zid())
+        connected, self._connected = self._connected, self._connections_up() > 0
         moved = not self._connected and self._locators.move()
         if patience == self._patience and not moved and not (connected and self._connected):
             return
         self._reopen(patience)
 
     def reached(self, patience: int) -> None:
-        if not self._session.info.peers_zid():  # otherwise its own attempt has just succeeded
+        if not self._connections_up():  # otherwise its own attempt has just succeeded
             self._locators.move()
             self._reopen(patience)
 
     def _reopen(self, patience: int) -> None:
+        if self._trusts_none():
+            return
         old, before = self._session, self._patience
         self._patience = patience  # the session is opened with it
         try:
@@ -169,20 +212,20 @@ class ZenohTransport(Transport):
             return  # retried soon
         self._close_aside(old)
 
-    def _close_aside(self, old: zenoh.Session) -> None:
+    def _close_aside(self, old: zenoh.Session) -> threading.Thread:
         """Close a session on a thread of its own, because it may take long."""
         closer = threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True)
         try:
             closer.start()
         except RuntimeError:  # no more threads, or the interpreter ends
             old.close()  # type: ignore[no-untyped-call]
+        return closer
 
     def _tick(self) -> None:
-        """Handle new connections, wake a recv after two ticks by a message to ourselves, and close the session at the
-        end.
+        """Handle new connections, have the inbox tick, and close the session at the end.
 
-        Zenoh's recv has no time-out.  Its close may take long, and no thread can be started for it while the
-        interpreter ends.  The session may be closed meanwhile, see renew.
+        Zenoh's close may take long, and no thread can be started for it while the interpreter ends.  The session may
+        be closed meanwhile, see renew.
         """
         trim_at = math.inf
         options = self.options
@@ -199,36 +242,15 @@ class ZenohTransport(Transport):
                 self._keep_router(changes)
             elif self.listening:
                 if changes:
-                    self._let_drop(len(self._session.info.peers_zid()) > 1)
-                drained, self._drained = self._drained, False
+                    self._publishers.let_drop(self._connections_up() > 1)
                 self.foreign_connections += connections.check(
-                    (self._read_octets, self._read_messages), drained, bool(changes)
+                    self._inbox.read, self._inbox.take_drained(), bool(changes)
                 )
             if time.monotonic() > trim_at:
                 trim_at = math.inf
                 trim()
-            if self._ticks_left:
-                self._ticks_left -= 1
-                if not self._ticks_left:
-                    with contextlib.suppress(zenoh.ZError):
-                        self._waker.put(b"")
-            if self._reading.acquire(blocking=False):
-                try:
-                    with contextlib.suppress(zenoh.ZError):
-                        self._stow()
-                finally:
-                    self._reading.release()
+            self._inbox.tick()
         self._leave()
-
-    def _let_drop(self, drops: bool) -> None:
-        """Set whether data are dropped for a peer that does not take them for a moment; else `send` waits for it.
-
-        A peer that stops reading must not delay the others.  Repair delivers what was dropped.
-        """
-        with self._publishers_lock:
-            if drops != self._drops:
-                self._drops = drops
-                self._publishers, self._others = self._others, self._publishers
 
     def _connection_changes(self) -> list[zenoh.SampleKind]:
         """PUT for each connection made, DELETE for each that ended, since the last call."""
@@ -244,26 +266,22 @@ class ZenohTransport(Transport):
         A Zenoh session would reconnect by itself, but may then lack its routes, see renew.
         """
         if zenoh.SampleKind.DELETE in changes:
-            old, waker = self._session, self._waker
+            old = self._session
             self._be_without_session()
-            with contextlib.suppress(zenoh.ZError):
-                waker.put(b"")  # wakes a recv on the session that is closed next
             self._close_aside(old)
         if isinstance(self._session, AbsentSession):
-            waker = self._waker
             self._locators.move()
             try:
                 self._open_session()
-                waker.put(b"")
             except (zenoh.ZError, OSError) as error:  # no router answers: the next tick tries again
                 self._problem = shared_memory_problem(error)
 
     def _be_without_session(self) -> None:
         absent: Any = AbsentSubscriber(TICK_S)
-        self._connections, self._subscriber, self._waker = absent, absent, absent
-        with self._publishers_lock:
-            self._session = cast(zenoh.Session, AbsentSession())
-            self._publishers, self._others = {}, {}
+        self._connections = absent
+        self._inbox.use(absent, absent)
+        self._session = cast(zenoh.Session, AbsentSession())
+        self._publishers.use(self._session)
 
     def why_alone(self) -> str | None:
         if not self._client:
@@ -277,43 +295,15 @@ class ZenohTransport(Transport):
             f"with the same namespace, {self.options.namespace!r} here"
         )
 
-    def _stow(self) -> None:
-        for _ in range(STOWED_IN_A_TICK):
-            sample = self._subscriber.try_recv()
-            if sample is None:
-                self._drained = not self._stowed
-                break
-            if (taken := self._taken(sample)) is not None:  # a wake-up without a waiting reader is discarded
-                self._stowed.append(taken)
-
     @functools.cached_property
     def _locators(self) -> Locators:
         return Locators(self.endpoints, self.listening)
 
     def config(self) -> zenoh.Config:
         """The session's configuration, every choice explicit."""
-        return configuration(self.options, self._locators.current(), self.listening, self.max_frame, self._patience)
-
-    def _publisher(self, topic: bytes) -> zenoh.Publisher:
-        with self._publishers_lock:
-            if topic not in self._publishers:
-                if len(self._publishers) >= MAX_PUBLISHERS:  # a foreign program may name any number of flows
-                    oldest = next(iter(self._publishers))
-                    self._publishers.pop(oldest).undeclare()  # type: ignore[no-untyped-call]
-                control = zenoh.CongestionControl
-                data = topic.startswith(b"traffic/") and topic != HELLO_TOPIC
-                self._publishers[topic] = self._session.declare_publisher(
-                    topic.decode(),
-                    reliability=zenoh.Reliability.RELIABLE,
-                    # The receiving thread must not wait for a peer that reads nothing.
-                    congestion_control=control.BLOCK if data and not self._drops else control.DROP,
-                    priority=zenoh.Priority.DATA
-                    if data and topic not in self._preferred
-                    else zenoh.Priority.INTERACTIVE_HIGH,
-                    express=False,  # a message alone in a batch occupies 64 KiB at the receiver, and is no quicker
-                    allowed_destination=zenoh.Locality.REMOTE,  # our own subscriber matches the key expression too
-                )
-            return self._publishers[topic]
+        security = self._authentication.settings() if self._authentication is not None else {}
+        locators = self._locators.current()
+        return configuration(self.options, locators, self.listening, self.max_frame, self._patience, security)
 
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
         return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes long
@@ -323,63 +313,26 @@ class ZenohTransport(Transport):
             frame += frame[SEAL]
         publisher = None
         try:
-            publisher = self._publishers.get(topic) or self._publisher(topic)
+            publisher = self._publishers.made.get(topic) or self._publishers.declare(topic)
             publisher.put(frame)
         except zenoh.ZError as error:
-            if not self._closing.is_set() and self._publishers.get(topic) is publisher:  # otherwise it was renewed
+            if not self._closing.is_set() and self._publishers.made.get(topic) is publisher:  # otherwise it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {reason(error)}") from error
 
     def offer(self, topic: bytes, frame: bytes) -> None:
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
         with contextlib.suppress(zenoh.ZError):
-            self._session.put(
-                topic.decode(),
-                frame,
-                congestion_control=zenoh.CongestionControl.DROP,
-                priority=zenoh.Priority.INTERACTIVE_HIGH if topic in self._preferred else zenoh.Priority.DATA,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
+            self._publishers.offer(topic, frame)
 
     def prefer(self, topic: bytes) -> None:
-        self._preferred.add(topic)
+        self._publishers.prefer(topic)
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        with self._reading:
-            if self._stowed:
-                return self._stowed.popleft()
-            if timeout_s < TICK_S:
-                sample = self._subscriber.try_recv()
-                if sample is None:
-                    self._drained = True
-                    sample = self._poll(timeout_s)
-            else:
-                self._ticks_left = int(timeout_s / TICK_S)
-                sample = self._subscriber.recv()
-                self._ticks_left = 0
-        return None if sample is None else self._taken(sample)
-
-    def _poll(self, timeout_s: float) -> zenoh.Sample | None:
-        """Wait for less than a tick."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            time.sleep(POLL_S)
-            sample = self._subscriber.try_recv()
-            if sample is not None:
-                return sample
-        return None
-
-    def _taken(self, sample: zenoh.Sample) -> tuple[bytes, Frame] | None:
-        """Topic and frame; None for a wake-up."""
-        topic = str(sample.key_expr)
-        if topic.startswith("wake/"):
+        if (received := self._inbox.receive(timeout_s)) is None:
             return None
-        frame = sample.payload.to_bytes()
-        self._read_octets += len(frame) + PUT_OCTETS
-        self._read_messages += 1
-        if frame[-SEAL_OCTETS:] != frame[SEAL]:
-            return b"", b""
-        return topic.encode(), memoryview(frame)[:-SEAL_OCTETS]
+        topic, frame, self.sender = received
+        return topic, frame
 
     def close(self) -> None:
         self._closing.set()
@@ -389,13 +342,10 @@ class ZenohTransport(Transport):
             self._ticker.join(CLOSE_S)
 
     def _leave(self) -> None:
-        # Zenoh 1.10 leaks 20 KB of a session that still has a publisher when it is closed.
-        with self._publishers_lock:
+        with self._leaving:
             left, self._left = self._left, True
-            publishers, self._publishers = [*self._publishers.values(), *self._others.values()], {}
-            self._others = {}
         if left:  # after Ctrl-C during the start of the ticker, the opening thread closed it
             return
-        publishers.clear()  # outside the lock, for which a sending thread may wait
-        del self._waker
+        self._publishers.drop_all()
+        self._inbox.leave()
         self._session.close()  # type: ignore[no-untyped-call]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import zenoh
@@ -62,7 +62,12 @@ def check(options: ZenohOptions, listening: bool) -> None:
 
 
 def configuration(
-    options: ZenohOptions, locators: Sequence[str], listening: bool, max_frame: int, patience: int
+    options: ZenohOptions,
+    locators: Sequence[str],
+    listening: bool,
+    max_frame: int,
+    patience: int,
+    security: Mapping[str, object],
 ) -> zenoh.Config:
     """The configuration of one session, every choice explicit.
 
@@ -72,14 +77,16 @@ def configuration(
         listening: which of the two.
         max_frame: octets of the longest frame.
         patience: factor of the time-out of connecting.
+        security: settings of a session over TLS; empty without an identity.
     """
-    client, places = options.mode == "client", list(locators)
+    client, link = options.mode == "client", "tls" if security else "tcp"
+    places = [locator.replace("tcp/", f"{link}/", 1) for locator in locators]
     retry = {
         "period_init_ms": options.reconnect_ms,
         "period_max_ms": options.reconnect_max_ms,
         "period_increase_factor": 1.5,
     }
-    settings = {
+    settings: dict[str, object] = {
         "mode": options.mode,
         "listen/endpoints": places if listening else [],
         "connect/endpoints": [] if listening else places,
@@ -104,13 +111,14 @@ def configuration(
         "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
         "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": options.drop_after_ms * 1000,
         "transport/link/rx/max_message_size": max_frame + FRAMING_OCTETS,
+        **security,
     }
     if options.namespace:
         settings["namespace"] = options.namespace
     if options.os_send_buffer:
-        settings["transport/link/tcp/so_sndbuf"] = options.os_send_buffer
+        settings[f"transport/link/{link}/so_sndbuf"] = options.os_send_buffer
     if options.os_receive_buffer:
-        settings["transport/link/tcp/so_rcvbuf"] = options.os_receive_buffer
+        settings[f"transport/link/{link}/so_rcvbuf"] = options.os_receive_buffer
     config = zenoh.Config()
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
