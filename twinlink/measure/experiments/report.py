@@ -111,7 +111,7 @@ def table_rows(experiment: Experiment, rows: Sequence[Row]) -> Iterator[list[str
 
 
 def _figure(ours: float | None, theirs: float | None) -> str:
-    text = "-" if ours is None else formatting.decimal(ours)
+    text = "-" if ours is None else "0" if ours == 0 else formatting.decimal(ours)
     return text if theirs is None else f"{text} ({theirs:g})"
 
 

@@ -1,0 +1,62 @@
+"""Experiments with a PLC as the client of others: the sweep of a server shows as such."""
+
+import dataclasses
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from pymodbus.client import ModbusTcpClient
+
+from twinlink.measure.experiments import description, measuring, plc
+from twinlink.measure.experiments.outcome import Row
+from twinlink.measure.experiments.program import Program
+from twinlink.process.ports import free_ports
+
+
+def measured(folder: Path, name: str, parts: tuple[dict[str, Any], ...], exchanges: int) -> list[Row]:
+    """These parts of an experiment, on loopback."""
+    return plc.measure(
+        measuring.Run(
+            dataclasses.replace(description.load(name), parts=parts), folder, "loopback", {"exchanges": exchanges},
+            True, lambda *_: None, lambda _: None, lambda: False,
+        )
+    )  # fmt: skip
+
+
+def test_a_sweep_shows_once_for_each_request(tmp_path: Path) -> None:
+    exchanges, sweep_ms = 4, 60
+    common = {"sweep_ms": [sweep_ms], "processing_ms": [0]}
+    parts = (
+        {"protocol": "http", "servers": [[164]], **common},
+        {"protocol": "modbus", "firmware": True, "servers": [[40, 124]], **common},
+    )
+    http, modbus = measured(tmp_path, "plc-cycles", parts, exchanges)
+    for row, requests in ((http, 1), (modbus, 2)):
+        assert (row.status, row.n) == ("done", exchanges), row.reason
+        # Each answer ends a sweep of its own; what comes before the first end is any part of a sweep.
+        assert sum(row.values) > (requests * exchanges - 1) * sweep_ms - 1
+    assert (modbus.figures["min"] or 0) > sweep_ms - 1
+    assert http.figures["late_1000"] == 0
+
+
+def test_an_application_takes_the_answer_in_a_later_cycle(tmp_path: Path) -> None:
+    parts = ({"protocol": "http", "servers": [[164], [124]], "sweep_ms": [5], "processing_ms": [40], "setup": "pair"},)
+    rows = measured(tmp_path, "plc-pair", parts, 3)
+    assert [row.case["server"] for row in rows] == ["PLC1", "PLC2"]
+    assert all((row.figures["min"] or 0) > 39 for row in rows)
+
+
+def test_the_servers_speak_to_any_client() -> None:
+    port = free_ports()
+    given = {"protocol": "http", "host": "127.0.0.1", "port": port, "words": 3, "sweep_ms": 1}
+    with Program("words_server", given) as server:
+        server.ready()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/words", timeout=30) as response:
+            assert response.read() == b"     0     1     2"
+    port = free_ports()
+    with Program("words_server", {**given, "protocol": "modbus", "port": port}) as server:
+        server.ready()
+        client = ModbusTcpClient("127.0.0.1", port=port, timeout=30)
+        client.connect()  # type: ignore[no-untyped-call]
+        assert client.read_holding_registers(0, count=3, device_id=1).registers == [0, 0, 0]
+        client.close()  # type: ignore[no-untyped-call]
