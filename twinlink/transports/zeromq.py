@@ -190,7 +190,7 @@ class ZeromqTransport(Transport):
         """Connect both sockets to the same address: each would resolve the name itself, perhaps differently."""
         self._tries_since = time.monotonic()
         if self._handshakes is not None:
-            self._handshakes.host = self._host = host
+            self._host, self._handshakes.host = host, host.strip("[]")
         trusts = self._curve is None or self._curve.pinned is not None or self._curve.pin_next()
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
@@ -359,8 +359,8 @@ class ZeromqTransport(Transport):
     def _tick_connector(self, curve: "ZeromqCurve", handshakes: ConnectorHandshakes) -> None:
         self.authentication_problem = handshakes.problem if curve.watched.valid else curve.trusts_none
         retry = handshakes.failing and time.monotonic() - self._tries_since > RETRY_S
-        if retry or curve.is_stale:
-            if retry or curve.listener is None:
+        if self._host and (retry or curve.is_stale):
+            if curve.listener is None or (retry and not handshakes.key_fits):
                 curve.pin_next()
             self._connect(self._host)
         elif not handshakes.failing:

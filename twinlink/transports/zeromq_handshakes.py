@@ -25,7 +25,9 @@ REASONS = {  # of a listener's handshakes that failed for the protocol, as `Refu
     int(zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH): "mechanism",
     int(zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC): "key",
 }
-SUSPECT_S = 0.4  # of handshakes that fail without a reason: then the listener's port is asked
+# Of handshakes that fail without a reason: then the listener's port is asked.  More than a listener keeps a host out
+# (PENALTY_S), which looks the same.
+SUSPECT_S = 1.2
 ASK_S = 0.3
 ASK_AGAIN_S = 2.0
 GREETING = b"\xff" + bytes(8) + b"\x7f\3"  # as far as a listener needs it to send its own
@@ -37,7 +39,7 @@ class Handshakes:
     """Tells from a monitor's events which accepted connections spoke another protocol, or were refused.
 
     libzmq names no connection when a handshake ends.  It reports a failure just before the end of the connection,
-    except where the octets are not ZMTP's.
+    except where the octets are not ZMTP's, or the key was refused: then the other side ends it, later.
 
     Attributes:
         reason: of the failure that was reported just before the last event, as `Refusal` names it, or empty.
@@ -49,6 +51,7 @@ class Handshakes:
         self._succeeded = 0
         self._accepted: dict[int, int] = {}  # by descriptor: how many had succeeded then
         self._failed = False  # the last event was a failure
+        self._refused = 0  # connections whose end is yet to come
 
     def take(self, kind: int, value: int) -> bool:
         """Take in an event; whether a connection has ended that certainly was not ZMTP's."""
@@ -56,10 +59,16 @@ class Handshakes:
         self.reason, self._next_reason = self._next_reason, REASONS.get(value, "") if kind == FAILED_PROTOCOL else ""
         if kind == SUCCEEDED:
             self._succeeded += 1
+            self._refused = 0  # those that were accepted before do not count
+        elif kind == FAILED_AUTH:
+            self._refused += 1
         elif kind == zmq.EVENT_ACCEPTED:
             self._accepted[value] = self._succeeded
         elif kind == zmq.EVENT_DISCONNECTED:
-            return self._accepted.pop(value, None) == self._succeeded and not failed
+            unexplained = self._accepted.pop(value, None) == self._succeeded and not failed
+            if unexplained and self._refused:
+                self._refused, unexplained = self._refused - 1, False
+            return unexplained
         return False
 
 
@@ -69,6 +78,7 @@ class ConnectorHandshakes:
 
     Attributes:
         failing: whether the last handshake has failed.
+        key_fits: whether it failed though the listener has the key that was expected.
         problem: why, and what repairs it, for a person, as soon as that is known.
     """
 
@@ -76,6 +86,7 @@ class ConnectorHandshakes:
     curve: "ZeromqCurve | None"
     host: str = ""  # an address; empty while none is known
     failing: bool = False
+    key_fits: bool = False
     problem: str | None = None
     _since: float | None = None  # monotonic; of failures without a reason
     _asked: float = -ASK_AGAIN_S
@@ -89,10 +100,10 @@ class ConnectorHandshakes:
         if kind == SUCCEEDED:
             self.failing, self.problem, self._since = False, None, None
         elif kind in FAILED:
-            self.failing = True
+            self.failing, self.key_fits = True, kind == FAILED_AUTH and value == UNKNOWN_KEY
             if self._since is None and value != errno.EAGAIN:  # that is a silent path, or a listener without a thread
                 self._since = now
-            if kind == FAILED_AUTH and value == UNKNOWN_KEY and self.curve is not None:
+            if self.key_fits and self.curve is not None:
                 self.problem = self._unknown(self.curve)
 
     def check(self, now: float) -> None:
