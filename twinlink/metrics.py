@@ -200,6 +200,8 @@ class _LinkCollector(Collector):
         for name, text, value in (
             ("twinlink_malformed", "Frames that are none of twinlink's, dropped.",
              sum(state[0] for state in list(driver.session.malformed.values()))),
+            ("twinlink_refused_connections", "Connections refused for the identity of one side.",
+             link._transport.refusals.count),
             ("twinlink_handler_errors", "Exceptions of the application's handlers.", driver.callbacks.errors),
             ("twinlink_events_dropped", "Events that the application did not take.", link.events().dropped),
         ):  # fmt: skip
