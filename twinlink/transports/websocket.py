@@ -14,21 +14,28 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from websockets.server import ServerProtocol
 
-from ..errors import TransportError
+from ..errors import ConfigurationError, TransportError
 from ..process.ip_address import listening_socket
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import listen_addresses
 from ..protocol.frames import HELLO_TOPIC
 from . import websocket_proxy
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
-from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, encode, quiet
+from .websocket_advice import WANTS_CERTIFICATE
+from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, Message, WebsocketConnection, encode, quiet
 from .websocket_dialer import Dialer
 from .websocket_guard import WebsocketGuard
 from .websocket_options import WebsocketOptions, tls_context
+
+if TYPE_CHECKING:
+    from ..identity.watched import WatchedIdentity
+    from .websocket_identity import WebsocketIdentity
 
 ACK_INITIAL = ord("a")
 CHECK_S = 0.05  # between two looks at the limits of all connections
@@ -47,6 +54,7 @@ class WebsocketTransport(Transport):
 
     options_class = WebsocketOptions
     options: WebsocketOptions
+    takes_identity = True
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: WebsocketOptions) -> None:
         super().__init__(endpoint, listening, max_frame, options)
@@ -54,21 +62,24 @@ class WebsocketTransport(Transport):
             self.via = websocket_proxy.parse(options.proxy)[1]
         self.scouts = self.via is None  # a proxy that answers proves nothing about the listener
         self.admits_only_trusted = listening and bool(options.tls_trusted)
-        self._context = self.tls_context()
+        self._tls = tls_context(options, listening)
+        self._identity: WebsocketIdentity | None = None
 
     @property
     def threads(self) -> int:
         return 0 if self.listening else 1
 
-    def tls_context(self) -> ssl.SSLContext | None:
-        """The context for TLS, from the options; None for plain ``ws``."""
-        return tls_context(self.options, self.listening)
+    def _context(self) -> ssl.SSLContext | None:
+        """For the TLS of a new connection; None for plain ``ws``."""
+        return self._identity.context if self._identity is not None else self._tls
 
     def open(self) -> None:
         check_descriptors(DESCRIPTORS)
         keep_freed_memory()
         self._closed = False
-        self._inbox: deque[tuple[bytes, Frame]] = deque()
+        if self.identity is not None:
+            self._identity = self._authenticated(self.identity)
+        self._inbox: deque[Message] = deque()
         self._serving = threading.Lock()  # of the thread that reads
         self._table_lock = threading.Lock()
         self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
@@ -85,8 +96,10 @@ class WebsocketTransport(Transport):
             if self.listening:
                 self._listen()
             else:
+                secure = self._identity is not None or self._tls is not None
+                context = cast(Callable[[], ssl.SSLContext], self._context) if secure else None
                 self._dialer = Dialer(
-                    self.endpoint, self.options, self._context, self.epoch, self.max_frame, self._on_connected
+                    self.endpoint, self.options, context, self.epoch, self.max_frame, self._on_connected
                 )
                 self._dialer.start()
         except BaseException as error:  # Ctrl-C as well
@@ -95,6 +108,17 @@ class WebsocketTransport(Transport):
                 raise
             reason, what = error.strerror or str(error), "listen on" if self.listening else "connect to"
             raise TransportError(f"websocket cannot {what} {self.endpoint}: {reason}{advice(reason)}") from error
+
+    def _authenticated(self, watched: "WatchedIdentity") -> "WebsocketIdentity":
+        from .websocket_identity import WebsocketIdentity  # needs a package that other links do without
+
+        options = self.options
+        if options.tls or options.tls_certificate or options.tls_private_key or options.tls_trusted:
+            raise ConfigurationError(
+                "a link with an identity has its certificates: leave out tls, tls_certificate, tls_private_key and "
+                "tls_trusted"
+            )
+        return WebsocketIdentity(watched, self.listening)
 
     def _listen(self) -> None:
         for address in listen_addresses(self.endpoint.host):
@@ -106,7 +130,7 @@ class WebsocketTransport(Transport):
 
     # Connections
 
-    def _on_connected(self, connection: WebsocketConnection, messages: list[tuple[bytes, Frame]]) -> None:
+    def _on_connected(self, connection: WebsocketConnection, messages: list[Message]) -> None:
         """The dialer has connected; called on its thread."""
         self._inbox.extend(messages)
         self._add(connection)
@@ -140,10 +164,32 @@ class WebsocketTransport(Transport):
             self._taking[connection.epoch] = connection.heard_s
         if self._dialer is not None:
             self._dialer.lost()
-        elif connection.is_foreign:
+            return
+        if connection.is_foreign:
             self.foreign_connections += 1
+        if self._identity is not None and (refusal := self._identity.failure(connection)):
+            self.refusals.add(refusal)
+
+    def _refuses(self, connection: WebsocketConnection) -> bool:
+        refusal = self._identity.refuses(connection) if self._identity is not None else None
+        if refusal is not None:
+            self.refusals.add(refusal)
+        return refusal is not None
+
+    def tick(self) -> None:
+        if self._identity is None:
+            needs = self._dialer is not None and self._dialer.needs_certificate
+            self.authentication_problem = WANTS_CERTIFICATE if needs else None
+            return
+        for one in self._open:
+            if self._identity.peer_of(one) is None:  # it was revoked, or has expired
+                one.abort()
+        if self._dialer is not None:
+            where = f"the listener at {self.endpoint.host} port {self.endpoint.port}"
+            self.authentication_problem = self._identity.problem(where, self._dialer.error, self._dialer.errors)
 
     def _accept(self, listener: socket.socket, now: float) -> None:
+        context = self._context()
         for _ in range(ACCEPTED):
             try:
                 opened, _ = listener.accept()
@@ -161,9 +207,11 @@ class WebsocketTransport(Transport):
                 protocol = ServerProtocol(
                     subprotocols=[SUBPROTOCOL], max_size=self.max_frame + ADDED_OCTETS, logger=quiet
                 )
-                if self._context is not None:
-                    opened = self._context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
-                self._add(WebsocketConnection(opened, protocol, self.options.unsent_octets, now))
+                if context is not None:
+                    opened = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
+                connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, now)
+                connection.refuses = partial(self._refuses, connection)
+                self._add(connection)
             except OSError:  # it has ended already
                 opened.close()
 
@@ -249,7 +297,10 @@ class WebsocketTransport(Transport):
                 self._serve(timeout_s)
             if not inbox:
                 return None
-        return inbox.popleft()
+        topic, frame, connection = inbox.popleft()
+        if self._identity is not None:
+            self.sender = self._identity.peer_of(connection)
+        return topic, frame
 
     def _serve(self, timeout_s: float) -> None:
         """Read what has arrived within this time, and write what waits for sockets that take it."""

@@ -9,10 +9,17 @@ from .websocket_connection import FOREIGN_TLS, WebsocketConnection
 BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIMEOUT = 502, 503, 504
 NEEDS_LOGIN = 401, 403, 407
 NO_HTTP = "what listens there does not speak WebSocket: open both sides with the same transport"
-MAY_BE_TLS = "it may speak another protocol, or TLS: then give the option tls_trusted here (tls behind a public Route)"
+MAY_BE_TLS = (
+    "it may speak another protocol, or TLS: then give the option tls_trusted here (tls behind a public Route), or an "
+    "identity"
+)
 NO_TLS = (
     "what listens there does not speak TLS: give the listener tls_certificate, or leave tls, tls_trusted and "
     "tls_certificate out here"
+)
+WANTS_CERTIFICATE = (
+    "the listener takes only nodes with a certificate that it trusts, and this side has none: give it an identity "
+    "(`twinlink key new`, then --identity), or the options tls_certificate, tls_private_key and tls_trusted"
 )
 NO_ANSWER_IN_TLS = f"TCP connects, but TLS gets no answer; {NO_TLS}"
 

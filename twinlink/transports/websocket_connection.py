@@ -28,6 +28,7 @@ VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view
 UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
 REQUEST_OCTETS = 16 * 1024  # of a handshake's request
+FORBIDDEN = 403  # HTTP's status for a peer whose key is not trusted
 MALFORMED = b"", b""
 FOREIGN_TLS = {
     "HTTP_REQUEST",
@@ -67,6 +68,7 @@ class WebsocketConnection:
 
     Attributes:
         is_open: the WebSocket handshake has succeeded.
+        is_forbidden: its request was refused, as its key is not trusted.
         ended: nothing more will come or go, and the thread that reads is to close it.
         epoch: of the node at the other end, from its request; None for a program that gave none.
         takes_data: whether it is sent messages, or only hellos and acks.
@@ -77,6 +79,9 @@ class WebsocketConnection:
         overflowed: they have exceeded their limit, so nothing more is sent, and the connection is to be ended.
         begins: its first octets, while the handshake has not succeeded.
         refused: why the handshake failed, for a person; empty while it has not.
+        tls_error: how TLS failed.
+        certificate: DER, that the other side has proved to have the key of; empty without one.
+        refuses: called with a request; whether it is refused, as its key is not trusted.
         on_blocked: called when octets begin to wait, and when none do any more, with whether they do.
     """
 
@@ -91,7 +96,7 @@ class WebsocketConnection:
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.fd = opened.fileno()
         self.protocol = protocol
-        self.is_open = self.ended = self.overflowed = False
+        self.is_open = self.is_forbidden = self.ended = self.overflowed = False
         self.epoch: int | None = None
         self.takes_data = True
         self.opened_s = self.heard_s = self.pinged_s = now
@@ -101,10 +106,14 @@ class WebsocketConnection:
         self.begins = b""
         self.refused = ""
         self.tls_error: ssl.SSLError | None = None
+        self.certificate = b""
+        self.refuses: Callable[[], bool] = lambda: False
         self.on_blocked: Callable[[bool], None] = lambda blocked: None
         self._socket = opened
         self._tls = opened if isinstance(opened, ssl.SSLSocket) else None
-        self._in_tls_handshake = self._tls is not None
+        self._in_tls_handshake = self._tls is not None and self._tls.version() is None
+        if self._tls is not None and not self._in_tls_handshake:
+            self.certificate = self._tls.getpeercert(binary_form=True) or b""
         self._lock = threading.Lock()  # of what is to be sent; with TLS, also of what is received
         self._unsent: deque[memoryview] = deque()
         self._blocked = False
@@ -113,7 +122,7 @@ class WebsocketConnection:
     @property
     def is_foreign(self) -> bool:
         """Whether the program at the other end, a client, spoke another protocol."""
-        if self.is_open:
+        if self.is_open or self.is_forbidden:
             return False
         if self.tls_error is not None:
             return self.tls_error.reason in FOREIGN_TLS
@@ -121,9 +130,9 @@ class WebsocketConnection:
 
     # Receiving
 
-    def read(self, now: float) -> list[tuple[bytes, LinkFrame]]:
+    def read(self, now: float) -> "list[Message]":
         """The messages that have arrived; control frames are answered."""
-        messages: list[tuple[bytes, LinkFrame]] = []
+        messages: list[Message] = []
         try:
             for _ in range(READS):
                 octets = self._receive()
@@ -147,6 +156,7 @@ class WebsocketConnection:
                 if self._in_tls_handshake:
                     self._tls.do_handshake()
                     self._in_tls_handshake = False
+                    self.certificate = self._tls.getpeercert(binary_form=True) or b""
                 return self._tls.recv(READ_OCTETS)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
@@ -156,7 +166,7 @@ class WebsocketConnection:
         except OSError:  # it was reset
             return b""
 
-    def _take(self, octets: bytes, messages: list[tuple[bytes, LinkFrame]]) -> None:
+    def _take(self, octets: bytes, messages: "list[Message]") -> None:
         protocol = self.protocol
         if not octets:
             protocol.receive_eof()
@@ -186,11 +196,11 @@ class WebsocketConnection:
             else:  # the end of what this side sends
                 self.finish()
 
-    def _on_frame(self, frame: Frame, messages: list[tuple[bytes, LinkFrame]]) -> None:
+    def _on_frame(self, frame: Frame, messages: "list[Message]") -> None:
         data = frame.data
         assert not isinstance(data, memoryview)
         if frame.opcode is Opcode.BINARY and frame.fin:
-            messages.append(decode(data))
+            messages.append((*decode(data), self))
         elif frame.opcode in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
             # RFC 6455 section 5.4: proxies may divide a message.
             if frame.opcode is not Opcode.CONT:
@@ -198,7 +208,7 @@ class WebsocketConnection:
             if self._fragments is not None:
                 self._fragments += data
             if frame.fin:
-                messages.append(MALFORMED if self._fragments is None else decode(self._fragments))
+                messages.append((*(MALFORMED if self._fragments is None else decode(self._fragments)), self))
                 self._fragments = None
             elif self._fragments is not None:
                 self.partial_octets = len(self._fragments)
@@ -206,12 +216,13 @@ class WebsocketConnection:
     def _on_request(self, request: Request) -> None:
         protocol = self.protocol
         assert isinstance(protocol, ServerProtocol)
-        response = protocol.accept(request)
+        if (found := EPOCH.search(request.path)) is not None:
+            self.epoch = int(found[1], 16)
+        self.is_forbidden = self.refuses()
+        forbidden = protocol.reject(FORBIDDEN, "the key of this node is not trusted here\n")
+        response = forbidden if self.is_forbidden else protocol.accept(request)
         protocol.send_response(response)
-        if response.status_code == 101:
-            self.is_open = True
-            if (found := EPOCH.search(request.path)) is not None:
-                self.epoch = int(found[1], 16)
+        self.is_open = response.status_code == 101
 
     def _on_response(self, response: Response) -> None:
         if self.protocol.handshake_exc is None:
@@ -295,3 +306,6 @@ class WebsocketConnection:
         with self._lock:
             self._unsent.clear()
             self._socket.close()
+
+
+Message = tuple[bytes, LinkFrame, WebsocketConnection]  # topic, frame, and the connection that it came over

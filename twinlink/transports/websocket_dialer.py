@@ -16,42 +16,50 @@ from websockets.uri import parse_uri
 from ..process.ip_address import bracketed, family_of, is_address
 from ..process.resolver import RepeatedLookup
 from . import websocket_proxy
-from .base import Endpoint, Frame
+from .base import Endpoint
+from .tls_probe import Outcome, probe
 from .websocket_advice import NO_ANSWER_IN_TLS, NO_TLS, refusal, silence, tls_failure
-from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, quiet
+from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, Message, WebsocketConnection, quiet
 from .websocket_options import WebsocketOptions
 
 RESOLVE_S = 0.2
 ATTEMPT_S = 1.0  # of TCP, at most: one round trip; over a longer one a peer would be declared down
 HANDSHAKE_S = 1.0  # times the patience: of TLS and HTTP
+ASKED_AT = 3  # attempts in a row that the listener ended without a word, whether it speaks TLS is asked
 FRESH_S = 0.3  # times the patience: a connection on which something came since then is alive
 
-Connected = Callable[[WebsocketConnection, list[tuple[bytes, Frame]]], None]
+Connected = Callable[[WebsocketConnection, list[Message]], None]
 
 
 class Dialer:
     """Of one connector.
 
     Args:
-        context: for TLS; None for none.
+        context: the one for TLS, as it is now; None for plain ``ws``.
         epoch: of the link, which the listener learns from the request; None: it learns none.
         max_frame: octets of the longest frame that is accepted.
         on_connected: called on its thread with each connection, and the messages that came with its handshake.
 
     Attributes:
-        failure: for a person, what the last attempt met beyond TCP; None if it got no further, or succeeded.
+        failure, error: what the last attempt met beyond TCP, for a person, and as it was raised; None if it got no
+            further, or succeeded.
+        errors: how many in a row met one.
+        needs_certificate: whether the listener wants TLS with a certificate, though this side has none.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         options: WebsocketOptions,
-        context: ssl.SSLContext | None,
+        context: Callable[[], ssl.SSLContext] | None,
         epoch: int | None,
         max_frame: int,
         on_connected: Connected,
     ) -> None:
         self.failure: str | None = None
+        self.error: Exception | None = None
+        self.errors = 0
+        self.needs_certificate = False
         self._port = endpoint.port
         self._options = options
         self._context = context
@@ -134,7 +142,7 @@ class Dialer:
             if self._proxy is not None:
                 self._open_tunnel(self._proxy, opened)
             if self._context is not None:
-                opened = self._secured(self._context, opened)
+                opened = self._secured(self._context(), opened)
             self._upgrade(opened)
         except BaseException:
             opened.close()
@@ -155,7 +163,7 @@ class Dialer:
         except BaseException as error:
             opened.close()
             if isinstance(error, OSError):
-                self.failure = None
+                self.failure, self.error, self.errors = None, None, 0
             raise
         return opened
 
@@ -192,6 +200,8 @@ class Dialer:
                     self._await(secured, select.POLLOUT, deadline)
         except BaseException as error:
             secured.close()
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                self._note(error)
             if isinstance(error, ssl.SSLError):
                 self.failure = tls_failure(error)
             elif isinstance(error, TimeoutError | _Interrupted):
@@ -208,7 +218,7 @@ class Dialer:
         connection = WebsocketConnection(opened, protocol, self._options.unsent_octets, time.monotonic())
         for octets in protocol.data_to_send():
             connection.transmit(octets)
-        messages: list[tuple[bytes, Frame]] = []
+        messages: list[Message] = []
         while not (connection.is_open or connection.ended or connection.refused):
             try:
                 self._await(opened, select.POLLIN, deadline)
@@ -218,9 +228,17 @@ class Dialer:
             messages = connection.read(time.monotonic())
         if not connection.is_open:
             self.failure = refusal(connection)
+            self._note(connection.tls_error or connection.protocol.handshake_exc)
+            if self._context is None and not connection.begins and self.errors % ASKED_AT == 0 and self._proxy is None:
+                self.needs_certificate = probe(self._host, self._port).outcome is Outcome.REFUSED_THERE
             raise ConnectionError(self.failure)
-        self.failure, self._connected = None, True
+        self.failure, self.error, self.errors = None, None, 0
+        self._connected, self.needs_certificate = True, False
         self._on_connected(connection, messages)
+
+    def _note(self, error: Exception | None) -> None:
+        self.error = error
+        self.errors += 1
 
     def _await(self, opened: socket.socket, event: int, deadline: float) -> None:
         """Return when the socket is ready.  Raises TimeoutError at the deadline, _Interrupted when woken."""

@@ -44,10 +44,10 @@ class WebsocketGuard:
             self._end(one, "handshakes", "had not begun the handshake after a second", now)
 
     def _limit_silence(self, one: WebsocketConnection, now: float) -> None:
-        silent_ms = (now - one.heard_s) * 1000
-        if silent_ms > self._options.heartbeat_timeout_ms:
-            self._end(one, "heartbeat_timeout_ms", "has not answered a ping", now)
-        elif silent_ms > self._options.heartbeat_ms and one.pinged_s <= one.heard_s:
+        if one.pinged_s > one.heard_s:
+            if (now - one.pinged_s) * 1000 > self._options.heartbeat_timeout_ms:
+                self._end(one, "heartbeat_timeout_ms", "has not answered a ping", now)
+        elif (now - one.heard_s) * 1000 > self._options.heartbeat_ms:
             one.ping(now)
 
     def _limit_numbers(self, connections: list[WebsocketConnection], now: float) -> None:

@@ -18,7 +18,7 @@ class WebsocketOptions(Options):
     reconnect_ms: int = 30  # between two attempts to connect
     connect_timeout_ms: int = 100  # of TCP at first, see renew; TCP itself would try again after 1, 3, 7 s
     heartbeat_ms: int = 5000  # without a word from the other side, after which it is pinged
-    heartbeat_timeout_ms: int = 20_000  # after which the connection is ended; a node's peers know sooner, by hellos
+    heartbeat_timeout_ms: int = 15_000  # for the answer; a node's peers know sooner that it is gone, by hellos
     connections: int = 400  # of a listener
     handshakes: int = 128  # of them, those that have not completed the handshake; then the oldest is ended
     handshake_ms: int = 2000  # limit of a listener for TLS and HTTP

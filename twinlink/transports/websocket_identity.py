@@ -1,0 +1,117 @@
+"""Identities on WebSocket: TLS 1.3 with a certificate of each side, which is one of those that the other trusts.
+
+The certificates are self-signed, and pinned: names and addresses in them do not count.  A listener lets a peer whose
+key was revoked finish the handshake of TLS, to refuse it by name, with HTTP status 403.
+"""
+
+import ssl
+from typing import NamedTuple
+
+from websockets.exceptions import InvalidStatus
+
+from ..identity.watched import WatchedIdentity
+from ..protocol.authentication import AuthenticatedPeer, epoch_prefix
+from . import identity_advice
+from .refusals import Refusal
+from .websocket_connection import FORBIDDEN, FOREIGN_TLS, WebsocketConnection
+
+SURE = 3
+EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+EPOCH_OCTETS = 8
+
+
+class _Keys(NamedTuple):
+    """What follows from one version of the identity."""
+
+    version: int
+    context: ssl.SSLContext
+    peers: dict[bytes, AuthenticatedPeer]  # by certificate, DER
+
+
+class WebsocketIdentity:
+    """Of one transport; any thread may use it."""
+
+    def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
+        self.watched = watched
+        self._listening = listening
+        self._keys = self._read()
+
+    def _read(self) -> _Keys:
+        version, identity, valid = self.watched.version, self.watched.identity, self.watched.valid
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._listening else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(identity.certificate_file, identity.private_key_file)
+        for peer in (*identity.trusted, *(identity.revoked if self._listening else ())):
+            context.load_verify_locations(cadata=peer.certificate_pem.decode())
+        peers = {
+            peer.line.certificate: AuthenticatedPeer(peer.name, peer.role, epoch_prefix(peer.name)) for peer in valid
+        }
+        return _Keys(version, context, peers)
+
+    def _current(self) -> _Keys:
+        self.watched.refresh()
+        if self._keys.version != self.watched.version:
+            try:
+                self._keys = self._read()
+            except OSError:  # the folder cannot be read, which `WatchedIdentity` has logged
+                self._keys = _Keys(self.watched.version, self._keys.context, {})
+        return self._keys
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For a new connection, with the keys of now."""
+        return self._current().context
+
+    def peer_of(self, connection: WebsocketConnection) -> AuthenticatedPeer | None:
+        """The peer that a connection has proved to belong to; None: it is not trusted, or not any more."""
+        return self._current().peers.get(connection.certificate)
+
+    # A listener
+
+    def refuses(self, connection: WebsocketConnection) -> Refusal | None:
+        """Why a connection that has completed TLS may not go on; None: it may."""
+        peer = self.peer_of(connection)
+        if peer is not None and _may_have(peer, connection.epoch):
+            return None
+        for revoked in self.watched.identity.revoked:
+            if revoked.line.certificate == connection.certificate:
+                return Refusal(revoked.name, connection.address, "revoked")
+        return Refusal(peer.name if peer is not None else "", connection.address, "unknown")
+
+    def failure(self, connection: WebsocketConnection) -> Refusal | None:
+        """Why TLS has ended a connection before it was open; None: for nothing that concerns keys."""
+        error, address = connection.tls_error, connection.address
+        if error is None or connection.is_open:
+            return None
+        reason = error.reason or ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Refusal("", address, "expired" if error.verify_code == EXPIRED else "unknown")
+        if reason in FOREIGN_TLS or reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            return Refusal("", address, "mechanism")
+        return Refusal("", address, "key") if "ALERT" in reason else None
+
+    # A connector
+
+    def problem(self, where: str, error: Exception | None, errors: int) -> str | None:
+        """Why this side and the listener refuse each other, and what repairs it, for a person.
+
+        ``where`` is as `identity_advice` takes it, ``error`` what ended the last attempt, and ``errors`` how many in a
+        row ended so.
+        """
+        if not self.watched.valid:
+            return identity_advice.none_trusted(self.watched.identity.folder)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return identity_advice.refused_here(where, self.watched)
+        forbidden = isinstance(error, InvalidStatus) and error.response.status_code == FORBIDDEN
+        if forbidden or (isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")):
+            return identity_advice.refused_there(where, self.watched.identity)
+        if isinstance(error, ssl.SSLError | ConnectionError) and errors >= SURE:  # the listener may just have ended
+            return identity_advice.none_there(where)
+        return None
+
+
+def _may_have(peer: AuthenticatedPeer, epoch: int | None) -> bool:
+    """Whether a node's epoch is its own: a connection with the epoch of another would end the other's."""
+    return epoch is None or epoch.to_bytes(EPOCH_OCTETS)[: len(peer.prefix)] == peer.prefix
