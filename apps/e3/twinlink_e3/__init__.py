@@ -2,7 +2,17 @@
 
 from .codec import Codec
 from .codecs import ASN1_CODECS, G0, JSON_CODECS, codec_of, decode, decode_structure, encode, encode_structure
-from .endpoints import ENDPOINTS, LINKS, Endpoints, add_endpoint_arguments, endpoints_of, path_of, posix_address
+from .endpoints import (
+    ENDPOINTS,
+    LINKS,
+    Endpoints,
+    add_endpoint_arguments,
+    connecting,
+    endpoints_of,
+    listening,
+    path_of,
+    posix_address,
+)
 from .errors import E3Error, GrammarMissing, InvalidPdu, MalformedPdu
 from .frames import MAX_PDU_OCTETS, MAX_UNFRAMED_OCTETS, FrameReader, frame
 from .grammar import GENERATIONS
@@ -111,6 +121,7 @@ __all__ = [
     "XAppControlAction",
     "add_endpoint_arguments",
     "codec_of",
+    "connecting",
     "decode",
     "decode_indication",
     "decode_iq_data",
@@ -124,6 +135,7 @@ __all__ = [
     "first_bin",
     "frame",
     "is_indication",
+    "listening",
     "natural_from_fft",
     "path_of",
     "posix_address",

@@ -15,7 +15,11 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from twinlink.process.ip_address import bracketed, check_host, family_of, is_address
+from twinlink.process.resolver import Lookup, listen_addresses
+
 PATH_OCTETS = 107  # greatest length of the path of a Unix socket
+RESOLVE_S = 0.3  # for the name of the agent's host
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +70,62 @@ def path_of(endpoint: str) -> Path | None:
     return Path(endpoint.removeprefix("ipc://"))
 
 
+def connecting(endpoints: Endpoints) -> Endpoints:
+    """Where to connect: with one address in place of a host name, at which the setup channel accepts connections.
+
+    To an agent, finding that out is a dApp that left again.  A name without an answer of the resolver stays.  May take
+    `RESOLVE_S`.
+    """
+    setup_host, setup_port = _host_and_port(endpoints.setup)
+    found: dict[str, str] = {}
+
+    def with_address(endpoint: str) -> str:
+        host, port = _host_and_port(endpoint)
+        if host in ("", "*") or is_address(host):
+            return endpoint
+        if host not in found:
+            lookup = Lookup(host, int(setup_port) if host == setup_host else None)
+            if not lookup.ended(RESOLVE_S) or lookup.failure:
+                return endpoint
+            found[host] = lookup.addresses[0]
+        return f"tcp://{bracketed(found[host])}:{port}"
+
+    setup, to_dapp, from_dapp = map(with_address, (endpoints.setup, endpoints.to_dapp, endpoints.from_dapp))
+    return Endpoints(setup, to_dapp, from_dapp, endpoints.link)
+
+
+def listening(endpoint: str) -> list[str]:
+    """Where to listen: the endpoint with each address of its host.  Raises OSError."""
+    host, port = _host_and_port(endpoint)
+    if host in ("", "*"):
+        return [endpoint]
+    return [f"tcp://{bracketed(address)}:{port}" for address in listen_addresses(host)]
+
+
 def posix_address(endpoint: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
     """Family and address for Python's sockets; ``tcp://*:port`` is every IPv4 address of this host."""
     if endpoint.startswith("ipc://"):
         return socket.AF_UNIX, endpoint.removeprefix("ipc://")
+    host, port = _host_and_port(endpoint)
+    return family_of(host), ("0.0.0.0" if host == "*" else host.strip("[]"), int(port))
+
+
+def _host_and_port(endpoint: str) -> tuple[str, str]:
+    """Both empty for ipc."""
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    return family, ("0.0.0.0" if host == "*" else host.strip("[]"), int(port))
+    return ("", "") if endpoint.startswith("ipc://") else (host, port)
 
 
 def _endpoint(text: str) -> str:
-    """For argparse: an endpoint that libzmq accepts."""
-    way = re.fullmatch(r"ipc://.+|tcp://.+:(\d{1,5})", text)
+    """For argparse: an endpoint that libzmq accepts, of one host."""
+    way = re.fullmatch(r"ipc://.+|tcp://(?:\[[^\[\]]+\]|[^\[\]:]+):(\d{1,5})", text)
     if not way or int(way[1] or 1) not in range(1, 65536):
         raise argparse.ArgumentTypeError(f"{text!r}: an endpoint reads ipc:///path or tcp://address:port")
     if text.startswith("ipc://") and len(text.removeprefix("ipc://").encode()) > PATH_OCTETS:
         raise argparse.ArgumentTypeError(f"{text!r}: the path of a socket has at most {PATH_OCTETS} octets")
+    if text.startswith("tcp://") and (host := _host_and_port(text)[0]) != "*":
+        try:
+            check_host(host)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
     return text

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 
 import zmq
-from twinlink_e3 import Endpoints, FrameReader, MalformedPdu, posix_address
+from twinlink_e3 import Endpoints, FrameReader, MalformedPdu, connecting, posix_address
 
 from twinlink.errors import TransportError
 
@@ -93,7 +93,7 @@ class PosixSockets:
     """A connection for each channel; see `E3Sockets`."""
 
     def __init__(self, endpoints: Endpoints) -> None:
-        self.endpoints = endpoints
+        self.endpoints = self._agent = endpoints
         self.poller = zmq.Poller()
         self._setup: _Connection | None = None
         self._request: bytes | None = None  # until it is sent
@@ -215,7 +215,8 @@ class PosixSockets:
             if self._setup is None:
                 if now_ns < self._next_setup_ns:
                     return
-                self._setup = _Connection(self.endpoints.setup, self.poller)
+                self._agent = connecting(self.endpoints)
+                self._setup = _Connection(self._agent.setup, self.poller)
             if self._setup.advance():
                 self._setup.send(self._request)
                 self._request = None
@@ -234,8 +235,8 @@ class PosixSockets:
         if self.connected or ((self._in is None or self._out is None) and now_ns < self._next_channels_ns):
             return
         # One that is connected is kept while the other is not: an agent of libe3 up to 0.0.7 accepts each only once.
-        self._in = self._advance(self._in, self.endpoints.to_dapp)
-        self._out = self._advance(self._out, self.endpoints.from_dapp)
+        self._in = self._advance(self._in, self._agent.to_dapp)
+        self._out = self._advance(self._out, self._agent.from_dapp)
         if self.connected:
             self._file = file_identity(self.endpoints.to_dapp)
         elif self._in is None or self._out is None:

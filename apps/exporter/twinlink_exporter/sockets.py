@@ -5,7 +5,7 @@ import socket
 from typing import Protocol
 
 import zmq
-from twinlink_e3 import Endpoints, path_of, posix_address
+from twinlink_e3 import Endpoints, connecting, path_of, posix_address
 
 S = 1_000_000_000
 LINGER_S = 0.5  # for the releaseMessage at the end
@@ -90,7 +90,7 @@ def setup_problem(endpoints: Endpoints) -> str | None:
     """Why no answer to a setup request can come, with advice; None if one can.  May take `GREETING_S`."""
     if is_closed_to_us(endpoints.setup):
         return "this user may not write to it: run as the gNB's user, or have its sockets opened to the group"
-    if endpoints.link == "zmq" and _listens_without_greeting(endpoints.setup):
+    if endpoints.link == "zmq" and _listens_without_greeting(connecting(endpoints).setup):
         return "it does not greet as ZeroMQ does: set --e3-link posix, or look whether the gNB hangs"
     return None
 

@@ -1,7 +1,7 @@
 """The dApp's end of the three E3 channels, on ZeroMQ."""
 
 import zmq
-from twinlink_e3 import MAX_PDU_OCTETS, Endpoints
+from twinlink_e3 import MAX_PDU_OCTETS, Endpoints, connecting
 from zmq.utils.monitor import recv_monitor_message
 
 from twinlink.errors import TransportError
@@ -25,7 +25,7 @@ class ZmqSockets:
     """
 
     def __init__(self, endpoints: Endpoints) -> None:
-        self.endpoints = endpoints
+        self.endpoints = self._asked = endpoints
         self._context = zmq.Context()
         self._request: zmq.Socket[bytes] | None = None
         self.poller = zmq.Poller()
@@ -40,7 +40,7 @@ class ZmqSockets:
             lasting.heartbeat_ivl, lasting.heartbeat_timeout = PING_MS, PONG_MS
             lasting.handshake_ivl = HANDSHAKE_MS
             lasting.maxmsgsize = MAX_PDU_OCTETS
-        self._has_connected = False
+        self._agent: Endpoints | None = None  # the addresses that SUB and XPUB are connected to
         self._in_connected = False
         self._out_connected = False
         self._file: tuple[int, int, int] | None = None  # of `to_dapp`, when it was connected
@@ -65,7 +65,8 @@ class ZmqSockets:
         self._request.linger = 0
         self._request.maxmsgsize = MAX_PDU_OCTETS
         self.poller.register(self._request, zmq.POLLIN)
-        _connect(self._request, self.endpoints.setup)
+        self._asked = connecting(self.endpoints)
+        _connect(self._request, self._asked.setup)
         self._request.send(octets)
 
     def receive_setup(self) -> bytes | None:
@@ -77,10 +78,8 @@ class ZmqSockets:
         except zmq.Again:
             return None
         self._drop_request()
-        if not self._has_connected:
-            self._has_connected = True
-            _connect(self.from_ran, self.endpoints.to_dapp)
-            _connect(self._to_ran, self.endpoints.from_dapp)
+        if self._agent != self._asked:
+            self._connect_channels(self._asked)
         return octets
 
     def send(self, octets: bytes) -> None:
@@ -134,10 +133,17 @@ class ZmqSockets:
         if not self._in_connected or file is None or file == self._file:
             return False
         self._file = file
-        for socket, endpoint in ((self.from_ran, self.endpoints.to_dapp), (self._to_ran, self.endpoints.from_dapp)):
-            socket.disconnect(endpoint)
-            _connect(socket, endpoint)
+        self._connect_channels(self._asked)
         return True
+
+    def _connect_channels(self, agent: Endpoints) -> None:
+        """Connect to the agent at these addresses, and no longer to those before."""
+        if self._agent is not None:
+            self.from_ran.disconnect(self._agent.to_dapp)
+            self._to_ran.disconnect(self._agent.from_dapp)
+        self._agent = agent
+        _connect(self.from_ran, agent.to_dapp)
+        _connect(self._to_ran, agent.from_dapp)
 
     def _drop_request(self) -> None:
         if self._request is not None:
@@ -149,6 +155,7 @@ class ZmqSockets:
 def _connect(socket: "zmq.Socket[bytes]", endpoint: str) -> None:
     """Connect in the background.  Raises TransportError."""
     try:
+        socket.setsockopt(zmq.IPV6, int("[" in endpoint))
         socket.connect(endpoint)
     except zmq.ZMQError as error:
         raise TransportError(
