@@ -204,7 +204,7 @@ def test_revoking_the_listener_ends_the_session(endpoint: str, tmp_path: Path) -
 
 
 def test_expiry_ends_a_session(endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path, expires_in_s=patience(2))
+    twin, gnb = make_pair(tmp_path, expires_in_s=patience(3))
     with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
         wait_until(lambda: listener.peers() and connector.peers())
         assert wait_for_event(listener, twinlink.PeerDown).reason == "untrusted"
@@ -281,3 +281,19 @@ def test_a_node_has_the_name_of_its_identity(endpoint: str, tmp_path: Path) -> N
         twinlink.open("zeromq", listen=endpoint, identity=twin.folder, node="gnb-1")
     with pytest.raises(twinlink.ConfigurationError, match="cannot authenticate its peers"):
         twinlink.open("memory", listen=endpoint, identity=twin.folder)
+
+
+def test_a_listener_that_any_program_may_join_says_so_once(endpoint: str, caplog: pytest.LogCaptureFixture) -> None:
+    with twinlink.open("zeromq", listen=endpoint):
+        assert caplog.text == ""
+    with twinlink.open("zeromq", listen=endpoint.replace("127.0.0.1", "0.0.0.0")):
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "without an identity: any program that reaches this port may join" in caplog.text
+
+
+def test_a_listener_with_an_identity_does_not_say_so(
+    endpoint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    twin, _ = make_pair(tmp_path)
+    with opened("listen", endpoint.replace("127.0.0.1", "0.0.0.0"), twin):
+        assert caplog.text == ""

@@ -105,6 +105,12 @@ def test_list_show_revoke_and_rotate(tmp_path: Path, key: Shell) -> None:
     assert "revoked" in key(f"list --identity {twin.folder}")[0]
 
 
+def test_a_link_without_an_identity_is_not_opened_where_one_is_required(start: Start, endpoint: str) -> None:
+    pong = start("pong", "--listen", endpoint, env={"TWINLINK_REQUIRE_IDENTITY": "true"})
+    assert pong.code() == BAD_ARGUMENTS
+    assert "make one with `twinlink key new`" in pong.err
+
+
 def checked(folder: Path, connect: str | None = None) -> dict[str, tuple[str, str]]:
     return {row.check: (row.status, row.seen + row.next) for row in identity_checks.identity(str(folder), connect)}
 

@@ -191,7 +191,7 @@ class ZeromqTransport(Transport):
         self._tries_since = time.monotonic()
         if self._handshakes is not None:
             self._host, self._handshakes.host = host, host.strip("[]")
-        trusts = self._curve is None or self._curve.pinned is not None or self._curve.pin_next()
+        trusts = self._curve is None or self._curve.prepare()
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 if self._connected_to:
@@ -352,9 +352,9 @@ class ZeromqTransport(Transport):
             self.authentication_problem = handshakes.problem
             if curve is not None:
                 self._tick_connector(curve, handshakes)
-        elif curve is not None and curve.has_new_secret:
+        elif curve is not None:
             with self._send_lock:
-                curve.bind_anew(self._bound)
+                curve.rebind(self._bound)
 
     def _tick_connector(self, curve: "ZeromqCurve", handshakes: ConnectorHandshakes) -> None:
         self.authentication_problem = handshakes.problem if curve.watched.valid else curve.trusts_none

@@ -5,6 +5,8 @@ libzmq then gives with every message of that connection.  A connector pins the l
 from that peer.
 """
 
+import logging
+import math
 import time
 from typing import NamedTuple
 
@@ -22,8 +24,9 @@ CURVE = b"CURVE"  # in a request of ZAP
 NOBLOCK = int(zmq.NOBLOCK)  # an integer, because access to members of an enumeration is slow
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view
 NO_DESCRIPTOR = -1
-BIND_ANEW_S = 1.0  # until libzmq has released the port
-BIND_EVERY_S = 0.001
+UNBOUND_S = 1.0  # after which it is said that a port cannot be bound again
+
+logger = logging.getLogger("twinlink")
 
 
 class Received(NamedTuple):
@@ -44,12 +47,13 @@ class ZeromqCurve:
         self._listening = listening
         self._tried: list[TrustedPeer] = []  # by a connector, since the last success
         self.pinned: TrustedPeer | None = None
-        self.secret = b""  # in use
+        self._own = watched.identity  # the keys in use
+        self._unbound: list[tuple[zmq.Socket[bytes], str]] = []
+        self._unbound_since = 0.0
 
     def set_up(self, socket: "zmq.Socket[bytes]") -> None:
         """Set the options of a socket, before it is bound or connected, and again when a key has changed."""
-        identity = self.watched.identity
-        self.secret = identity.curve_secret
+        identity = self._own
         socket.setsockopt(zmq.CURVE_SECRETKEY, identity.curve_secret)
         if self._listening:
             socket.setsockopt(zmq.CURVE_SERVER, 1)
@@ -98,23 +102,30 @@ class ZeromqCurve:
     @property
     def has_new_secret(self) -> bool:
         """Whether this side's keys have been rotated, and the sockets have the old one."""
-        return self.secret != self.watched.identity.curve_secret
+        return self._own.curve_secret != self.watched.identity.curve_secret
 
-    def bind_anew(self, bound: list[tuple["zmq.Socket[bytes]", str]]) -> None:
-        """Have these sockets use this side's new key.  Their connections end, and their peers come back."""
-        for made, address in bound:
-            made.unbind(address)
-            self.set_up(made)
-        until = time.monotonic() + BIND_ANEW_S
-        while bound:
+    def rebind(self, bound: list[tuple["zmq.Socket[bytes]", str]]) -> None:
+        """Have the sockets of a listener use this side's new key, if it has one; to be called again and again.
+
+        Their connections end, and the peers come back.
+        """
+        if self.has_new_secret:
+            self._own = self.watched.identity
+            for made, address in bound:
+                if (made, address) not in self._unbound:
+                    made.unbind(address)
+                self.set_up(made)
+            self._unbound, self._unbound_since = list(bound), time.monotonic()
+        while self._unbound:
+            made, address = self._unbound[0]
             try:
-                made, address = bound[0]
                 made.bind(address)
-                bound = bound[1:]
-            except zmq.ZMQError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(BIND_EVERY_S)
+            except zmq.ZMQError as error:  # libzmq releases the port in its own time
+                if time.monotonic() - self._unbound_since > UNBOUND_S:
+                    self._unbound_since = math.inf  # said once
+                    logger.error("zeromq cannot listen on %s again after a rotation of keys: %s", address, error)
+                return
+            self._unbound.pop(0)
 
     # A connector
 
@@ -123,6 +134,11 @@ class ZeromqCurve:
         """What a connector without any trusted key says to a person."""
         folder = self.watched.identity.folder
         return f"no key of a peer is trusted in {folder}: run `twinlink key trust LINE --as NAME --identity {folder}`"
+
+    def prepare(self) -> bool:
+        """Use this side's keys as they are now, and pin one if none is; returns whether one is."""
+        self._own = self.watched.identity
+        return self.pinned is not None or self.pin_next()
 
     def pin_next(self) -> bool:
         """Pin the key of the next peer that is trusted; returns whether there is one."""
