@@ -6,6 +6,7 @@ Drivers report nothing but that there is no connection.
 import socket
 import ssl
 import struct
+from collections.abc import Collection
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -34,40 +35,38 @@ class Finding(NamedTuple):
     certificate: bytes | None = None
 
 
-def probe(host: str, port: int, roots: bytes = b"", pair: tuple[Path, Path] | None = None) -> Finding:
+def probe(host: str, port: int, trusted: Collection[bytes] = (), pair: tuple[Path, Path] | None = None) -> Finding:
     """Connect, within `WITHIN_S` or a little more.
 
     Args:
         host: name or address.
         port: of the listener.
-        roots: PEM of the certificates that are trusted; empty: any is.
+        trusted: certificates of listeners, DER.
         pair: files of the own certificate and its private key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED if roots else ssl.CERT_NONE
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent; and OpenSSL cannot tell two certificates of one name apart
     try:
-        if roots:
-            context.load_verify_locations(cadata=roots.decode("ascii"))
         if pair is not None:
             context.load_cert_chain(*pair)
         connection = socket.create_connection((host.strip("[]"), port), timeout=WITHIN_S)
     except OSError:  # of a file, too: that is reported elsewhere
         return Finding(Outcome.UNKNOWN)
     with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
-        return _handshake(secured)
+        return _handshake(secured, trusted)
 
 
-def _handshake(connection: ssl.SSLSocket) -> Finding:
+def _handshake(connection: ssl.SSLSocket, trusted: Collection[bytes]) -> Finding:
     try:
         connection.do_handshake()
         certificate = connection.getpeercert(binary_form=True)
+        if certificate not in trusted:
+            return Finding(Outcome.REFUSED_HERE)
         connection.settimeout(ALERT_S + 4 * _rtt_s(connection))
         with suppress(TimeoutError):
             connection.recv(1)
         return Finding(Outcome.MET, certificate)
-    except ssl.SSLCertVerificationError:
-        return Finding(Outcome.REFUSED_HERE)
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):
             return Finding(Outcome.REFUSED_THERE)

@@ -62,17 +62,17 @@ class ZenohHandshakes:
                 self._asking, self._next_s = None, now + AGAIN_S
 
     def _ask(self) -> None:
-        roots, pair = b"", None
+        trusted, pair = [], None
         if self._identity is not None:
             own = self._identity.watched.identity
-            roots = b"".join(peer.certificate_pem for peer in self._identity.watched.valid)
+            trusted = [peer.line.certificate for peer in self._identity.watched.valid]
             pair = own.certificate_file, own.private_key_file
-        self._finding = probe(self._endpoint.host, self._endpoint.port, roots, pair)
+        self._finding = probe(self._endpoint.host, self._endpoint.port, trusted, pair)
 
     def _take(self, finding: Finding | None) -> None:
         outcome = finding.outcome if finding is not None else Outcome.UNKNOWN
         if self._identity is None:
-            tls = outcome in {Outcome.REFUSED_THERE, Outcome.MET}
+            tls = outcome in {Outcome.REFUSED_THERE, Outcome.REFUSED_HERE}
             self.problem = identity_advice.none_here(self._where) if tls else None
         elif outcome is Outcome.REFUSED_THERE:
             self.problem = identity_advice.refused_there(self._where, self._identity.watched.identity)
