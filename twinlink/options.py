@@ -89,7 +89,8 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
 
     if not transport.takes_identity:
         raise ConfigurationError(
-            f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity: use zeromq"
+            f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity: use zeromq, zenoh "
+            "or websocket"
         )
     identity = Identity.load(folder)
     if node not in {None, identity.name}:

@@ -14,9 +14,9 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from websockets.server import ServerProtocol
 
@@ -41,6 +41,7 @@ ACK_INITIAL = ord("a")
 CHECK_S = 0.05  # between two looks at the limits of all connections
 BACKLOG = 1024  # TCP connections that wait to be accepted
 ACCEPTED = 64  # at a time, so that a flood of them blocks nothing else
+READY = 64  # sockets that are read in turn, so that what they have sent takes little memory
 RETURN_S = 1.5  # a node that connects again so soon is still up, and gets messages at once
 REPORT_S = 1.0
 DESCRIPTORS = 8  # of files and sockets, with one peer
@@ -84,7 +85,7 @@ class WebsocketTransport(Transport):
         self._table_lock = threading.Lock()
         self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
         self._open: tuple[WebsocketConnection, ...] = ()  # those that have completed the handshake
-        self._taking: dict[int, float] = {}  # by epoch: when a connection of a node that takes data has ended
+        self._left: dict[int, float] = {}  # by epoch of a node that took messages: when its last connection was heard
         self._check_s = 0.0
         self._accept_failed_s = 0.0
         self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
@@ -96,10 +97,8 @@ class WebsocketTransport(Transport):
             if self.listening:
                 self._listen()
             else:
-                secure = self._identity is not None or self._tls is not None
-                context = cast(Callable[[], ssl.SSLContext], self._context) if secure else None
                 self._dialer = Dialer(
-                    self.endpoint, self.options, context, self.epoch, self.max_frame, self._on_connected
+                    self.endpoint, self.options, self._context, self.epoch, self.max_frame, self._on_connected
                 )
                 self._dialer.start()
         except BaseException as error:  # Ctrl-C as well
@@ -160,8 +159,8 @@ class WebsocketTransport(Transport):
             connection.close()
             self._list_open()
         if connection.epoch is not None and connection.takes_data:
-            self._taking = {epoch: at for epoch, at in self._taking.items() if now - at < RETURN_S}
-            self._taking[connection.epoch] = connection.heard_s
+            self._left = {epoch: at for epoch, at in self._left.items() if now - at < RETURN_S}
+            self._left[connection.epoch] = connection.heard_s
         if self._dialer is not None:
             self._dialer.lost()
             return
@@ -219,7 +218,7 @@ class WebsocketTransport(Transport):
         """A connection to this listener has completed its handshake."""
         epoch = connection.epoch
         if epoch is not None:
-            returns = now - self._taking.get(epoch, now - RETURN_S) < RETURN_S
+            returns = now - self._left.get(epoch, now - RETURN_S) < RETURN_S
             for one in self._open:
                 if one.epoch == epoch:
                     returns |= one.takes_data and now - one.heard_s < RETURN_S
@@ -237,7 +236,7 @@ class WebsocketTransport(Transport):
         return joining
 
     def parted(self) -> None:
-        self._taking.clear()
+        self._left.clear()
         for one in self._open:
             if one.epoch is not None:
                 one.takes_data = False
@@ -304,7 +303,7 @@ class WebsocketTransport(Transport):
 
     def _serve(self, timeout_s: float) -> None:
         """Read what has arrived within this time, and write what waits for sockets that take it."""
-        ready = self._epoll.poll(timeout_s)
+        ready = self._epoll.poll(timeout_s, READY)
         now = time.monotonic()
         for fd, events in ready:
             if (connection := self._connections.get(fd)) is not None:

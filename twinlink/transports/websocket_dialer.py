@@ -35,7 +35,7 @@ class Dialer:
     """Of one connector.
 
     Args:
-        context: the one for TLS, as it is now; None for plain ``ws``.
+        context: gives the one for TLS, for each attempt; None for plain ``ws``.
         epoch: of the link, which the listener learns from the request; None: it learns none.
         max_frame: octets of the longest frame that is accepted.
         on_connected: called on its thread with each connection, and the messages that came with its handshake.
@@ -51,7 +51,7 @@ class Dialer:
         self,
         endpoint: Endpoint,
         options: WebsocketOptions,
-        context: Callable[[], ssl.SSLContext] | None,
+        context: Callable[[], ssl.SSLContext | None],
         epoch: int | None,
         max_frame: int,
         on_connected: Connected,
@@ -62,12 +62,12 @@ class Dialer:
         self.needs_certificate = False
         self._port = endpoint.port
         self._options = options
-        self._context = context
+        self._context, self._secure = context, context() is not None
         self._max_size = max_frame + ADDED_OCTETS
         self._on_connected = on_connected
         self._host = endpoint.host.strip("[]")
         query = "" if epoch is None else f"?epoch={epoch:016x}"
-        self._uri = parse_uri(f"{'wss' if context else 'ws'}://{bracketed(self._host)}:{self._port}/{query}")
+        self._uri = parse_uri(f"{'wss' if self._secure else 'ws'}://{bracketed(self._host)}:{self._port}/{query}")
         self._proxy, reached = websocket_proxy.parse(options.proxy) if options.proxy else (None, endpoint)
         reached_host, self._reached_port = reached.host.strip("[]"), reached.port
         self._lookup = None if is_address(reached_host) else RepeatedLookup(reached_host, reached.port)
@@ -141,8 +141,8 @@ class Dialer:
         try:
             if self._proxy is not None:
                 self._open_tunnel(self._proxy, opened)
-            if self._context is not None:
-                opened = self._secured(self._context(), opened)
+            if (context := self._context()) is not None:
+                opened = self._secured(context, opened)
             self._upgrade(opened)
         except BaseException:
             opened.close()
@@ -229,7 +229,8 @@ class Dialer:
         if not connection.is_open:
             self.failure = refusal(connection)
             self._note(connection.tls_error or connection.protocol.handshake_exc)
-            if self._context is None and not connection.begins and self.errors % ASKED_AT == 0 and self._proxy is None:
+            unknown = not self._secure and self._proxy is None and not connection.begins
+            if unknown and self.errors % ASKED_AT == 0:
                 self.needs_certificate = probe(self._host, self._port).outcome is Outcome.REFUSED_THERE
             raise ConnectionError(self.failure)
         self.failure, self.error, self.errors = None, None, 0
