@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.measure import synthetic_run
 from twinlink.measure import figures, formatting, page, records, reference_results, results, summary, table, table_csv
+from twinlink.measure.channels import SUBJECTS
 
 
 def lines(markdown: str, title: str) -> list[list[str]]:
@@ -56,6 +58,24 @@ def test_text_has_the_same_figures_within_80_columns(found: dict[str, Any]) -> N
             expected = [row[head.index(f"Zenoh {short} (ms)")] for row in rows if row[0] == direction]
             assert " ".join(zenoh.split()[1:]) == " ".join(expected)
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("mode", "rate_hz"), [("closed", None), ("open", 50.0)])
+def test_every_subject_and_payload_fits_80_columns(found: dict[str, Any], mode: str, rate_hz: float | None) -> None:
+    """With wide intervals too: what does not fit stands below, and nothing is left out."""
+    cells = []
+    for number, (name, octets) in enumerate(itertools.product(SUBJECTS, synthetic_run.PAYLOADS)):
+        cell = copy.deepcopy(found["cells"][0]) | {"subject": name, "octets": octets, "mode": mode, "rate_hz": rate_hz}
+        for delay in (cell["statistics"][key] for key in ("rtt_ns", "one_way_delay_ns", "open_loop_delay_ns")):
+            if delay:
+                mean = 1.23e6 + 1e4 * number
+                delay |= {"mean": mean, "p50": mean, "p95": 9 * mean, "ci95": [0.7 * mean, 1.9 * mean]}
+        cells.append(cell)
+    text = table.text(found | {"cells": cells})
+    assert max(map(len, text.splitlines())) <= 80
+    for cell in cells:
+        figures = cell["statistics"]
+        assert (table.rtt(figures, short=True) if mode == "closed" else table.scheduled(cell)[2]) in text
 
 
 def test_csv_holds_the_figures(found: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, SendTimeout, TwinlinkError
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 DONE = 0  # done, and every requirement met
 NOT_MET = 1  # a peer is missing, something was lost, or a requirement was not met
@@ -83,7 +83,14 @@ def wrapped(text: str) -> str:
     return "\n".join(textwrap.fill(line, width, subsequent_indent="    ") for line in text.splitlines())
 
 
-def rendered(table: "Table") -> str:
+def markdown(text: str) -> str:
+    """Markdown laid out in the width of the terminal; elsewhere as it is."""
+    from rich.markdown import Markdown
+
+    return rendered(Markdown(text)) if sys.stdout is not None and sys.stdout.isatty() else text
+
+
+def rendered(table: "RenderableType") -> str:
     """The text of a table: on a terminal in its width, with colours unless NO_COLOR is set; elsewhere plain lines."""
     from rich.console import Console
 

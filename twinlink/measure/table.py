@@ -229,8 +229,9 @@ def text(results: dict[str, Any]) -> str:
         if block.mode == "closed":
             parts += list(_across(block))
         else:
-            head, *rows = _rates(block, short=True)
-            parts.append((block.title, head, rows, 3))
+            _, *rows = _rates(block, short=True)
+            head = ["", "payload", "subject", "messages/s", "MB/s", "loss", "p50 / p95"]
+            parts.append((f"{block.title}: goodput in MB/s, delay in ms", head, rows, 3))
     if rows_of_mgen := mgen(results):
         parts.append(("MGEN's delay and the link's, medians in ms", *rows_of_mgen, 1))
     shown = [
@@ -262,11 +263,27 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
 
 
 def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str]:
-    """Text columns aligned to the left, figures to the right."""
+    """Text columns aligned to the left, figures to the right; below each other if they do not fit into `WIDTH`."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        fields = zip(row, widths, range(len(row)), strict=True)
-        yield "  " + " ".join(f"{text:{'<' if place < words else '>'}{width}}" for text, width, place in fields)
+    for figures in _fitting(widths, words):
+        places = (*range(words), *figures)
+        for row in (head, *rows):
+            fields = (f"{row[place]:{'<' if place < words else '>'}{widths[place]}}" for place in places)
+            yield f"  {' '.join(fields)}"
+
+
+def _fitting(widths: list[int], words: int) -> list[list[int]]:
+    """The columns of figures, by tables; each begins with the text columns."""
+    text_width = 1 + sum(width + 1 for width in widths[:words])
+    tables: list[list[int]] = [[]]
+    used = text_width
+    for place in range(words, len(widths)):
+        if tables[-1] and used + 1 + widths[place] > WIDTH:
+            tables.append([])
+            used = text_width
+        tables[-1].append(place)
+        used += 1 + widths[place]
+    return tables
 
 
 def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:

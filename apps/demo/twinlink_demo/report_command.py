@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-from twinlink.appkit.console import DONE, Output, log, wrapped, writing
+from twinlink.appkit.console import DONE, Output, log, markdown, wrapped, writing
 from twinlink.errors import ConfigurationError
 
 EXAMPLES = """
@@ -72,5 +72,5 @@ def _compare(given: argparse.Namespace) -> int:
         given.out.mkdir(parents=True, exist_ok=True)
         results.write(given.out / "comparison.json", json.dumps(found, indent=1, allow_nan=False) + "\n")
         results.write(given.out / "comparison.md", text + "\n")
-    Output(given.json).emit(found, text)
+    Output(given.json).emit(found, markdown(text))
     return DONE
