@@ -70,6 +70,7 @@ class RunningExporter:
         search: GenerationSearch | None = None,
         authentication: Authentication | None = None,
         reduction: Reduction | None = None,
+        sensing: bool = False,
     ) -> None:
         carrier = carrier or Carrier()
         self.log = log
@@ -78,7 +79,7 @@ class RunningExporter:
         limits = limits or Limits(carrier.n_prbs, max_age_ms=LONG_MS, max_validity_ms=LONG_MS)
         self.exporter = Exporter(
             link, open_sockets(endpoints), carrier, limits, self.journal,
-            search=search, reduction=reduction, sync_limits=sync_limits, clear_at_start=clear_at_start,
+            search=search, reduction=reduction, sensing=sensing, sync_limits=sync_limits, clear_at_start=clear_at_start,
             authentication=authentication or Authentication(None, link.epoch, insecure_control=True),
         )  # fmt: skip
         self.counters = self.exporter.counters

@@ -30,19 +30,16 @@ class GnbMemory:
         self.path.write_bytes(self.layout.header() + bytes(self.layout.octets - HEADER_OCTETS))
         self.written = 0
 
-    def write(
-        self, timestamp: int | None = None, mask: int | None = None, n_rx_ant: int | None = None
-    ) -> SlotIndication:
-        """Write the next row; returns its indication."""
+    def write(self, timestamp: int | None = None, slot: int | None = None) -> SlotIndication:
+        """Write the next row; returns its indication: of the next slot, or of another one, counted from 0."""
         buffer, row = divmod(self.written % (2 * self.layout.rows), self.layout.rows)
         with self.path.open("r+b") as file:
             file.seek(self.layout.offset(buffer, row))
             file.write(self.row(self.written).tobytes())
-        number, self.written = self.written, self.written + 1
-        return SlotIndication(
-            self.name, buffer, row, time.monotonic_ns() if timestamp is None else timestamp, number // 20 % 1024,
-            number % 20, 0, n_rx_ant, mask,
-        )  # fmt: skip
+        number = self.written if slot is None else slot
+        self.written += 1
+        timestamp = time.monotonic_ns() if timestamp is None else timestamp
+        return SlotIndication(self.name, buffer, row, timestamp, number // 20 % 1024, number % 20)
 
     def row(self, number: int) -> Row:
         """The bits of the values of a row, ``(antennas, 14, 3276, 2)``."""

@@ -62,6 +62,21 @@ def test_slots_that_were_not_indicated_are_counted(memory: GnbMemory) -> None:
     assert reader.indicated(later.indication, 2) is None  # the same again
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 5])
+def test_rounds_of_the_gnb_between_two_indications_are_counted(memory: GnbMemory, rounds: int) -> None:
+    slot_ns = 500_000
+    reader = SlotReader(slot_ns)
+    uplink = [period * 5 + place for period in range(6 * rounds + 120) for place in (0, 1)]  # two slots of five
+    for number in uplink[:200]:
+        slot = indicate(reader, memory.write(10**9 + number * slot_ns, number))
+        assert slot.skipped == 0
+    skipped = 6 * rounds + 2
+    memory.written += skipped
+    number = uplink[200 + skipped]
+    slot = indicate(reader, memory.write(10**9 + number * slot_ns + 200_000, number))
+    assert slot.skipped == skipped
+
+
 def test_a_row_older_than_a_round_of_the_gnb_is_late(memory: GnbMemory) -> None:
     reader = SlotReader(100_000_000)  # a round of 6 rows without 2 is 0.4 s
     slot = indicate(reader, memory.write(timestamp=time.monotonic_ns() - 450_000_000))

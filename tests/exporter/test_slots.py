@@ -18,6 +18,7 @@ from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.slot_writer import LEAKAGE, MIXED_SYMBOLS, turned
 
 import twinlink
+from twinlink.sensing import SensingRanges
 from twinlink.slots import ALL_SYMBOLS, Clock, Content, Slot, SlotSpectrum
 from twinlink.sync import State
 from twinlink.testing import patience, wait_until
@@ -164,6 +165,24 @@ def test_a_gnb_without_control_and_with_mixed_slots(
     propose(twin[0], prbs=(4,))
     assert results(twin[0], 1)[0].reason == "e3: the E3 agent offers no control of PRB blocks"
     assert exporter.events("e3-setup")
+
+
+def test_what_the_mac_leaves_free_is_a_flow_of_its_own(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
+) -> None:
+    start_gnb("--e3-generation", "G2b")
+    exporter = start_exporter(endpoints, carrier=CARRIER, sensing=True)
+    taken = [SensingRanges.decode(message.payload) for message in receive(twin[0].receiver("sensing"), 50)]
+    assert np.diff([ranges.number for ranges in taken]).tolist() == [1 + ranges.missing for ranges in taken[1:]]
+    free = [(~row).tolist() for row in recording.ue]
+    for ranges in taken:
+        prbs = np.zeros(N_PRBS, np.bool_)
+        for rectangle in ranges.ranges:
+            assert (rectangle.first_symbol, rectangle.symbols) == (0, 14)
+            prbs[rectangle.first_prb : rectangle.first_prb + rectangle.prbs] = True
+        assert prbs.tolist() in free
+    exporter.stop()
+    assert exporter.counters.sensing >= 50
 
 
 def test_reductions_are_what_the_whole_gives(

@@ -121,6 +121,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
         exporter = Exporter(
             link, sockets, carrier, limits, journal,
             search=GenerationSearch.of(given.e3_generation, given.e3_encoding), reduction=reduction,
+            sensing=given.sensing,
             sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
             authentication=Authentication(link.identity, link.epoch, given.insecure_control),
         )  # fmt: skip
@@ -186,6 +187,11 @@ def make_parser() -> options.Parser:
         help=f"bins of a symbol (from its length, {', '.join(map(str, FFT_SIZES))}, if not given)",
     )
     add_reduction_arguments(parser)
+    agent.add_argument(
+        "--sensing",
+        action="store_true",
+        help="send what the MAC leaves free, too, on flow sensing (with RAN function 2)",
+    )
     guard = parser.add_argument_group("what the twin may ask for")
     guard.add_argument(
         "--insecure-control",

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 class Counters:
     """The counters, as in ``summary``."""
 
-    indications: int = 0  # for this dApp
+    indications: int = 0  # for this dApp, of I/Q
     exported: int = 0  # symbols, or slots in the messages that were sent
     left_out: int = 0  # slots that were not to be sent: --every
     slots_late: int = 0  # read when the gNB may have written the next slot there; reported as missing
     slots_unreadable: int = 0  # in shared memory that cannot be read; reported as missing
     slots_not_indicated: int = 0  # at least; reported as missing
+    sensing: int = 0  # slots with sensing ranges that were sent
+    sensing_missing: int = 0  # and that were not, because they could not be read, or were not indicated
     without_twin: int = 0  # not sent: no twin was up
     undecodable: int = 0  # undecodable PDUs, setup replies and symbols
     for_others: int = 0  # PDUs for other dApps, or of no use to one

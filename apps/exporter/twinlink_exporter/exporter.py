@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import zmq
-from twinlink_e3 import L1_KPM_FUNCTION, RAN_FUNCTION, IndicationMessage, MalformedPdu, MessageAck, MessageIds
+from twinlink_e3 import IndicationMessage, MalformedPdu, MessageAck, MessageIds
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -38,7 +38,7 @@ from .twins import Twins
 
 IDLE_MS = 500
 BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
-SPECTRUM, CONTROL, CONTROL_RESULT = "spectrum", "control", "control-result"
+SPECTRUM, SENSING, CONTROL, CONTROL_RESULT = "spectrum", "sensing", "control", "control-result"
 SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
 
 
@@ -53,6 +53,7 @@ class Exporter:
         journal: for events.
         search: the generations of E3AP that the agent may have.
         reduction: what is sent of slots.
+        sensing: send what the MAC leaves free, too, on flow ``sensing``.
         sync_limits: when a twin is out of sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
         ledger: records every message of `SENDS` and `RECEIVES`.
@@ -74,6 +75,7 @@ class Exporter:
         *,
         search: GenerationSearch | None = None,
         reduction: Reduction | None = None,
+        sensing: bool = False,
         sync_limits: SyncLimits | None = None,
         clear_at_start: bool = False,
         ledger: Ledger | None = None,
@@ -87,7 +89,9 @@ class Exporter:
         self._journal = journal
         self._clear_next = clear_at_start
         next_message_id = MessageIds()
-        self._session = Session("twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search)
+        self._session = Session(
+            "twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search, sensing=sensing
+        )
         self._blocks = Blocks(next_message_id)
         self._twins = Twins(sync_limits or SyncLimits())
         self._authentication = authentication or Authentication(None, link.epoch)
@@ -100,9 +104,11 @@ class Exporter:
         self._results = link.sender(CONTROL_RESULT, on_ack=ledger.acknowledged if ledger else None)
         self._ledger = ledger
         self._send = ledger.send if ledger else twinlink.Sender.send
+        ranges = link.sender(SENSING, overflow="drop-oldest") if sensing else None
         self._observations = Observations(
-            carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe
-        )
+            carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
+            ranges.send if ranges else None,
+        )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link)
 
@@ -130,7 +136,6 @@ class Exporter:
                 self._keep_time()
                 self.pulse.turn()
         finally:
-            self._observations.flush()
             self._observations.close()
             self._do(self._blocks.clear("exporter-ends", Instant.now()))
             if release := self._session.release():
@@ -201,15 +206,13 @@ class Exporter:
 
     def _take_indication(self, message: IndicationMessage, observed_ns: int) -> None:
         """Raises MalformedPdu."""
-        session, function = self._session, message.ran_function_identifier
-        wanted = L1_KPM_FUNCTION if session.by_reference else RAN_FUNCTION
-        if message.dapp_identifier != session.dapp_id or function != wanted:
+        session = self._session
+        if not session.expects(message):
             self.counters.for_others += 1
             return
-        self.counters.indications += 1
-        if event := session.indicated(function, time.monotonic_ns()):
+        if event := session.indicated(message.ran_function_identifier, time.monotonic_ns()):
             self._on_session_event(event)
-        self._observations.take(message, session.codec, observed_ns)
+        self._observations.take(message, session, observed_ns)
 
     def _observe(self, payload: bytes) -> None:
         self._twins.sent.sending(time.monotonic_ns())
@@ -226,8 +229,8 @@ class Exporter:
     def _take_from_agent(self) -> None:
         sockets, session = self._sockets, self._session
         if sockets.tick(time.monotonic_ns()) and session.state is not State.SETUP:
-            endpoint = sockets.endpoints.to_dapp
-            self._lose_agent("e3-lost", f"the E3 agent at {endpoint} is gone; setting up again when it is back")
+            gone = f"the E3 agent at {sockets.endpoints.to_dapp} is gone"
+            self._lose_agent("e3-lost", f"{gone}; setting up again when it is back")
         try:
             if (octets := sockets.receive_setup()) is not None and session.state is State.SETUP:
                 self._on_session_event(session.setup_answered(octets, time.monotonic_ns()))
@@ -259,8 +262,7 @@ class Exporter:
 
     def _keep_time(self) -> None:
         session, now = self._session, Instant.now()
-        if (due_ns := self._observations.due_ns()) is not None and now.monotonic_ns >= due_ns:
-            self._observations.flush()
+        self._observations.timer(now.monotonic_ns)
         self._do(self._blocks.timer(now))
         self._watch_twins(now)
         if now.monotonic_ns >= self._sockets.next_tick_ns(now.monotonic_ns):
@@ -301,10 +303,8 @@ class Exporter:
         if self._sockets.has_more:
             return 0
         now_ns = time.monotonic_ns()
-        times = [self._session.next_request_ns(), self._sockets.next_tick_ns(now_ns)]
-        for timer_ns in (self._blocks.next_timer_ns(), self._observations.due_ns()):
-            if timer_ns is not None:
-                times.append(timer_ns)
+        timers = (self._blocks.next_timer_ns(), self._observations.next_timer_ns())
+        times = [self._session.next_request_ns(), self._sockets.next_tick_ns(now_ns), *(ns for ns in timers if ns)]
         return max(0, min(IDLE_MS, -((now_ns - min(times)) // 1_000_000)))
 
     # From the twin to the RAN

@@ -15,7 +15,13 @@ from .exporter import Exporter
 
 _COUNTERS = {
     "indications": "Indications for this dApp.",
-    "exported": "Observations sent to the twin.",
+    "exported": "Observations sent to the twin: symbols, or slots.",
+    "left_out": "Slots that were not to be sent.",
+    "slots_late": "Slots that were read when the gNB may have overwritten them.",
+    "slots_unreadable": "Slots in shared memory that cannot be read.",
+    "slots_not_indicated": "Slots that the gNB wrote and did not indicate, at least.",
+    "sensing": "Slots with sensing ranges sent to the twin.",
+    "sensing_missing": "Slots with sensing ranges that could not be read, or were not indicated.",
     "without_twin": "Observations not sent, because no twin was up.",
     "undecodable": "PDUs, setup replies and symbols that cannot be read.",
     "for_others": "PDUs for other dApps, or of no use to one.",

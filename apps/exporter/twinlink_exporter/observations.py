@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from twinlink_e3 import (
     ALL_SYMBOLS,
-    L1_KPM_FUNCTION,
-    Codec,
+    RAN_FUNCTION,
     IndicationMessage,
     IqDataIndication,
+    SensingIndication,
     SharedMemoryError,
     SlotIndication,
 )
@@ -23,6 +23,8 @@ from twinlink.slots import Clock, Slot, SlotSpectrum
 from .counters import Counters
 from .observation import Carrier, observe
 from .reduction import Reduction
+from .sensing_reader import SensingReader
+from .session import Session
 from .slot_reader import IndicatedSlot, SlotReader
 
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
@@ -39,6 +41,7 @@ class Observations:
         journal: for events.
         has_twin: whether a twin is up; without one, nothing is read or sent.
         send: sends a message.
+        send_ranges: sends a message of flow ``sensing``; None without that flow.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Observations:
         journal: Journal,
         has_twin: Callable[[], bool],
         send: Callable[[bytes], object],
+        send_ranges: Callable[[bytes], object] | None = None,
     ) -> None:
         self._carrier = carrier
         self._reduction = reduction
@@ -56,26 +60,34 @@ class Observations:
         self._journal = journal
         self._has_twin = has_twin
         self._send = send
+        self._send_ranges = send_ranges
+        self._sensing = SensingReader()
         self._reader = SlotReader(NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz)
         self._clock: Clock | None = None  # as the log has it
-        self._indicated: list[IndicatedSlot] = []
+        self._indicated: list[tuple[IndicatedSlot, int]] = []  # with the slots missing before it
+        self._not_indicated = 0  # that would have been sent, before the next slot
         self._waiting: list[Slot] = []
         self._head: SlotSpectrum | None = None  # of the waiting slots
         self._waits_since_ns = 0
         self._missing = 0
 
-    def take(self, message: IndicationMessage, codec: Codec, observed_ns: int) -> None:
-        """Take in an indication: a symbol is sent; a slot in shared memory is sent by `read`.
+    def take(self, message: IndicationMessage, session: Session, observed_ns: int) -> None:
+        """Take in an indication: a symbol or sensing ranges are sent; a slot in shared memory is sent by `read`.
 
         Args:
-            message: of RAN function 1 with a symbol, or of RAN function 2.
-            codec: of the agent.
+            message: that the session expects.
+            session: with the agent.
             observed_ns: when it was read, Unix time.
 
         Raises:
             MalformedPdu: it cannot be read.
         """
-        if message.ran_function_identifier == L1_KPM_FUNCTION:
+        codec = session.codec
+        if session.by_reference and message.ran_function_identifier == RAN_FUNCTION:
+            self._take_ranges(codec.decode_structure(SensingIndication, message.protocol_data), observed_ns)
+            return
+        self._counters.indications += 1
+        if session.by_reference:
             self._indicated_slot(codec.decode_structure(SlotIndication, message.protocol_data), observed_ns)
             return
         data = codec.decode_structure(IqDataIndication, message.protocol_data)
@@ -100,16 +112,22 @@ class Observations:
         if not self._has_twin():
             self._counters.without_twin += len(slots)
             return
-        for slot in slots:
+        for slot, not_indicated in slots:
+            self._missing += not_indicated
             self._read(slot)
         if self._reader.clock is not self._clock:
             self._report_clock()
 
-    def due_ns(self) -> int | None:
-        """Monotonic time at which to call `flush`."""
+    def next_timer_ns(self) -> int | None:
+        """Monotonic time at which to call `timer`; None if nothing waits."""
         return self._waits_since_ns + MAX_WAIT_NS if self._waiting else None
 
-    def flush(self) -> None:
+    def timer(self, now_ns: int) -> None:
+        """Send slots that have waited for others long enough."""
+        if self._waiting and now_ns >= self._waits_since_ns + MAX_WAIT_NS:
+            self._flush()
+
+    def _flush(self) -> None:
         """Send the slots that wait for others."""
         if self._head and self._waiting:
             message = replace(self._head, slots=tuple(self._waiting))
@@ -118,8 +136,24 @@ class Observations:
             self._counters.exported += len(message.slots)
 
     def close(self) -> None:
-        """Close the shared memory."""
+        """Send what waits, and close the shared memory."""
+        self._flush()
         self._reader.close()
+        self._sensing.close()
+
+    def _take_ranges(self, indication: SensingIndication, observed_ns: int) -> None:
+        if self._send_ranges is None or not self._has_twin():
+            return
+        try:
+            ranges = self._sensing.read(indication, observed_ns)
+            payload = ranges.encode() if ranges else None
+        except (SharedMemoryError, ValueError) as error:
+            self._journal.complaint("sensing-unreadable", f"the sensing ranges of a slot cannot be read: {error}")
+            return
+        if ranges and payload:
+            self._counters.sensing_missing += ranges.missing
+            self._send_ranges(payload)
+            self._counters.sensing += 1
 
     def _indicated_slot(self, indication: SlotIndication, observed_ns: int) -> None:
         counters, reader = self._counters, self._reader
@@ -138,11 +172,12 @@ class Observations:
             return
         counters.slots_not_indicated += slot.skipped
         every = self._reduction.every
-        self._missing += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
+        self._not_indicated += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
         if slot.number % every:
             counters.left_out += 1
         else:
-            self._indicated.append(slot)
+            self._indicated.append((slot, self._not_indicated))
+            self._not_indicated = 0
 
     def _read(self, slot: IndicatedSlot) -> None:
         reduction, indication = self._reduction, slot.indication
@@ -180,11 +215,11 @@ class Observations:
             )
         )  # fmt: skip
         if len(self._waiting) >= reduction.slots:
-            self.flush()
+            self._flush()
 
     def _head_for(self, antennas: tuple[int, ...]) -> SlotSpectrum:
         if self._head is None or self._head.antennas != antennas:
-            self.flush()
+            self._flush()
             carrier = self._carrier
             self._head = self._reduction.head(carrier.n_prbs, carrier.scs_hz, carrier.centre_hz, antennas)
         return self._head

@@ -26,6 +26,7 @@ from twinlink_e3 import (
     RAN_FUNCTION,
     Codec,
     DAppControlAction,
+    IndicationMessage,
     MalformedPdu,
     MessageAck,
     MessageIds,
@@ -256,6 +257,11 @@ class Session:
             return self._subscribed(None, now_ns, refused=function)
         self._due_ns = now_ns + REFUSED_NS
         return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}")
+
+    def expects(self, message: IndicationMessage) -> bool:
+        """Whether an indication is for us, and of a RAN function whose telemetry was asked for."""
+        functions = (wanted.ran_function for wanted in self._subscriptions if wanted.telemetry)
+        return message.dapp_identifier == self.dapp_id and message.ran_function_identifier in functions
 
     def indicated(self, ran_function: int, now_ns: int) -> Subscribed | None:
         """Handle an indication for us."""

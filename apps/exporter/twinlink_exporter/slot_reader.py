@@ -7,8 +7,8 @@ row counts only if the gNB cannot have begun to write it again when the copy was
    whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
 2. So many rows later than the newest indication, plus the slots since that was read, the gNB has not come round.
 
-Indications come for every slot, so a step of more than one row means that slots were not indicated.  Counted modulo the
-number of rows, their number is a lower bound.
+Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
+passed that the gNB may have come round, the number of rounds is estimated by how often it wrote before.
 """
 
 import time
@@ -32,6 +32,7 @@ from twinlink.slots import Clock
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 MAX_AGE_NS = 1_000_000_000
+FRAME_NS, FRAMES = 10_000_000, 1024  # 3GPP TS 38.211 clause 4.3.1: the system frame number has 10 bits
 SPARE_ROWS = 2  # the one that is being written, and the next
 _CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
 
@@ -69,6 +70,7 @@ class SlotReader:
         self._layout = RanBuffers()
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
+        self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
 
     def open(self, name: str) -> bool:
         """Open the shared memory, also after the gNB has made it anew; returns whether it was opened.
@@ -108,6 +110,7 @@ class SlotReader:
                 return None
             rows = BUFFERS * layout.rows
             step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
+            step += rows * self._rounds(step, rows, self._slots_between(newest.indication, indication))
         number = (newest.number if newest else 0) + step
         self._newest = IndicatedSlot(indication, number, step - 1, observed_ns)
         return self._newest
@@ -153,6 +156,19 @@ class SlotReader:
     def antennas(self) -> int:
         """Antennas of a row."""
         return self._layout.antennas
+
+    def _slots_between(self, earlier: SlotIndication, later: SlotIndication) -> int:
+        """By their frame and slot numbers, which are the same again after 10.24 s; the times tell how often."""
+        per_frame = FRAME_NS // self._slot_ns or 1
+        slots = (later.sfn - earlier.sfn) * per_frame + later.slot - earlier.slot
+        cycle = FRAMES * per_frame
+        return slots + cycle * round(((later.timestamp - earlier.timestamp) / self._slot_ns - slots) / cycle)
+
+    def _rounds(self, step: int, rows: int, slots: int) -> int:
+        """How often the gNB has come round between two indications, so many slots apart."""
+        if 0 < slots < rows:  # not once: it writes at most one row a slot
+            self._rows, self._slots = self._rows + step, self._slots + slots
+        return max(0, round((slots * self._rows / self._slots - step) / rows)) if slots >= rows else 0
 
     def _is_late(self, slot: IndicatedSlot) -> bool:
         """Whether the gNB may have begun to write the row again by now."""

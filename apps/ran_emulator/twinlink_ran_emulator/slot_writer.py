@@ -30,7 +30,7 @@ RANGES = struct.Struct("<H")
 MAX_MESSAGE = 64 * 1024
 MIXED_SYMBOLS = 0b11110000000000  # uplink symbols of a mixed slot: 10 to 13
 LEAKAGE = 8000  # LSB: what the gNB hears of itself in the other symbols of a mixed slot
-MAX_BEHIND_NS = 100_000_000  # slots that are later are left out
+MAX_BEHIND_NS = 100_000_000  # beyond, the time of slots is shifted: none is left out
 FRAME_NS = 10_000_000
 
 
@@ -190,7 +190,7 @@ def _serve(writer: Writer, emulator: socket.socket) -> None:
         if behind_ns < 0:
             time.sleep(-behind_ns / 1e9)
         elif behind_ns > MAX_BEHIND_NS:
-            number += behind_ns // writer.slot_ns
+            start_ns += behind_ns
         emulator.setblocking(writer.paused)
         with suppress(BlockingIOError):
             while message := emulator.recv(MAX_MESSAGE):
