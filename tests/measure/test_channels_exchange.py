@@ -103,7 +103,7 @@ def test_a_message_waits_for_the_next_poll_whenever_it_is_sent(subject: str, beg
         assert age_ms < 0.9 * POLL_MS, cell["id"]
 
 
-@pytest.mark.parametrize("subject", ["raw-modbus", "raw-s7"])
+@pytest.mark.parametrize("subject", ["raw-modbus", "raw-s7", "raw-uadp"])
 def test_the_greatest_payload_is_carried_and_more_is_skipped(subject: str, tmp_path: Path) -> None:
     greatest = SUBJECTS[subject].greatest
     assert greatest is not None

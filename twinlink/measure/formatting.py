@@ -62,10 +62,11 @@ SUBJECTS = {
     "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", raw=True),
     "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", raw=True),
     "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", raw=True),
-    "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#5fc9a8", "v", raw=True),
-    "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#e3a1c4", "<", raw=True),
-    "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#ab8fc9", ">", raw=True),
-    "raw-own-opcua": Subject("OPC UA, own subscription", "OPC UA, own", "#ef8a62", "D", raw=True),
+    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "8", raw=True),
+    "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", raw=True),
+    "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", raw=True),
+    "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", raw=True),
+    "raw-own-opcua": Subject("OPC UA, own subscription", "OPC UA, own", "#e8764a", "D", raw=True),
 }
 # twinlink over a library, and the bare library
 BASELINES = {

@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...protocol.frames import HEADER_OCTETS
+from ..uadp import MOST as UADP_MOST
 from .mailbox import MODBUS, S7, Memory
 
 SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
+UADP_GREATEST = UADP_MOST - HEADER_OCTETS
 RoundTrips = Callable[[int, str], int]
 
 
@@ -126,6 +129,12 @@ SUBJECTS = {
     "raw-modbus": _mailbox("modbus", "ModbusChannel", MODBUS, "a unit has 65,536 registers of 16 bits", no_delay=True),
     "raw-s7": _mailbox("s7", "S7Channel", S7, "a data block has 64 KiB"),
     "raw-opcua": _opcua("OpcuaChannel", _alike(2), poll_ms=0),  # write and read
+    "raw-uadp": Subject(
+        "uadp",
+        "UadpChannel",
+        greatest=(UADP_GREATEST, "a UDP datagram has 65,507 octets, and UADP's chunks are not used"),
+        round_trips=_alike(1),
+    ),
     "raw-opcua-sub": _opcua("OpcuaSubscriptionChannel", _alike(1), publishing_ms=0, sampling_ms=0),
 }
 # For experiments: a client's own subscription (own_subscription.py), which no sweep measures beside the others.
@@ -151,6 +160,7 @@ SYSTEMS = {
     "modbus": ("raw-modbus",),
     "s7": ("raw-s7",),
     "opcua": ("raw-opcua", "raw-opcua-sub"),
+    "uadp": ("raw-uadp",),
 }
 # The values of settable options: true and false, or a range in ms.
 RANGES_MS = {"poll_ms": (0, 10_000), "publishing_ms": (0, 10_000), "sampling_ms": (0, 10_000), "sweep_ms": (0, 2_000)}
