@@ -6,6 +6,8 @@ import itertools
 import logging
 import os
 import stat
+import subprocess
+import sys
 import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -218,6 +220,22 @@ def test_a_key_is_trusted_until_it_expires(tmp_path: Path) -> None:
     assert [peer.name for peer in twin.identity.valid(now)] == ["gnb-1"]
     assert twin.identity.valid(now + timedelta(seconds=101)) == ()
     assert gnb.identity.expiry <= now + timedelta(seconds=101)
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        ("sys.modules['cryptography'] = None", "pip install 'twinlink[security]'"),
+        ("from cryptography import x509; x509.Certificate = object", "cryptography from 42 on"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(before: str, says: str, tmp_path: Path) -> None:
+    opening = f"import twinlink; twinlink.open('zeromq', listen='tcp/127.0.0.1:1', identity={str(tmp_path)!r})"
+    code = f"import sys\n{before}\n{opening}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=patience())
+    assert done.returncode == 1
+    assert "twinlink.errors.TransportMissing" in done.stderr
+    assert says in done.stderr
 
 
 def secrets_of(node: Node) -> list[str]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from ..errors import ConfigurationError, TransportMissing
 
 try:
+    import cryptography
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -15,6 +16,12 @@ except ModuleNotFoundError as error:
     raise TransportMissing(
         f"an identity needs the package cryptography ({error}); install it with: pip install 'twinlink[security]'"
     ) from error
+
+if not hasattr(x509.Certificate, "not_valid_after_utc"):
+    raise TransportMissing(
+        f"an identity needs the package cryptography from 42 on, and this Python finds {cryptography.__version__}; "
+        "install it with: pip install 'twinlink[security]'"
+    )
 
 BACKDATED = timedelta(minutes=5)  # the peer's clock may be behind
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
