@@ -73,6 +73,10 @@ STRUCTURES: list[e3.Structure] = [
     e3.PrbBlacklistControl(()),
     e3.PrbBlacklistReport((1,)),
     e3.PrbBlockedControl((1, 2)),
+    e3.SlotIndication("/e3_ran_buffers", 1, 15, 123_456_789_012_345, 1023, 19, 0, 4, 0x3FFF),
+    e3.SlotIndication("/x", 255, 2**32 - 1, 0, 65535, 65535),
+    e3.SensingIndication(123_456_789_012_345, 1023, 19, "/e3_l2_sensing", 255, 128, 3),
+    e3.SensingIndication(1, 0, 0, "/x", 65535, 0),
 ]
 
 
