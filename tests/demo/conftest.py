@@ -18,8 +18,8 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def played(start: Start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A demo over ZeroMQ that has passed: its folder, and the summary as it was printed."""
+    """A demo over ZeroMQ, with identities, that has passed: its folder, and the summary as it was printed."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    run = start("demo", "--out", str(out), "--transports", "zeromq", "--seconds", "5", "--json")
+    run = start("demo", "--secure", "--out", str(out), "--transports", "zeromq", "--seconds", "5", "--json")
     assert run.code() == 0, run.err
     return out, json.loads(run.out[-1])

@@ -41,6 +41,14 @@ def test_a_demo_passes_and_says_so_in_its_summary(played: tuple[Path, dict[str, 
     assert {"twinlink", "python", "numpy", "gnuradio", "pyzmq"} <= summary["versions"].keys()
 
 
+def test_its_decisions_were_signed_and_no_secret_was_left(played: tuple[Path, dict[str, Any]]) -> None:
+    out, summary = played
+    assert summary["configuration"]["secure"] is True
+    assert "decisions: signed ones of trusted twins" in (out / "zeromq" / "exporter.txt").read_text()
+    for file in (*out.rglob("*.jsonl"), *out.rglob("*.txt"), *out.rglob("*.json")):
+        assert "twinlink-secret" not in file.read_text()
+
+
 def test_the_report_is_one_file_with_its_figures(played: tuple[Path, dict[str, Any]]) -> None:
     out, _ = played
     page = (out / "report.html").read_text()
@@ -102,12 +110,13 @@ def test_its_table_has_a_row_for_each_flow(played: tuple[Path, dict[str, Any]]) 
     out, _ = played
     cells = valid_results(out)
     with (out / "table.csv").open() as file:
-        rows = {row["flow"]: row for row in csv.DictReader(file)}
-    assert rows.keys() == cells.keys()
-    for flow, row in rows.items():
-        figures = cells[flow]["statistics"]
-        assert float(row["zeromq_latency_ms"]) == pytest.approx(figures["one_way_delay_ns"]["mean"] / 1e6, abs=1e-6)
-        assert float(row["zeromq_rtt_ci95_high_ms"]) == pytest.approx(figures["rtt_ns"]["ci95"][1] / 1e6, abs=1e-6)
+        rows = {(row["flow"], row["metric"]): row for row in csv.DictReader(file)}
+    assert {flow for flow, _ in rows} == cells.keys()
+    for flow, cell in cells.items():
+        figures = cell["statistics"]
+        latency, rtt = rows[flow, "latency"], rows[flow, "rtt"]
+        assert float(latency["value"]) == pytest.approx(figures["one_way_delay_ns"]["mean"] / 1e6, rel=1e-5)
+        assert float(rtt["ci95_high"]) == pytest.approx(figures["rtt_ns"]["ci95"][1] / 1e6, rel=1e-5)
     table = (out / "table.md").read_text()
     page = (out / "report.html").read_text()
     for text in ("spectrum, up to 5.2 KB", "control, up to", "control-result, up to"):

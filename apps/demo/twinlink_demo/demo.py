@@ -37,12 +37,14 @@ class Settings:
         transports: in the order to run.
         seconds: least time to play for each transport; whole loops of the recording are played.
         recording: what to play.
+        secure: whether both sides have identities.
     """
 
     out: Path
     transports: tuple[str, ...]
     seconds: float
     recording: Path
+    secure: bool = False
 
 
 def run(settings: Settings, stop: Stop) -> dict[str, Any]:
@@ -52,7 +54,9 @@ def run(settings: Settings, stop: Stop) -> dict[str, Any]:
     """
     recording = twinlink_ran_emulator.recording.read(settings.recording)
     for name in settings.transports:
-        transport_class(name)
+        backend = transport_class(name)
+        if settings.secure and not backend.takes_identity:
+            raise twinlink.ConfigurationError(f"transport {name!r} takes no identity: leave it out, or --secure")
         if name == "memory":
             raise twinlink.ConfigurationError("transport 'memory' joins the two ends of one process, not processes")
     folder = Folder(settings.out)
@@ -77,7 +81,7 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
     facts = run.content["demo"]
     write_arrays(folder.truth, {"ue": recording.ue})
     for name in settings.transports:
-        plan = Plan(name, recording, loops)
+        plan = Plan(name, recording, loops, settings.secure)
         session = Session(plan, folder.transport(name), stop, progress)
         progress.begin(name, plan.seconds)
         failure = None
@@ -116,6 +120,7 @@ def _content(settings: Settings, recording: Recording, loops: int) -> dict[str, 
                 "records": recording.grid.n_records,
                 "record_period_ns": recording.period_ns,
                 "loops": loops,
+                "secure": settings.secure,
                 "n_prbs": recording.grid.n_prbs,
                 "scs_hz": recording.grid.scs_hz,
                 "centre_hz": recording.grid.centre_hz,

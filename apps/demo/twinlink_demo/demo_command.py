@@ -13,6 +13,7 @@ from twinlink.appkit.console import Output, Stop, log, wrapped, writing
 EXAMPLES = """
 twinlink demo  # a minute; the report is in demo-out/
 twinlink demo --transports zenoh --seconds 60 --out run1
+twinlink demo --secure  # over encrypted links, with signed decisions
 twinlink demo --recording capture.sigmf-meta --json
 """
 _MAX_SECONDS = 600.0  # everything that was played is compared in memory
@@ -34,6 +35,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recording", type=Path, metavar="FILE", help="another SigMF recording than examples/recordings/uplink-106prb"
     )
+    parser.add_argument(
+        "--secure", action="store_true", help="with identities: the link is encrypted, and decisions are signed"
+    )
     parser.add_argument("--json", action="store_true", help="the summary on stdout")
 
 
@@ -43,7 +47,8 @@ def run(given: argparse.Namespace) -> int:
 
     from . import demo, verdict
 
-    settings = demo.Settings(given.out, tuple(given.transports.split(",")), given.seconds, given.recording or example())
+    transports, recording = tuple(given.transports.split(",")), given.recording or example()
+    settings = demo.Settings(given.out, transports, given.seconds, recording, given.secure)
     with writing(given.out), Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, wrapped(verdict.text(summary)))

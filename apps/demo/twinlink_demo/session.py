@@ -57,11 +57,13 @@ class Plan:
         transport: name of the link's transport.
         recording: what the emulator plays.
         loops: number of times to play it.
+        secure: whether exporter and replay have identities.
     """
 
     transport: str
     recording: Recording
     loops: int
+    secure: bool = False
 
     @property
     def records(self) -> int:
@@ -112,12 +114,13 @@ class Session:
         carrier = [f"--n-prbs={grid.n_prbs}", f"--scs-khz={grid.scs_hz / 1e3:.0f}", f"--centre-hz={grid.centre_hz}"]
         ends = [f"--count={plan.records}", f"--idle={IDLE_S}"]
         link = ["--transport", plan.transport, f"--records={private}"]
+        of_twin, of_gnb = _identities(private) if plan.secure else ([], ["--insecure-control"])
 
         self._observer.phase("starting the twin's replay and the exporter")
-        self._start("replay", "twinlink_replay", [*link, "--listen", endpoint, "--out", str(folder.rebuilt), *ends])
+        out = ["--out", str(folder.rebuilt)]
+        self._start("replay", "twinlink_replay", [*link, *of_twin, "--listen", endpoint, *out, *ends])
         summary = ["--summary", str(folder.exporter_summary)]
-        to_twin = [*link, "--connect", endpoint, "--insecure-control"]
-        self._start("exporter", "twinlink_exporter", [*to_twin, *e3, *carrier, *summary])
+        self._start("exporter", "twinlink_exporter", [*link, *of_gnb, "--connect", endpoint, *e3, *carrier, *summary])
         if not self._wait(lambda: "peer-up" in self._seen["exporter"] and "peer-up" in self._seen["replay"],
                           "replay", "did not meet the exporter"):  # fmt: skip
             return
@@ -190,6 +193,17 @@ class Session:
             for part in self._parts.values():  # a second Ctrl-C comes here
                 part.kill()
             self.ended = {name: code for name, part in self._parts.items() if (code := part.exit_code) is not None}
+
+
+def _identities(private: Path) -> tuple[list[str], list[str]]:
+    """The options of a twin and a gNB with new identities, which trust each other."""
+    from twinlink.identity import Identity, trust  # needs a package that other demos do without
+
+    twin = Identity.create(private / "twin-1.id", "twin-1", "twin")
+    gnb = Identity.create(private / "gnb-1.id", "gnb-1", "gnb")
+    trust.trust(twin.folder, gnb.line, "gnb")
+    trust.trust(gnb.folder, twin.line, "twin")
+    return ["--identity", str(twin.folder)], ["--identity", str(gnb.folder)]
 
 
 def _state(part: ChildProcess) -> str:
