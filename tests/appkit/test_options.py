@@ -157,6 +157,8 @@ def test_one_side_of_the_link(parse: Parse) -> None:
         (None, {"MODE": "medium"}, "TWINLINK_MODE"),
         (None, {"LISTEN": "tcp/a:1", "CONNECT": "tcp/b:1"}, "the environment gives --connect and --listen"),
         (None, {"CONFIG": "/nowhere/twinlink.toml"}, "/nowhere/twinlink.toml"),
+        ("count = " + "[" * 10_000, {}, "twinlink.toml cannot be read: its values are nested too deeply"),
+        ("#" * 2**20 + "\n", {}, "twinlink.toml cannot be read: it has more than 1,048,576 octets"),
     ],
 )
 def test_mistakes_are_named(

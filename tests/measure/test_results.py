@@ -170,6 +170,8 @@ def test_damaged_records_are_named(tmp_path: Path) -> None:
     assert "line 4" in told()
     path.write_bytes(gzip.compress(b"a,b,c\n1,2,3\n"))
     assert "first line" in told()
+    path.write_bytes(gzip.compress(bytes(2**26), 1) * 9)
+    assert f"{path} cannot be read: it unpacks to more than 536,870,912 octets" in told()
     path.write_bytes((tmp_path / "records" / "zeromq-100-rw-dt-closed.received.csv.gz").read_bytes())
     assert "line 1" in told()
     path.unlink()
@@ -237,6 +239,7 @@ def test_a_damaged_run_file_is_named(tmp_path: Path) -> None:
         return str(caught.value)
 
     assert "line 1" in told('{"format": "twinlink-run", ')
+    assert "nested too deeply" in told("[" * 100_000)
     assert "cells[1].octets" in told(json.dumps(run | {"cells": [run["cells"][0], run["cells"][1] | {"octets": "x"}]}))
     assert "one id" in told(json.dumps(run | {"cells": run["cells"][:1] * 2}))
     elsewhere = run["cells"][0] | {"id": "../../x"}

@@ -17,7 +17,7 @@ from tests.cli.running import PATIENCE_S
 from twinlink.measure import send_modes
 from twinlink.measure.channels import PeerLost, tcp
 from twinlink.measure.remote import TOLD, Remote, RemoteWorker, WorkerHost
-from twinlink.measure.row_buffer import ReceivedRows, SentRows, decode, encode
+from twinlink.measure.row_buffer import PART_OCTETS, ReceivedRows, SentRows, decode, encode
 from twinlink.measure.run import received_table, sent_table
 from twinlink.measure.worker_handle import LocalWorker, WorkerFailed, WorkerLost
 from twinlink.process.ports import free_ports
@@ -193,3 +193,9 @@ def test_rows_that_were_spoilt_on_the_way_are_refused() -> None:
     for text in ("", "====", "AAAA"):
         with pytest.raises(ValueError, match=r"rows that cannot be read|padding|base64"):
             decode(text)
+
+
+def test_rows_that_unpack_to_more_than_a_part_are_refused() -> None:
+    assert decode(encode(bytes(PART_OCTETS))) == bytes(PART_OCTETS)
+    with pytest.raises(ValueError, match="more than 2097152 octets"):
+        decode(encode(bytes(PART_OCTETS + 1)))

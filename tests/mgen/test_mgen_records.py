@@ -1,6 +1,7 @@
 """The bridge's records, and MGEN's logs joined with them."""
 
 import datetime
+import gzip
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(ValueError, match="cannot be read"):
         read(tmp_path / "absent.csv")
+    path = tmp_path / "other.csv.gz"
+    path.write_bytes(gzip.compress(bytes(2**26), 1) * 9)
+    with pytest.raises(ValueError, match=r"other\.csv\.gz cannot be read: it unpacks to more than 536,870,912 octets"):
+        read(path)
 
 
 def at(offset_us: int) -> str:

@@ -26,7 +26,7 @@ def link_option(text: str) -> tuple[str, Any]:
         return name, octets(value)
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 

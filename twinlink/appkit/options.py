@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twinlink import __version__
+from twinlink.process import files
 from twinlink.spelling import near
 
 from .console import BAD_ARGUMENTS, Output, tell
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _NOT_IN_FILE = {"help", "config"}
+_FILE_OCTETS = 1024 * 1024  # of a configuration file at most
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -236,11 +238,13 @@ def _from_file(
     parser: Parser, path: Path, table: str, options: dict[str, _Option], known: Mapping[str, frozenset[str]]
 ) -> list[tuple[str, dict[str, Any]]]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(files.read(path, _FILE_OCTETS).decode())
     except OSError as error:
         parser.error(f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
         parser.error(f"{path} is not TOML: {error}")
+    except RecursionError:
+        parser.error(f"{path} cannot be read: its values are nested too deeply")
     anywhere = frozenset().union(*known.values()) - _NOT_IN_FILE
     for name, value in content.items():
         if not isinstance(value, dict):

@@ -146,7 +146,7 @@ class _Clocks:
             told = json.loads(bytes(message.payload))["clock"]
             ntp, quickest = told["ntp"], told["quickest"].get(f"{self._link.epoch:016x}")
             exchanges = np.array(quickest or np.zeros((4, 0)), np.int64)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return
         self._peer_ntp[message.epoch] = ntp
         shaped = exchanges.ndim == 2 and len(exchanges) == 4 and 0 < exchanges.shape[1] <= _FASTEST

@@ -12,12 +12,19 @@ The files are gzip-compressed CSV with empty fields for absent values (a message
 import csv
 import gzip
 import io
+import itertools
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..process import files
+
+MOST_OCTETS = 512 * 1024 * 1024  # of an unpacked file, about four million rows: a damaged one must not take all memory
+PART_ROWS = 65536
 
 Table = NDArray[np.void]
 
@@ -89,23 +96,30 @@ def read(path: Path) -> Table:
         ValueError: the file is no such table; the message names the file and the line.
     """
     try:
-        lines = list(csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+        files.check_unpacked(path, MOST_OCTETS)
+        lines = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
+        first = next(lines, [])
+        for dtype in TABLES.values():
+            if first == [name for name in dtype.names or () if name != "acknowledged"]:
+                return np.concatenate([np.zeros(0, dtype), *_parts(path, dtype, lines)])
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    for dtype in TABLES.values():
-        names = [name for name in dtype.names or () if name != "acknowledged"]
-        if lines and lines[0] == names:
-            break
-    else:
-        raise ValueError(f"{path}: the first line names the columns of neither a sent nor a received record")
-    table = np.zeros(len(lines) - 1, dtype)
-    for number, line in enumerate(lines[1:]):
-        try:
-            if dtype is SENT:
-                acknowledged = line[5] != ""
-                table[number] = (*map(int, line[:5]), acknowledged, *(int(field or 0) for field in line[5:]))
-            else:
-                table[number] = tuple(map(int, line))
-        except (ValueError, IndexError, TypeError, OverflowError) as error:
-            raise ValueError(f"{path}, line {number + 2}: {error}") from error
-    return table
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    raise ValueError(f"{path}: the first line names the columns of neither a sent nor a received record")
+
+
+def _parts(path: Path, dtype: np.dtype[np.void], lines: Iterator[list[str]]) -> Iterator[Table]:
+    """The table in parts: the lines of a whole file take ten times its memory.  Raises ValueError."""
+    number = 1
+    while part := list(itertools.islice(lines, PART_ROWS)):
+        table = np.zeros(len(part), dtype)
+        for row, line in enumerate(part):
+            number += 1
+            try:
+                if dtype is SENT:
+                    acknowledged = line[5] != ""
+                    table[row] = (*map(int, line[:5]), acknowledged, *(int(field or 0) for field in line[5:]))
+                else:
+                    table[row] = tuple(map(int, line))
+            except (ValueError, IndexError, TypeError, OverflowError) as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error
+        yield table

@@ -15,6 +15,7 @@ import jsonschema
 import numpy as np
 
 from twinlink.errors import ConfigurationError, TwinlinkError
+from twinlink.process import files
 
 from . import formatting, records
 from .records import Records, Rows
@@ -29,6 +30,7 @@ FIGURES = "figures"
 # Metrics of the trial at the highest rate
 _AT_HIGHEST_RATE = ("n_sent", "loss_ratio", "goodput_bit_s", "goodput_mb_s", "one_way_delay_ns", "open_loop_delay_ns")
 # Fields of a round that count the rows of a record; runs of earlier versions have no "arrivals".
+_RUN_OCTETS = 128 * 1024 * 1024  # of a run.json at most; each cell takes some thousand
 _COUNTED = {"sent": "sent", "received": "arrivals"}
 _DERIVED = frozenset({"run_version", "comparisons", "statistics", "mgen"})  # fields of results.json only
 
@@ -57,10 +59,11 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder} is not the folder of a sweep or a demo: {what}; `twinlink sweep --out DIR` makes one, or `demo`"
         )
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
+        run = json.loads(files.read(path, _RUN_OCTETS).decode())
         json.dumps(run, allow_nan=False)  # infinite numbers are no JSON, although Python reads them
-    except (OSError, ValueError) as error:
-        raise DamagedRun(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        why = "its values are nested too deeply" if isinstance(error, RecursionError) else error
+        raise DamagedRun(f"{path} cannot be read: {getattr(error, 'strerror', None) or why}") from error
     if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
         raise ConfigurationError(
             f"{path} is not that of a sweep or a demo; `twinlink sweep --out DIR` makes one, or `demo`"

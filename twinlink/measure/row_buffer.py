@@ -14,6 +14,7 @@ _SENT = struct.Struct("<qqq")  # scheduled (0: when it was sent), T1, monotonic 
 _ANSWER = struct.Struct("<qqqqq")  # monotonic ns of the answer (or the RTT, where the first is not known), T1 to T4
 _ARRIVAL = struct.Struct("<qqqq")  # sequence, octets of payload, T1, T2
 LOOK_S = 0.01
+PART_OCTETS = 2 * 1024 * 1024  # of rows per line to the sweep, which fits into a message of a link
 
 
 class SentRows:
@@ -101,8 +102,12 @@ def encode(octets: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Reverse `encode`.  Raises ValueError."""
+    """Reverse `encode`.  Raises ValueError, also for more than `PART_OCTETS`."""
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompress(base64.b64decode(text, validate=True))
+        octets = unpacking.decompress(base64.b64decode(text, validate=True), PART_OCTETS + 1)
     except zlib.error as error:
         raise ValueError(f"rows that cannot be read: {error}") from error
+    if not unpacking.eof or len(octets) > PART_OCTETS:
+        raise ValueError(f"rows that cannot be read: they are cut off, or more than {PART_OCTETS} octets")
+    return octets

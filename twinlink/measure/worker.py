@@ -24,14 +24,13 @@ from ..errors import ConfigurationError, TransportMissing
 from ..transports import Endpoint
 from . import loss_injector, send_modes, system
 from .channels import SUBJECTS, Channel, PeerLost, channel
-from .row_buffer import ReceivedRows, SentRows, encode
+from .row_buffer import PART_OCTETS, ReceivedRows, SentRows, encode
 from .usage import Usage
 
 if TYPE_CHECKING:
     from .mgen_side import MgenSide
 
 LATE_S = 1.0
-PART_OCTETS = 2 * 1024 * 1024  # of rows per line, which fits into a message of a link
 
 
 class Worker:

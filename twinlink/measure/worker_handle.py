@@ -118,7 +118,7 @@ class WorkerHandle(ABC):
             answer = json.loads(line)
             number = answer.pop("id")
             part = decode(answer["rows"]) if "part" in answer else b""
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return  # not an answer: output of a library, or of a peer that is no worker
         with self._arrived:
             if "part" in answer:

@@ -22,9 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ..process import files
 from . import message
 from .message import Flag, Protocol
 
+MOST_OCTETS = 2 * 1024 * 1024 * 1024  # of a file, which is read as a whole
 DAY_NS = 86_400_000_000_000
 _LATE_NS = 60_000_000_000  # a TCP message's SEND is logged after its last fragment was sent
 _BINARY = b"mgen version="
@@ -110,7 +112,7 @@ def read(path: Path, date: datetime.date | None = None) -> Log:
     Raises:
         OSError: it cannot be read.
     """
-    octets = path.read_bytes()
+    octets = files.read(path, MOST_OCTETS)
     if octets.startswith(_BINARY):
         return parse_binary(octets)
     if date is not None:

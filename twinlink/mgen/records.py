@@ -5,6 +5,7 @@ are Unix time in ns; absent values are empty.  T1 to T4 are those of the link's 
 acknowledgement: T1 and T4 on the sending host's clock, T2 and T3 on the receiving one's.
 """
 
+import contextlib
 import csv
 import gzip
 import io
@@ -14,6 +15,9 @@ from collections import deque
 from pathlib import Path
 from typing import IO, Any, NamedTuple, get_args, get_type_hints
 
+from ..process import files
+
+MOST_OCTETS = 512 * 1024 * 1024  # that are read, unpacked: a damaged file must not take all memory
 _PATIENCE_S = 1.0  # the latest rows may be lost if a bridge is killed
 
 
@@ -83,28 +87,30 @@ def read(path: Path) -> list[Row]:
         ValueError: the file is malformed; the message names it and the line.
     """
     try:
-        octets = path.read_bytes()
+        octets = files.read(path, MOST_OCTETS)
         if path.suffix == ".gz":
-            octets = zlib.decompressobj(wbits=31).decompress(octets)  # as far as possible, if the file was not closed
+            with contextlib.suppress(EOFError):  # the file was not closed: it is read as far as possible
+                files.check_unpacked(path, MOST_OCTETS)
+            octets = zlib.decompressobj(wbits=31).decompress(octets)
     except (OSError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+        raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return parse(octets, str(path))
 
 
 def parse(octets: bytes, name: str) -> list[Row]:
     """The rows in a file's octets, as `read`; ``name`` is for error messages."""
+    rows = []
     try:
-        lines = list(csv.reader(octets[: octets.rfind(b"\n") + 1].decode().splitlines()))
+        lines = csv.reader(io.StringIO(octets[: octets.rfind(b"\n") + 1].decode()))
+        if tuple(next(lines, ())) != Row._fields:
+            raise ValueError(f"{name}: the first line does not name the columns of a bridge's records")
+        for number, line in enumerate(lines, 2):
+            try:
+                rows.append(_row(line))
+            except ValueError as error:
+                raise ValueError(f"{name}, line {number}: it cannot be read: {error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{name} cannot be read: {error}") from error
-    if not lines or tuple(lines[0]) != Row._fields:
-        raise ValueError(f"{name}: the first line does not name the columns of a bridge's records")
-    rows = []
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            rows.append(_row(line))
-        except ValueError as error:
-            raise ValueError(f"{name}, line {number}: it cannot be read: {error}") from error
     return rows
 
 

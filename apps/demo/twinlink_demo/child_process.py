@@ -114,7 +114,7 @@ def parse_events(octets: bytes) -> list[dict[str, Any]]:
     """The events in JSON Lines, without a truncated last line."""
     found = []
     for line in octets.splitlines():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event and "time_ns" in event:
                 found.append(event)

@@ -104,7 +104,7 @@ def load(folder: TransportFolder, ue: Cells) -> Evidence:
         log = folder.log(part)
         events[part] = parse_events(log.read_bytes()) if log.exists() else []
     exporter: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         exporter = json.loads(folder.exporter_summary.read_text(encoding="utf-8"))
     n_prbs = ue.shape[1]
     return Evidence(_playout(folder.playout, ue), _rebuilt(folder.rebuilt, n_prbs), events, exporter, n_prbs)

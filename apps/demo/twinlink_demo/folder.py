@@ -151,6 +151,6 @@ def _names(text: str) -> list[str]:
     """The transports of the earlier run; names that lead out of the folder are ignored."""
     try:
         names = json.loads(text)["transports"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return []
     return [name for name in names if isinstance(name, str) and name not in ("", ".", "..") and "/" not in name]
