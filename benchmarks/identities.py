@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--transports", default="zeromq,zenoh,websocket")
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
-    print("| transport | payload | RTT p50, us | with / without | goodput, MB/s | with / without |")
+    print("| transport | octets | RTT p50, us: without / with | ratio | goodput, MB/s: without / with | ratio |")
     print("|---|---|---|---|---|---|")
     for transport in given.transports.split(","):
         with _links(transport) as links:
@@ -112,7 +112,11 @@ def _cells(blocks: list[dict[bool, float]]) -> str:
     ratios = [block[True] / block[False] for block in blocks]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     without, with_one = (statistics.median(block[side] for block in blocks) for side in SIDES)
-    return f"{without:.3g} / {with_one:.3g} | {middle:.2f} ({low:.2f} to {high:.2f})"
+    return f"{_short(without)} / {_short(with_one)} | {middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 if __name__ == "__main__":
