@@ -53,7 +53,7 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(name: str, endpoint: 
 @pytest.mark.parametrize(
     ("role", "says"),
     [
-        ("connect", "takes only nodes with a certificate that it trusts, and this side has none: give it an identity"),
+        ("connect", "takes only TLS: give this side an identity if the listener has one"),
         ("listen", "which has no identity: give it one there"),
     ],
 )

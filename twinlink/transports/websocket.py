@@ -27,7 +27,7 @@ from ..process.resolver import listen_addresses
 from ..protocol.frames import HELLO_TOPIC
 from . import websocket_proxy
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
-from .websocket_advice import WANTS_CERTIFICATE
+from .websocket_advice import NEEDS_TLS
 from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, Message, WebsocketConnection, encode, quiet
 from .websocket_dialer import Dialer
 from .websocket_guard import WebsocketGuard
@@ -98,7 +98,13 @@ class WebsocketTransport(Transport):
                 self._listen()
             else:
                 self._dialer = Dialer(
-                    self.endpoint, self.options, self._context, self.epoch, self.max_frame, self._on_connected
+                    self.endpoint,
+                    self.options,
+                    self._context,
+                    self._trusts,
+                    self.epoch,
+                    self.max_frame,
+                    self._on_connected,
                 )
                 self._dialer.start()
         except BaseException as error:  # Ctrl-C as well
@@ -175,13 +181,16 @@ class WebsocketTransport(Transport):
             self.refusals.add(refusal)
         return refusal is not None
 
+    def _trusts(self, connection: WebsocketConnection) -> bool:
+        return self._identity is None or self._identity.peer_of(connection) is not None
+
     def tick(self) -> None:
         if self._identity is None:
-            needs = self._dialer is not None and self._dialer.needs_certificate
-            self.authentication_problem = WANTS_CERTIFICATE if needs else None
+            needs = self._dialer is not None and self._dialer.needs_tls
+            self.authentication_problem = NEEDS_TLS if needs else None
             return
         for one in self._open:
-            if self._identity.peer_of(one) is None:  # it was revoked, or has expired
+            if not self._trusts(one):  # it was revoked, or has expired
                 one.abort()
         if self._dialer is not None:
             where = f"the listener at {self.endpoint.host} port {self.endpoint.port}"

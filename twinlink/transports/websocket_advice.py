@@ -9,17 +9,13 @@ from .websocket_connection import FOREIGN_TLS, WebsocketConnection
 BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIMEOUT = 502, 503, 504
 NEEDS_LOGIN = 401, 403, 407
 NO_HTTP = "what listens there does not speak WebSocket: open both sides with the same transport"
-MAY_BE_TLS = (
-    "it may speak another protocol, or TLS: then give the option tls_trusted here (tls behind a public Route), or an "
-    "identity"
-)
 NO_TLS = (
     "what listens there does not speak TLS: give the listener tls_certificate, or leave tls, tls_trusted and "
     "tls_certificate out here"
 )
-WANTS_CERTIFICATE = (
-    "the listener takes only nodes with a certificate that it trusts, and this side has none: give it an identity "
-    "(`twinlink key new`, then --identity), or the options tls_certificate, tls_private_key and tls_trusted"
+NEEDS_TLS = (
+    "the listener takes only TLS: give this side an identity if the listener has one (`twinlink key new`, then "
+    "--identity), else the option tls_trusted with a file of the listener's certificate, or tls behind a public Route"
 )
 NO_ANSWER_IN_TLS = f"TCP connects, but TLS gets no answer; {NO_TLS}"
 
@@ -32,7 +28,7 @@ def refusal(connection: WebsocketConnection) -> str:
     if isinstance(error, InvalidStatus):
         return _status(error.response.status_code, error.response.reason_phrase)
     if not connection.begins:
-        return f"what listens there ends the connection without an answer; {MAY_BE_TLS}"
+        return "what listens there ends the connection without an answer: it may speak another protocol"
     if isinstance(error, InvalidMessage):
         return NO_HTTP
     return f"what listens there is no listener of twinlink ({connection.refused}): check the address"
@@ -42,7 +38,7 @@ def silence(connection: WebsocketConnection) -> str:
     """TCP has connected, and the handshake has not been answered in its time."""
     if connection.begins and not connection.begins.startswith(b"HTTP/"):
         return NO_HTTP
-    return f"TCP connects, but what listens there does not answer the WebSocket handshake; {MAY_BE_TLS}"
+    return "TCP connects, but what listens there does not answer the WebSocket handshake: it may speak another protocol"
 
 
 def tls_failure(error: ssl.SSLError) -> str:

@@ -25,6 +25,7 @@ from .websocket_options import WebsocketOptions
 RESOLVE_S = 0.2
 ATTEMPT_S = 1.0  # of TCP, at most: one round trip; over a longer one a peer would be declared down
 HANDSHAKE_S = 1.0  # times the patience: of TLS and HTTP
+TLS_SPOKEN = {Outcome.MET, Outcome.REFUSED_HERE, Outcome.REFUSED_THERE}
 ASKED_AT = 3  # attempts in a row that the listener ended without a word, whether it speaks TLS is asked
 FRESH_S = 0.3  # times the patience: a connection on which something came since then is alive
 
@@ -36,6 +37,7 @@ class Dialer:
 
     Args:
         context: gives the one for TLS, for each attempt; None for plain ``ws``.
+        accepts: whether the listener is trusted, with the certificate of this connection.
         epoch: of the link, which the listener learns from the request; None: it learns none.
         max_frame: octets of the longest frame that is accepted.
         on_connected: called on its thread with each connection, and the messages that came with its handshake.
@@ -44,7 +46,7 @@ class Dialer:
         failure, error: what the last attempt met beyond TCP, for a person, and as it was raised; None if it got no
             further, or succeeded.
         errors: how many in a row met one.
-        needs_certificate: whether the listener wants TLS with a certificate, though this side has none.
+        needs_tls: whether the listener speaks TLS, though this side does not.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Dialer:
         endpoint: Endpoint,
         options: WebsocketOptions,
         context: Callable[[], ssl.SSLContext | None],
+        accepts: Callable[[WebsocketConnection], bool],
         epoch: int | None,
         max_frame: int,
         on_connected: Connected,
@@ -59,11 +62,12 @@ class Dialer:
         self.failure: str | None = None
         self.error: Exception | None = None
         self.errors = 0
-        self.needs_certificate = False
+        self.needs_tls = False
         self._port = endpoint.port
         self._options = options
         self._context, self._secure = context, context() is not None
         self._max_size = max_frame + ADDED_OCTETS
+        self._accepts = accepts
         self._on_connected = on_connected
         self._host = endpoint.host.strip("[]")
         query = "" if epoch is None else f"?epoch={epoch:016x}"
@@ -216,6 +220,9 @@ class Dialer:
         protocol = ClientProtocol(self._uri, subprotocols=[SUBPROTOCOL], max_size=self._max_size, logger=quiet)
         protocol.send_request(protocol.connect())
         connection = WebsocketConnection(opened, protocol, self._options.unsent_octets, time.monotonic())
+        if not self._accepts(connection):
+            self._note(ssl.SSLCertVerificationError("not trusted"))
+            raise ConnectionError("the listener is not trusted")
         for octets in protocol.data_to_send():
             connection.transmit(octets)
         messages: list[Message] = []
@@ -231,10 +238,10 @@ class Dialer:
             self._note(connection.tls_error or connection.protocol.handshake_exc)
             unknown = not self._secure and self._proxy is None and not connection.begins
             if unknown and self.errors % ASKED_AT == 0:
-                self.needs_certificate = probe(self._host, self._port).outcome is Outcome.REFUSED_THERE
+                self.needs_tls = probe(self._host, self._port).outcome in TLS_SPOKEN
             raise ConnectionError(self.failure)
         self.failure, self.error, self.errors = None, None, 0
-        self._connected, self.needs_certificate = True, False
+        self._connected, self.needs_tls = True, False
         self._on_connected(connection, messages)
 
     def _note(self, error: Exception | None) -> None:
