@@ -80,25 +80,31 @@ def test_every_subject_and_payload_fits_80_columns(found: dict[str, Any], mode: 
 
 def test_csv_holds_the_figures(found: dict[str, Any]) -> None:
     rows = list(csv.DictReader(table_csv.csv_text(found).splitlines()))
-    assert len(rows) == 4
-    for row in rows:
-        octets, direction = int(row["payload_octets"]), row["direction"]
-        for name in ("zenoh", "zeromq", "raw-tcp"):
-            cell = next(
-                each for each in found["cells"]
-                if (each["subject"], each["octets"], each["direction"]) == (name, octets, direction)
-            )  # fmt: skip
-            figures = cell["statistics"]
-            assert float(row[f"{name}_rtt_ms"]) == pytest.approx(figures["rtt_ns"]["mean"] / 1e6, abs=1e-6)
-            low, high = (float(row[f"{name}_rtt_ci95_{end}_ms"]) for end in ("low", "high"))
-            assert low < float(row[f"{name}_rtt_ms"]) < high
-            assert int(row[f"{name}_n"]) == figures["rtt_ns"]["n"]
-            assert (row[f"{name}_latency_usable"] == "true") == figures["one_way_delay_ns"]["usable"]
-        assert row["setting"] == "netns"
-        ours = reference_results.row("zenoh", direction, octets)
-        assert ours is not None
-        assert float(row["zenoh_published_latency_ms"]) == ours.latency_ms
-        assert "raw-tcp_published_latency_ms" not in row
+    assert len(rows) == len(found["cells"]) * len(table_csv.UNITS)
+    for cell in found["cells"]:
+        figures, mine = cell["statistics"], metrics_of(found, cell)
+        assert mine.keys() == table_csv.UNITS.keys()
+        rtt, latency = mine["rtt"], mine["latency"]
+        assert (rtt["setting"], rtt["mode"], rtt["status"], rtt["unit"]) == ("netns", "closed", "done", "ms")
+        assert float(rtt["value"]) == pytest.approx(figures["rtt_ns"]["mean"] / 1e6, rel=1e-5)
+        assert float(rtt["ci95_low"]) < float(rtt["value"]) < float(rtt["ci95_high"])
+        assert int(rtt["n"]) == figures["rtt_ns"]["n"]
+        assert (latency["value"] != "") == figures["one_way_delay_ns"]["usable"]
+        assert float(mine["goodput"]["value"]) == pytest.approx(figures["goodput_mb_s"], rel=1e-5)
+        assert (mine["loss_ratio"]["value"], mine["loss_ratio"]["unit"]) == ("0", "1")
+        ours = reference_results.row(cell["subject"], cell["direction"], cell["octets"])
+        assert latency["published"] == (f"{ours.latency_ms:.6g}" if ours else "")
+        assert mine["throughput"]["published"] == (f"{ours.throughput_mb_s:.6g}" if ours else "")
+
+
+def metrics_of(found: dict[str, Any], cell: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The rows of a cell in the CSV, by metric."""
+    place = (cell["subject"], cell["mode"], cell["direction"], str(cell["octets"]))
+    return {
+        row["metric"]: row
+        for row in csv.DictReader(table_csv.csv_text(found).splitlines())
+        if (row["subject"], row["mode"], row["direction"], row["payload_octets"]) == place
+    }
 
 
 def statistics(mean_ns: float, bound_ns: float, usable: bool) -> dict[str, Any]:
@@ -145,7 +151,7 @@ def test_a_cell_that_was_broken_off_is_marked_in_every_table(tmp_path: Path) -> 
     assert [field[0] == "†" for field in zeromq.split() if field[0] != "±"] == [False, True, False]
     assert written.count("<td>†") == 2  # at a glance, and of the subject
     assert "†" not in table_csv.csv_text(found)
-    assert next(csv.DictReader(table_csv.csv_text(found).splitlines()))["zeromq_status"] == "peer lost"
+    assert {row["status"] for row in metrics_of(found, found["cells"][0]).values()} == {"peer lost"}
     found["cells"][0]["mode"] = "open"
     found["cells"][0]["rate_hz"] = 50.0
     for text in (table.markdown(found), table.text(found), page.html(found, [])):
@@ -160,10 +166,9 @@ def test_clocks_too_vague_for_one_way_delays(tmp_path: Path) -> None:
         cell["statistics"]["one_way_delay_ns"] |= {"bound_ns": 500_000, "usable": False}
     _, _, *rows = lines(table.markdown(found), "Closed loop: twinlink")
     assert [row[2:4] for row in rows] == [["RTT only", "±500 µs"]] * 2
-    row = next(csv.DictReader(table_csv.csv_text(found).splitlines()))
-    assert (row["zeromq_latency_ms"], row["zeromq_latency_usable"], row["zeromq_throughput_mb_s"]) == ("", "false", "")
-    assert row["zeromq_clock_bound_ms"] == "0.500000"
-    assert row["zeromq_rtt_ms"]
+    mine = metrics_of(found, found["cells"][0])
+    assert [mine[metric]["value"] for metric in ("latency", "throughput", "clock_bound")] == ["", "", "0.5"]
+    assert mine["rtt"]["value"]
 
 
 def test_modes_and_rates_have_tables_of_their_own(tmp_path: Path) -> None:
@@ -219,8 +224,7 @@ def test_beside_a_highest_rate_stands_what_the_trial_that_carried_it_brought(tmp
     delay = trial["open_loop_delay_ns"]
     middle_and_high = f"{formatting.ms(delay['p50'])} / {formatting.ms(delay['p95'])}"
     assert row[3:] == ["800 (700 to 900 in 3 searches)", formatting.decimal(mb_s), "0 %", middle_and_high]
-    (fields,) = csv.DictReader(table_csv.csv_text(found).splitlines())
-    assert float(fields["zeromq_goodput_mb_s"]) == pytest.approx(mb_s, rel=1e-5)
+    assert float(metrics_of(found, measured)["goodput"]["value"]) == pytest.approx(mb_s, rel=1e-5)
     assert figures.rate_hz(measured) == 800.0
     found_rate = "Highest without loss, in messages/s: ZeroMQ 1 KB RW→DT 800 (700 to 900 in 3 searches)."
     assert found_rate in summary.text(found)
@@ -289,23 +293,22 @@ def test_a_reason_is_said_once_for_all_cells_that_it_concerns(tmp_path: Path) ->
 
 
 def of_one_cell(found: dict[str, Any], **one_way: Any) -> tuple[str, dict[str, str]]:
-    """A cell's throughput as the table has it, and its row of the CSV, with other figures of the one-way delay."""
+    """A cell's throughput as the table and as the CSV have it, with other figures of the one-way delay."""
     cell = copy.deepcopy(found["cells"][0])
     cell["statistics"]["one_way_delay_ns"] |= one_way
-    (row,) = csv.DictReader(table_csv.csv_text(found | {"cells": [cell]}).splitlines())
-    return table.throughput(cell["statistics"]), {name.partition("_")[2]: value for name, value in row.items()}
+    return table.throughput(cell["statistics"]), metrics_of(found | {"cells": [cell]}, cell)["throughput"]
 
 
 def test_a_throughput_has_the_interval_that_its_latency_has(found: dict[str, Any]) -> None:
     mean = found["cells"][0]["statistics"]["one_way_delay_ns"]["mean"]
     text, row = of_one_cell(found, ci95=None)
     assert "±" not in text
-    assert row["throughput_mb_s"]
-    assert row["throughput_ci95_low_mb_s"] == row["throughput_ci95_high_mb_s"] == ""
+    assert row["value"]
+    assert row["ci95_low"] == row["ci95_high"] == ""
     text, row = of_one_cell(found, ci95=[-mean / 2, 2.5 * mean])
     assert text.endswith("+∞")
-    assert float(row["throughput_ci95_low_mb_s"]) == pytest.approx(float(row["throughput_mb_s"]) / 2.5, rel=1e-4)
-    assert row["throughput_ci95_high_mb_s"] == ""
+    assert float(row["ci95_low"]) == pytest.approx(float(row["value"]) / 2.5, rel=1e-4)
+    assert row["ci95_high"] == ""
 
 
 def test_what_arrived_without_an_answer_arrived(found: dict[str, Any]) -> None:
