@@ -17,7 +17,7 @@ _WIDE = 10.0  # ratio of the greatest value to the least, from which on the axis
 
 
 def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> None:
-    """Draw it.  Raises OSError."""
+    """Draw it, as ``path`` (a PNG) and as SVG beside it.  Raises OSError."""
     shown, published = experiment.table, experiment.published
     assert shown is not None
     assert published is not None
@@ -50,10 +50,4 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
         hollow = "; hollow: published" if any(published.of(row.case) for row in rows) else ""
         told = f"{formatting.SETTINGS[found['setting']]}{hollow}"
         figure.suptitle(told, fontsize=8.5, color=plot_style.GREY, x=0.01, ha="left")
-        try:
-            figure.savefig(path, metadata={"Software": None})
-        except OSError:  # such as a full disk
-            path.unlink(missing_ok=True)
-            raise
-        finally:
-            plt.close(figure)
+        plot_style.write(figure, path)

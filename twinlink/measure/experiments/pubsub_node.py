@@ -1,0 +1,138 @@
+"""A process: one node of cyclic OPC UA PubSub, over UDP.
+
+Its publisher wakes ``lead_ms`` before each cycle, takes what there is to send, and sends it ``offset_ms`` after the
+cycle's beginning.  If it wakes after that time, what it had to send is dropped, as a queueing discipline with launch
+times drops it.  A subscriber takes what has come at the beginning of each cycle; an arrival has the kernel's time.
+
+Arguments: ``role``: ``publisher`` sends a counter in each cycle, ``loopback`` what its subscriber has taken, each value
+increased by 1; ``host``, ``port`` of its own, ``peer_host``, ``peer_port``; ``start_ns`` of the first cycle, Unix time;
+``cycle_ms``, ``offset_ms``, ``lead_ms``, ``cycles``, ``variables``.
+
+At the end it writes one line: ``sent`` and ``received`` (lists of counter and time in ns), ``late`` (number of messages
+dropped here), ``wake_ns`` (how late it woke, for each cycle) and ``octets`` of a message.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+from ..send_modes import precise_sleep
+from ..uadp import BuiltIn, DataSetMessage, NetworkMessage, UadpError, Variant, decode, encode
+from .program import arguments, say
+
+PRIORITY = 80  # of SCHED_FIFO, as in the paper; without root the thread has no priority
+WRITER_GROUP, WRITER, PUBLISHER = 100, 62541, 2234
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+_TIMESPEC = struct.Struct("@qq")
+_EPOCH = 116_444_736_000_000_000  # 1970-01-01 as 100 ns since 1601
+
+
+class Node:
+    """Publisher and subscriber."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        self._loops_back = given["role"] == "loopback"
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._socket.bind((given["host"], given["port"]))
+        self._socket.setblocking(False)
+        self._peer = (given["peer_host"], given["peer_port"])
+        self._cycle_ns, self._offset_ns, self._lead_ns = (
+            int(given[name] * 1e6) for name in ("cycle_ms", "offset_ms", "lead_ms")
+        )
+        self._pending: list[int] = []  # counters that the loopback host has to send
+        self._lock = threading.Lock()
+        self.sent: list[tuple[int, int]] = []
+        self.received: list[tuple[int, int]] = []
+        self.wake_ns: list[int] = []
+        self.late = 0
+        self.octets = len(self._message(0))
+
+    def _message(self, counter: int) -> bytes:
+        fields = (Variant(BuiltIn.INT64, counter),) * self.given["variables"]
+        data_set = DataSetMessage(
+            writer_id=WRITER, sequence_number=counter & 0xFFFF, timestamp=time.time_ns() // 100 + _EPOCH,
+            major_version=1, minor_version=1, fields=fields,
+        )  # fmt: skip
+        return encode(NetworkMessage(publisher_id=PUBLISHER, writer_group_id=WRITER_GROUP, messages=(data_set,)))
+
+    def publish(self) -> None:
+        """All cycles of the publisher."""
+        _real_time()
+        for number in range(self.given["cycles"] + (4 if self._loops_back else 0)):
+            begins_ns = self.given["start_ns"] + number * self._cycle_ns
+            wake_ns, due_ns = begins_ns - self._lead_ns, begins_ns + self._offset_ns
+            _sleep_until(wake_ns)
+            self.wake_ns.append(time.time_ns() - wake_ns)
+            messages = [(each, self._message(each)) for each in (self._take() if self._loops_back else [number])]
+            if time.time_ns() > due_ns:
+                self.late += len(messages)
+                continue
+            _sleep_until(due_ns)
+            for counter, message in messages:
+                self.sent.append((counter, time.time_ns()))
+                with contextlib.suppress(OSError):  # the peer is not there, or a buffer is full: lost
+                    self._socket.sendto(message, self._peer)
+
+    def _take(self) -> list[int]:
+        with self._lock:
+            taken, self._pending = self._pending, []
+        return taken
+
+    def subscribe(self) -> None:
+        """All cycles of the subscriber, and some more for what is under way."""
+        _real_time()
+        for number in range(self.given["cycles"] + 5):
+            _sleep_until(self.given["start_ns"] + number * self._cycle_ns)
+            while select.select([self._socket], [], [], 0)[0]:
+                self._receive()
+
+    def _receive(self) -> None:
+        try:
+            octets, ancillary, _, _ = self._socket.recvmsg(65_507, 64)
+            message = decode(octets)
+        except (OSError, UadpError):
+            return
+        came_ns = time.time_ns()
+        for level, kind, value in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                seconds, nanoseconds = _TIMESPEC.unpack(value)
+                came_ns = seconds * 10**9 + nanoseconds
+        counter = int(message.messages[0].fields[0].value)
+        self.received.append((counter, came_ns))
+        if self._loops_back:
+            with self._lock:
+                self._pending.append(counter + 1)
+
+
+def _real_time() -> None:
+    precise_sleep()
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+
+
+def _sleep_until(at_ns: int) -> None:
+    left_ns = at_ns - time.time_ns()
+    if left_ns > 0:
+        time.sleep(left_ns / 1e9)
+
+
+def main() -> None:
+    """Take part in all cycles."""
+    node = Node(arguments())
+    threads = [threading.Thread(target=body) for body in (node.publish, node.subscribe)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(sent=node.sent, received=node.received, late=node.late, wake_ns=node.wake_ns, octets=node.octets)
+
+
+if __name__ == "__main__":
+    main()
