@@ -212,6 +212,7 @@ def test_a_gnb_that_restarts_is_read_again(
     gnb.process.kill()
     gnb.process.wait()
     exporter.wait_for("e3-lost")
+    wait_until(lambda: not shared_memory_path(f"/e3_ran_buffers{gnb.suffix}").exists())
     start_gnb("--e3-link", "posix", "--e3-generation", "G2b", "--antennas", "2")
     exporter.wait_for("slots", 2)
     take(receiver, 3)
