@@ -4,8 +4,8 @@ Pure: ledgers in, a `Verdict` out.  Rules for every message sent:
 
 1. A session of the receiving node delivers it at most once, with the payload that was sent, after all earlier ones.
 2. A session names each message that it skips, or never gets, in exactly one `Gap`, and no delivered one.
-3. What did not arrive, the sender names in exactly one `Lost` ("detect": or `flush` does, `Lost` being for what peers
-   owed).
+3. What did not arrive at a node, the sender names in exactly one `Lost` of that node, or of all ("detect": or `flush`
+   does, `Lost` being for what peers owed).
 4. With "repair" both sides name the same messages.  With "detect" the sender may name more: it cannot know whether a
    message arrived without its ack; and a message from a `Gap` may come late, with a `Reordered`.
 5. With "repair" a session is *owed* what was sent from the sender's `PeerUp` for it on, silence in between or not.
@@ -85,18 +85,22 @@ def _numbering(verdict: Verdict, sender: Session, flow: str, sends: Sends) -> No
 
 
 def _false_lost(pairs: "Sequence[Pair]", known: set[int]) -> None:
-    """A sender that lived to tell must not call lost what every node has; of the dead it cannot know.
+    """A sender that lived to tell must not call lost what every node has, nor lost to a node what that one has.
 
-    Nor can the checker, if it had a peer without a ledger here.
+    Of the dead it cannot know.  Nor can the checker, if it had a peer without a ledger here.
     """
     one = pairs[0]
     had = {report.fields["epoch"] for report in one.sender.events if report.name == "PeerUp"}
     if one.exact and one.sender.ended and had <= known:
         everywhere = np.logical_and.reduce([pair.survived | pair.acked for pair in pairs])
         unpromised = np.logical_or.reduce([pair.unpromised for pair in pairs])
-        claimed = one.lost | one.unsettled
+        claimed = one.lost & ~one.lost_by_name | one.unsettled
         one.verdict.unpromised += int(np.count_nonzero(claimed & everywhere & unpromised))
         one.mark(Fault.FALSE_LOST, claimed & everywhere & ~unpromised, None)
+        for pair in pairs:
+            false = pair.lost_by_name & (pair.survived | pair.acked)
+            pair.verdict.unpromised += int(np.count_nonzero(false & pair.unpromised))
+            pair.mark(Fault.FALSE_LOST, false & ~pair.unpromised, pair.receivers[-1])
 
 
 def _old_sessions(verdict: Verdict, receiver: Session, sessions: Sequence[Session]) -> None:

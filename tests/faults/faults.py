@@ -263,6 +263,20 @@ class HandlerBlocks(Fault):
 
 
 @dataclass(frozen=True)
+class HandlerSlow(Fault):
+    """The application takes so long for each message."""
+
+    side: str
+    seconds: float
+
+    def begin(self, place: Place) -> None:
+        place.tell(self.side, f"slow {self.seconds}")
+
+    def end(self, place: Place) -> None:
+        place.tell(self.side, "slow 0")
+
+
+@dataclass(frozen=True)
 class HandlerSends(Fault):
     """The application's handler sends for so many messages."""
 
@@ -327,6 +341,6 @@ FAULTS: dict[str, type[Fault]] = {
     kind.__name__: kind
     for kind in (
         Drop, Partition, OneWay, Reset, PmtuHole, KillSockets, RateLimit, Stop, Kill, Slice, Stall, ProxyReset,
-        Strangers, HandlerRaises, HandlerBlocks, HandlerSends, Fork, FullDisk,
+        Strangers, HandlerRaises, HandlerBlocks, HandlerSlow, HandlerSends, Fork, FullDisk,
     )
 }  # fmt: skip

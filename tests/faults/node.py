@@ -12,6 +12,7 @@ It answers on standard output, one JSON object a line: ``{"said": "ready"}``.  W
 | ``close`` | closes the link; answers ``closed`` with the seconds it took, and exits with 0 |
 | ``raise N`` | the next N messages find a handler that raises after writing them down |
 | ``block SECONDS`` | the next message finds a handler that sleeps |
+| ``slow SECONDS`` | from now on every message finds a handler that sleeps; 0: none does |
 | ``answer N`` | the next N messages find a handler that sends on flow ``answers`` |
 | ``record FILE`` | every message is also written to this file, by the handler; what that raises is raised |
 | ``fork`` | forks; the child tries to send and says what came of it |
@@ -123,7 +124,7 @@ class Node:
         self.pool = random.Random(given.seed).randbytes(POOL_OCTETS)
         self.acks: list[Acks] = []
         self.to_raise = self.to_answer = 0
-        self.to_block_s = 0.0
+        self.to_block_s = self.slow_s = 0.0
         self.record: int | None = None
         self.mood = threading.Lock()
         self.answering = threading.Lock()  # a ledger wants the messages of a flow begun and sent one by one
@@ -188,7 +189,7 @@ class Node:
             )
             if self.record is not None:
                 os.write(self.record, message.payload)
-            if self.to_block_s or self.to_raise or self.to_answer:
+            if self.to_block_s or self.slow_s or self.to_raise or self.to_answer:
                 self.misbehave()
         finally:
             self.handling.discard(threading.get_ident())
@@ -198,7 +199,7 @@ class Node:
             block_s, self.to_block_s = self.to_block_s, 0.0
             answers, self.to_answer = self.to_answer > 0, max(0, self.to_answer - 1)
             raises, self.to_raise = self.to_raise > 0, max(0, self.to_raise - 1)
-        time.sleep(block_s)
+        time.sleep(block_s + self.slow_s)
         if answers and self.answers is not None:
             with self.answering:
                 self.send(self.answers, STAMP.pack(self.link.epoch, 0, time.monotonic_ns()))
@@ -293,6 +294,8 @@ class Node:
             self.to_raise = int(arguments[0])
         elif word == "block":
             self.to_block_s = float(arguments[0])
+        elif word == "slow":
+            self.slow_s = float(arguments[0])
         elif word == "answer":
             self.to_answer = int(arguments[0])
         elif word == "record":

@@ -43,6 +43,7 @@ class Pair:
         self.acked = np.zeros(self.sendable, bool)  # by some session of the node
         self.unpromised = np.zeros(self.sendable, bool)  # delivered by one that was not owed it
         self.unsettled = self._mask(sender.unsettled.get(flow, []))
+        self.lost_by_name = np.zeros(self.sendable, bool)  # to this node, says the sender
         self.lost = self._lost()
         self.for_others = self._for_others(others)
 
@@ -200,14 +201,18 @@ class Pair:
     # What both sides make of it
 
     def _lost(self) -> Numbers:
-        """What the sender says did not arrive: by events, or with "detect" by `flush`."""
+        """What the sender says did not arrive at this node: by events, or with "detect" by `flush`."""
         by_event = np.zeros(self.sendable, bool)
         for report in self._reports(self.sender, "Lost"):
+            if (peers := report.fields.get("peers")) and self.receivers[0].node not in peers:
+                continue  # another node's
             first, end = report.fields["first"], report.fields["end"]
             if end > self.sendable or first < 0 or first >= end:
                 self._find(Fault.PHANTOM_LOST, first, end, None, f"{self.count} were sent")
             here = self._mask([(first, end)])
             self.mark(Fault.LOST_TWICE, here & by_event, None)
+            if peers:
+                self.lost_by_name |= here
             by_event |= here
         return by_event if self.exact else by_event | self.unsettled
 

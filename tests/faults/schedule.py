@@ -7,6 +7,7 @@ from typing import Any
 from . import faults
 from .faults import Fault
 
+MIB = 1024 * 1024
 LOAD_OCTETS_S = 8_000_000  # both directions and all flows together stay below this: the lab tests order, not speed
 
 
@@ -82,7 +83,8 @@ def draw(seed: int, seconds: float = 12.0, load: float = 1.0, connectors: int = 
     """The schedule of a seed; the same for the same arguments, on every machine and for every transport.
 
     ``load`` multiplies the rates of the flows, as far as LOAD_OCTETS_S allows; the faults stay as they are.  With
-    several ``connectors`` these are other schedules: a fault of one side is that of any node.
+    several ``connectors`` these are other schedules: a fault of one side is that of any node, one of them may be slow,
+    and in half of them little is kept, so that a slow one loses messages.
     """
     rng = random.Random(seed)
     names = ("rw", *(f"rw{number}" for number in range(2, connectors + 1)))
@@ -103,7 +105,8 @@ def draw(seed: int, seconds: float = 12.0, load: float = 1.0, connectors: int = 
         spent_s += wait_s + lasts_s
     iterating = frozenset(side for side in ("dt", *names) if rng.random() < 0.5)
     flows = _flows(rng, load / connectors)
-    return Schedule(seed, flows, tuple(steps), tuple(background), names, proxied, iterating)
+    options = {"retention": 4 * MIB, "window": 2 * MIB} if connectors > 1 and rng.random() < 0.5 else {}
+    return Schedule(seed, flows, tuple(steps), tuple(background), names, proxied, iterating, options=options)
 
 
 DELAYS = ("delay 1ms", "delay 10ms", "delay 40ms 10ms", "delay 100ms 100ms")
@@ -155,6 +158,8 @@ def _fault(rng: random.Random, proxied: bool, sides: tuple[str, ...]) -> tuple[F
         (1, faults.Fork(side), 0.0),
         (1, faults.FullDisk(side), 0.0),
     ]
+    if len(sides) > 2:
+        choices.append((6, faults.HandlerSlow(rng.choice(sides[1:]), rng.choice((0.02, 0.05, 0.5))), long))
     if proxied:
         choices += [
             (3, faults.Slice(rng.choice((1, 7, 100)), rng.choice((0, 200))), brief),

@@ -13,7 +13,7 @@ from twinlink.testing import base
 from .checker import check
 from .ledger import Session, Writer, digest, read
 from .mistakes import ANYWHERE, SPOILED, event, got
-from .story import FLOW, MS, OCTETS, Book, Story, plain, tell
+from .story import FLOW, MS, OCTETS, Book, Story, plain, replaced, tell
 from .verdict import Fault
 
 
@@ -324,3 +324,19 @@ def test_a_broken_shim_over_real_links_is_caught(tmp_path: Path, mistake: str, f
     sessions = [session for path in paths if (session := read(path)) is not None]
     faults = {finding.fault for finding in check(sessions).findings}
     assert faults == set() if fault is None else fault in faults
+
+
+def test_what_is_lost_to_another_node_is_not_lost_to_this_one() -> None:
+    story = plain()
+    index = next(at for at, report in enumerate(story.sender.events) if report.name == "Lost")
+    story.sender.events[index] = replaced(story.sender.events[index], peers=["dt"])
+    assert check(story.sessions()).clean
+    story.sender.events[index] = replaced(story.sender.events[index], peers=["another"])
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.SENDER_UNAWARE}
+
+
+def test_what_a_node_has_is_not_lost_to_it() -> None:
+    story = plain()
+    for peer, faults in (("another", set()), ("dt", {Fault.FALSE_LOST})):
+        story.sender.report(story.now_ns, "Lost", first=3, end=4, reason="a mistake", peers=[peer])
+        assert {one.fault for one in check(story.sessions()).findings} == faults

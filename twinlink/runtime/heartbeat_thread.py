@@ -18,7 +18,7 @@ from .driver import SessionDriver
 
 # A handler that has run between two looks takes long.
 LOOK_NS = 50_000_000
-STAND_IN_NS = 20_000_000  # while one runs
+STAND_IN_NS = 5_000_000  # while one runs, or where they take long
 
 logger = logging.getLogger("twinlink")
 
@@ -27,7 +27,7 @@ class HeartbeatThread:
     """Runs from `start` until `stop`."""
 
     def __init__(self, node: str, transport: Transport, driver: SessionDriver, stand_in: Callable[[], bool]) -> None:
-        """``stand_in()`` reads what has come while a handler takes long, and returns whether one runs."""
+        """``stand_in()`` reads what has come while a handler takes long, and returns whether to look again soon."""
         self._stand_in = stand_in
         self._transport = transport
         self._driver = driver

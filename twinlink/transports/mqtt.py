@@ -319,7 +319,10 @@ class MqttTransport(Transport):
                 self._start_connecting(self._pause_s)
             return
         try:
-            client.loop_read(READ_PACKETS)
+            for _ in range(READ_PACKETS):
+                client.loop_read()  # a single packet, unless some have QoS 1 or 2
+                if self._inbox or not self._is_readable():
+                    break
             if client.want_write():
                 client.loop_write()
             if not self._inbox:
@@ -327,6 +330,13 @@ class MqttTransport(Transport):
         except BaseException:
             cut(self._client)
             raise
+
+    def _is_readable(self) -> bool:
+        if self._descriptor is None:
+            return False
+        looking = select.poll()
+        looking.register(self._descriptor, select.POLLIN)
+        return bool(looking.poll(0))
 
     def _arrived(self, client: Client, userdata: Any, message: MQTTMessage) -> None:
         if is_marked(message.properties) == self.listening:

@@ -18,7 +18,7 @@ from .mqtt_limit import PACKET_TOO_LARGE
 FILTERS = ("ack/+", "traffic/+")
 MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: unacknowledged messages per direction
 SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a disconnected client
-READ_PACKETS = 64  # per call, with QoS 2
+READ_PACKETS = 64  # in a row that are for the other side, before other threads get their turn
 # Of a PUBLISH besides the frame, at most: fixed header 5, topic 2 + 71 (``traffic/`` and 63), packet identifier 2,
 # properties 3.
 PUBLISH_OCTETS = 83
