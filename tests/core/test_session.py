@@ -434,3 +434,17 @@ def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver,
         (0, 3)
     ]
     assert receive_flow.stats()["held"] == 0
+
+
+def test_what_arrived_is_acknowledged_before_a_nak_says_what_is_missing(driver: SessionDriver, transport: Kept) -> None:
+    """Or the sender, which has told that an evicted message will not come, would take it for lost."""
+    driver.session.messages.flow("flow").subscribed = True
+    hello = frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {OURS: 1}, {}, True).encode())
+    driver.receive(HELLO_TOPIC, hello, time.monotonic_ns(), False)
+    transport.sent.clear()
+    for kind, number, body in (Kind.DATA, 0, b""), (Kind.ABANDONED, 1, abandoned_body(AbandonReason.EVICTED, [])):
+        octets = frame(kind, THEIRS, number, 1, body)
+        driver.receive_ahead(b"traffic/flow", octets, time.monotonic_ns())
+    driver.flush_acks()
+    kinds = [Kind(octets[3]) for _, octets in transport.sent]
+    assert kinds.index(Kind.ACK) < kinds.index(Kind.NAK)

@@ -160,8 +160,11 @@ class Session:
 
         A hello may be due besides (`PeerManager.hello_due`).
         """
-        acks = self.messages.acks.frames(now_ns)
-        return chain(_drain(self.outbox), acks) if self.outbox else acks
+        acks = self.messages.acks
+        if not self.outbox:
+            return acks.frames(now_ns)
+        acks.flush()  # what has arrived leaves before a nak, or its sender would take it for given up
+        return chain(acks.frames(now_ns), _drain(self.outbox))
 
     def add_sender(self, sender: SendEndpoint) -> None:
         """Have a sender told of peers and acks.  May be called by any thread."""
