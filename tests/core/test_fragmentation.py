@@ -12,7 +12,7 @@ from twinlink.protocol.fragmentation import (
     FragmentReassembler,
     FrameTooLong,
 )
-from twinlink.protocol.frames import Kind, MalformedFrame, check, frame
+from twinlink.protocol.frames import HEADER_OCTETS, Kind, MalformedFrame, check, frame
 
 TOPICS = [b"traffic/a", b"traffic/b"]
 PART_OCTETS = 1000
@@ -67,20 +67,27 @@ def test_what_comes_out_went_in(sent: list[tuple[bytes, int, bytes]], data: st.D
     assert joined._octets == sum(partial.octets + PARTIAL_FRAME_OCTETS for partial in joined._partial.values())
 
 
+LONG = frame(Kind.DATA, 0, 0, 1, bytes(2**24 - HEADER_OCTETS))
+
+
+def begun_by(epoch: int) -> bytes:
+    """The first 1000 octets of LONG, as this session sends it."""
+    return frame(Kind.FRAGMENT, epoch, 0, 1, LONG[:8] + epoch.to_bytes(8) + LONG[16:1000])
+
+
 def test_strangers_take_no_more_than_so_much_memory_and_no_peers_place() -> None:
     joined = FragmentReassembler(2**24)
-    long = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))
-    peers = MAX_PARTIAL_OCTETS // len(long) - 1
+    peers = MAX_PARTIAL_OCTETS // len(LONG) - 1
     for epoch in range(1000):
         known = 10 <= epoch < 10 + peers
-        taken = joined.receive(b"traffic/a", frame(Kind.FRAGMENT, epoch, 0, 1, long[:1000]), known)
+        taken = joined.receive(b"traffic/a", begun_by(epoch), known)
         assert taken in ((1000,) if known or epoch < 10 else (0, 1000))
         assert joined._octets <= MAX_PARTIAL_OCTETS
     for epoch in range(10, 10 + peers):
-        rest = frame(Kind.FRAGMENT, epoch, 1000, 1, long[1000:])
+        rest = frame(Kind.FRAGMENT, epoch, 1000, 1, LONG[1000:])
         whole = joined.receive(b"traffic/a", rest, True)
         assert isinstance(whole, memoryview)
-        assert whole == long
+        assert whole == LONG[:8] + epoch.to_bytes(8) + LONG[16:]
     for epoch in range(1000):
         joined.forget(epoch)
     assert (joined._octets, joined._partial) == (0, {})
@@ -88,12 +95,11 @@ def test_strangers_take_no_more_than_so_much_memory_and_no_peers_place() -> None
 
 def test_peers_do_not_throw_each_other_out() -> None:
     joined = FragmentReassembler(2**24)
-    long = frame(Kind.DATA, 1, 0, 1, bytes(2**24 - 32))
-    taken = [joined.receive(b"traffic/a", frame(Kind.FRAGMENT, epoch, 0, 1, long[:1000]), True) for epoch in range(20)]
+    taken = [joined.receive(b"traffic/a", begun_by(epoch), True) for epoch in range(20)]
     first = taken.index(0)
     assert taken == [1000] * first + [0] * (20 - first)
-    assert isinstance(joined.receive(b"traffic/a", frame(Kind.FRAGMENT, 0, 1000, 1, long[1000:]), True), memoryview)
-    assert joined.receive(b"traffic/a", frame(Kind.FRAGMENT, 19, 0, 1, long[:1000]), True) == 1000
+    assert isinstance(joined.receive(b"traffic/a", frame(Kind.FRAGMENT, 0, 1000, 1, LONG[1000:]), True), memoryview)
+    assert joined.receive(b"traffic/a", begun_by(19), True) == 1000
 
 
 @given(st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 1500)), max_size=30))

@@ -1,6 +1,7 @@
 """What a sender has lost."""
 
-from twinlink.protocol.send.loss import ANY_PEER, MAX_REMEMBERED, LossLedger
+from tests.core.sending import numbers
+from twinlink.protocol.send.loss import ANY_PEER, MAX_REMEMBERED, LossLedger, UnconfirmedEvictions
 
 OVERLOADED = 3 * MAX_REMEMBERED  # messages of which each second one is dropped
 
@@ -36,3 +37,18 @@ def test_what_anybody_may_have_arrived_when_somebody_says_so() -> None:
     assert losses.on_late_ack(1, 7)
     assert not losses.on_late_ack(1, 7)
     assert (losses.count, list(losses.unflushed)) == (2, [(0, 1), (2, 3)])
+
+
+def test_what_one_peer_lacks_another_may_have_and_both_are_told_apart() -> None:
+    unconfirmed = UnconfirmedEvictions()
+    for sequence in range(4):
+        unconfirmed.add((1, 2, 3), sequence, lost=False)
+    assert unconfirmed.on_nak(1, 4, [(0, 2)]) == ([], [])
+    assert unconfirmed.on_nak(1, 4, []) == ([(0, 2, False)], [])
+    assert numbers(unconfirmed.all()) == {2, 3}
+    assert not unconfirmed.on_ack(2, 0)  # it has it, and the first does not
+    assert unconfirmed.on_nak(2, 4, [(1, 3)]) == ([], [])
+    assert unconfirmed.on_nak(2, 4, []) == ([(1, 2, True), (2, 3, False)], [])
+    assert not any(unconfirmed.on_ack(3, sequence) for sequence in (0, 1, 2))
+    assert unconfirmed.on_ack(3, 3)
+    assert not unconfirmed.open

@@ -105,7 +105,7 @@ def draw(seed: int, seconds: float = 12.0, load: float = 1.0, connectors: int = 
         spent_s += wait_s + lasts_s
     iterating = frozenset(side for side in ("dt", *names) if rng.random() < 0.5)
     flows = _flows(rng, load / connectors)
-    options = {"retention": 4 * MIB, "window": 2 * MIB} if connectors > 1 and rng.random() < 0.5 else {}
+    options = {"retention": 4 * MIB, "window": 16 * MIB} if connectors > 1 and rng.random() < 0.5 else {}
     return Schedule(seed, flows, tuple(steps), tuple(background), names, proxied, iterating, options=options)
 
 

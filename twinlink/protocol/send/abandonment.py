@@ -48,12 +48,13 @@ class Abandonment:
         unacked_by = entry[1] if entry else frozenset[int]()
         lost = entry is not None and self.release(sequence)
         if reason is AbandonReason.EVICTED and sequence < self._queue.next_to_send:
-            if not lost:
-                self._unconfirmed.add(unacked_by, sequence)
+            self._unconfirmed.add(unacked_by, sequence, lost)
             return  # it is announced as abandoned when a peer misses it
         if reason is AbandonReason.CONFLATED:
             self.conflated += not lost
-        elif not lost:
+        elif lost:
+            self._losses.name(sequence, sequence + 1, REASONS[reason], unacked_by)
+        else:
             self._losses.add(sequence, sequence + 1, REASONS[reason], unacked_by)
         self._queue.abandon(reason, sequence, sequence + 1)
 
@@ -68,7 +69,9 @@ class Abandonment:
         if len(self._unacked.entries[sequence][1]) > 1:
             self.lose_for_some((epoch,), sequence, reason)
             self._acked_by(epoch, sequence)
-        elif not self.release(sequence):
+        elif self.release(sequence):
+            self._losses.name(sequence, sequence + 1, reason, (epoch,))
+        else:
             self._losses.add(sequence, sequence + 1, reason, lost_by=(epoch,))
 
     def lose_for_some(self, epochs: Collection[int], sequence: int, reason: str) -> None:
@@ -86,9 +89,7 @@ class Abandonment:
                 self._give_up(sequence, reason)
 
     def _give_up(self, sequence: int, reason: str) -> None:
-        unacked_by = self._unacked.entries[sequence][1]
-        if not self.release(sequence):
-            self._losses.add(sequence, sequence + 1, reason, unacked_by)
+        self.lose_unacked(sequence, self._unacked.entries[sequence][1], reason)
         self._queue.abandon(AbandonReason.EVICTED, sequence, sequence + 1)
 
     def on_request(self, epoch: int, missing: Sequence[tuple[int, int]], now_mono_ns: int) -> None:
@@ -117,10 +118,11 @@ class Abandonment:
             unacked_by = entries[sequence][1]
             if any(epoch in repairing or consumed.get(epoch, 0) <= sequence for epoch in unacked_by):
                 return
-            if not self.release(sequence):
-                self._losses.add(sequence, sequence + 1, "the peer went past it without acknowledging it", unacked_by)
+            self.lose_unacked(sequence, unacked_by, "the peer went past it without acknowledging it")
 
-    def lose_unacked(self, sequence: int, unacked_by: frozenset[int]) -> None:
-        """No ack has come, and no peer that owes one can request a retransmission."""
-        if not self.release(sequence):
-            self._losses.add(sequence, sequence + 1, NOT_ACKED, unacked_by)
+    def lose_unacked(self, sequence: int, unacked_by: frozenset[int], reason: str = NOT_ACKED) -> None:
+        """No ack has come, and the peers that owe one will not get it."""
+        if self.release(sequence):
+            self._losses.name(sequence, sequence + 1, reason, unacked_by)
+        else:
+            self._losses.add(sequence, sequence + 1, reason, unacked_by)

@@ -242,8 +242,7 @@ class SendFlow:
             self.acknowledged += self.losses.on_present(epoch, known, missing_there)
             return acks
         lost, arrived = self.unconfirmed.on_nak(epoch, known, missing)
-        for first, end, epochs in lost:
-            self.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=epochs)
+        self._lose_evicted(epoch, lost)
         self.acknowledged += sum(end - first for first, end in arrived)
         self.abandonment.on_request(epoch, missing, t4_mono_ns)
         for first, end in missing:
@@ -325,20 +324,24 @@ class SendFlow:
                 if sequence < taken_over:
                     self.abandonment.lose_for_some((epoch,), sequence, reason)
                 self._acked_by(epoch, sequence)
-            elif self.abandonment.release(sequence):
-                continue
             elif sequence < taken_over:
-                self.losses.add(sequence, sequence + 1, reason, (epoch,))
-            else:
+                self.abandonment.lose_unacked(sequence, entry[1], reason)
+            elif not self.abandonment.release(sequence):
                 self.acknowledged += 1
-        for first, end, epochs in self.unconfirmed.on_peer_ended(epoch):
-            self.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=epochs)
+        self._lose_evicted(epoch, self.unconfirmed.on_peer_ended(epoch))
         if self.receivers.consumed:
             self.flow_control.release(self.receivers.consumed_by_pacing)
         elif not self.receivers.all:
             if not self.receivers.unread_by:  # else its application may still have it before it
                 self.flow_control.clear()
             self.queue.clear()
+
+    def _lose_evicted(self, epoch: int, ranges: list[tuple[int, int, bool]]) -> None:
+        """A peer will not get these; of each range, whether it counts as lost already."""
+        for first, end, counts in ranges:
+            (self.losses.name if counts else self.losses.add)(
+                first, end, REASONS[AbandonReason.EVICTED], lost_by=(epoch,)
+            )
 
     def is_resolved_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""

@@ -5,7 +5,7 @@ No I/O, no clock.
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ..frames import AbandonReason
+from ..frames import MAX_SEQUENCE, AbandonReason
 from ..rangeset import RangeSet
 
 ANY_PEER = None
@@ -118,19 +118,6 @@ class LossLedger:
         return reported
 
 
-def _split(
-    first: int, end: int, epochs: frozenset[int], may_lack: RangeSet, other: int
-) -> Iterator[tuple[int, int, frozenset[int]]]:
-    """A range, with ``other`` among its peers where that ``may_lack`` it."""
-    for taken_first, taken_end in may_lack.take(first, end):
-        if first < taken_first:
-            yield first, taken_first, epochs
-        yield taken_first, taken_end, epochs | {other}
-        first = taken_end
-    if first < end:
-        yield first, end, epochs
-
-
 def _add(ranges: RangeSet, first: int, end: int) -> None:
     ranges.add(first, end)
     if len(ranges) > MAX_REMEMBERED:
@@ -142,7 +129,7 @@ class UnconfirmedEvictions:
 
     What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
     read to its end beside the next.  So it is told that this will not come, and asked again.  What it has not
-    acknowledged by then, and lacks no more, it has given up: that is lost.
+    acknowledged by then, and lacks no more, it has given up: that is lost.  Whether other peers have it stays open.
 
     Attributes:
         open: whether there is any.
@@ -152,42 +139,45 @@ class UnconfirmedEvictions:
         self.open = False
         self._unknown: dict[int, RangeSet] = {}  # peer epoch -> sequences
         self._missing: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
+        self._lost = RangeSet()  # of these, what counts as lost already, since another peer lacks it
 
     def awaits_answer(self, up: frozenset[int]) -> bool:
         """Whether a peer that is ``up`` has said what it lacks, and is to be probed again."""
         return not up.isdisjoint(self._missing)
 
-    def add(self, epochs: Collection[int], sequence: int) -> None:
-        """These peers may have it."""
+    def add(self, epochs: Collection[int], sequence: int, lost: bool) -> None:
+        """These peers may have it; ``lost``: it counts as lost already."""
         self.open = self.open or bool(epochs)
         for epoch in epochs:
             self._unknown.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
+        if lost:
+            self._lost.add(sequence, sequence + 1)
 
     def on_ack(self, epoch: int, sequence: int) -> bool:
-        """A peer has it; whether it is unconfirmed no more."""
+        """A peer has it; whether it is unconfirmed no more, and not lost."""
         if not any(of[epoch].remove(sequence) for of in (self._unknown, self._missing) if epoch in of):
             return False
+        arrived = not any(sequence in ranges for ranges in (*self._all(), self._lost))
         self._tidy()
-        return not any(sequence in ranges for ranges in self._all())
+        return arrived
 
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]]
-    ) -> tuple[list[tuple[int, int, frozenset[int]]], list[tuple[int, int]]]:
+    ) -> tuple[list[tuple[int, int, bool]], list[tuple[int, int]]]:
         """A peer lacks the ``missing`` ranges, and has, or has given up, all else below ``known``.
 
-        Returns what is lost by that, with the peers that may lack it, and what is there and unconfirmed no more; a
-        message that any peer lacks is lost.
+        Returns what is lost to it by that, and whether it counts as lost already; and what is there and unconfirmed no
+        more.
         """
         of, lacked = self._unknown.get(epoch, RangeSet()), self._missing.get(epoch, RangeSet())
         still = RangeSet(one for first, end in missing for one in (*of.take(first, end), *lacked.take(first, end)))
         lost, there = lacked.take(0, known), RangeSet(of.take(0, known))
         for first, end in still:
             self._missing.setdefault(epoch, RangeSet()).add(first, end)
-        named = self._lose(epoch, lost)
-        for ranges in self._all():
+        for ranges in (*self._all(), self._lost) if there else ():
             for first, end in ranges:
                 there.take(first, end)
-        return named, list(there)
+        return self._lose(lost), list(there)
 
     def on_abandoned(self, first: int, end: int) -> None:
         """All peers are told that these will not come: one that has not acknowledged them gives up what it lacks."""
@@ -198,20 +188,20 @@ class UnconfirmedEvictions:
                     lacked.add(*one)
         self._tidy()
 
-    def on_peer_ended(self, epoch: int) -> list[tuple[int, int, frozenset[int]]]:
-        """A peer will never say: what is lost by that, with the peers that may lack it."""
-        return self._lose(epoch, [*self._unknown.pop(epoch, ()), *self._missing.pop(epoch, ())])
+    def on_peer_ended(self, epoch: int) -> list[tuple[int, int, bool]]:
+        """A peer will never say: what is lost to it by that, and whether it counts as lost already."""
+        return self._lose([*self._unknown.pop(epoch, ()), *self._missing.pop(epoch, ())])
 
-    def _lose(self, epoch: int, lost: list[tuple[int, int]]) -> list[tuple[int, int, frozenset[int]]]:
-        """Peer ``epoch`` will not get these: they are unconfirmed no more.  With the other peers that may lack them."""
-        named = [(first, end, frozenset((epoch,))) for first, end in lost]
-        for other in self._unknown.keys() | self._missing.keys():
-            may_lack = RangeSet()
-            for of in self._unknown, self._missing:
-                for first, end in lost:
-                    for taken in of[other].take(first, end) if other in of else ():
-                        may_lack.add(*taken)
-            named = [piece for one in named for piece in _split(*one, may_lack, other)] if may_lack else named
+    def _lose(self, lost: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:
+        """One peer will not get these."""
+        named: list[tuple[int, int, bool]] = []
+        for first, end in lost:
+            new = RangeSet([(first, end)])
+            for counted in self._lost.take(first, end):
+                new.take(*counted)
+                named.append((*counted, True))
+            named += [(*one, False) for one in new]
+            self._lost.add(first, end)
         self._tidy()
         return named
 
@@ -222,8 +212,13 @@ class UnconfirmedEvictions:
     def _tidy(self) -> None:
         self._unknown = {epoch: ranges for epoch, ranges in self._unknown.items() if ranges}
         self._missing = {epoch: ranges for epoch, ranges in self._missing.items() if ranges}
-        self.open = bool(self._unknown or self._missing)
+        first_ranges = [ranges.first_range() for ranges in self._all()]
+        self.open = bool(first_ranges)
+        self._lost.take(0, min((one[0] for one in first_ranges if one), default=MAX_SEQUENCE + 1))
 
     def all(self) -> RangeSet:
-        """Everything that some peer may or may not have."""
-        return RangeSet(one for ranges in self._all() for one in ranges)
+        """Everything that some peer may or may not have, and that does not count as lost."""
+        ranges = RangeSet(one for ranges in self._all() for one in ranges)
+        for first, end in self._lost:
+            ranges.take(first, end)
+        return ranges
