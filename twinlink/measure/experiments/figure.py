@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 
 from .. import formatting, plot_style
 from .description import Experiment

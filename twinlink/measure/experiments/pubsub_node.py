@@ -5,18 +5,20 @@ cycle's beginning.  If it wakes after that time, what it had to send is dropped,
 times drops it.  A subscriber takes what has come at the beginning of each cycle; an arrival has the kernel's time.
 
 Arguments: ``role``: ``publisher`` sends a counter in each cycle, ``loopback`` what its subscriber has taken, each value
-increased by 1; ``host``, ``port`` of its own, ``peer_host``, ``peer_port``; ``start_ns`` of the first cycle, Unix time;
-``cycle_ms``, ``offset_ms``, ``lead_ms``, ``cycles``, ``variables``.
+increased by 1; ``host``, ``port`` of its own, ``peer_host``, ``peer_port``; ``cycle_ms``, ``offset_ms``, ``lead_ms``,
+``cycles``, ``variables``.  When it is ready it reads a line of JSON: ``start_ns`` of the first cycle, Unix time.
 
 At the end it writes one line: ``sent`` and ``received`` (lists of counter and time in ns), ``late`` (number of messages
 dropped here), ``wake_ns`` (how late it woke, for each cycle) and ``octets`` of a message.
 """
 
 import contextlib
+import json
 import os
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from typing import Any
@@ -125,7 +127,10 @@ def _sleep_until(at_ns: int) -> None:
 
 def main() -> None:
     """Take part in all cycles."""
-    node = Node(arguments())
+    given = arguments()
+    node = Node(given)
+    say(ready=True)
+    given |= json.loads(sys.stdin.readline())
     threads = [threading.Thread(target=body) for body in (node.publish, node.subscribe)]
     for thread in threads:
         thread.start()
