@@ -17,14 +17,15 @@ setup: ## install what is missing and make .venv/ (the other targets do it thems
 demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-out/
 	@$(BIN)/twinlink demo --out demo-out $(ARGS)
 
-# Most tests wait for something, so two go on at a time; the tests of a file share what they started.
+# Most tests wait for something, so four go on at a time.  The tests of a file or class share what they started.
+# tests/conftest.py has the order.
 test: setup ## every test
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run
 	@$(BIN)/python -m benchmarks.goals $(ARGS)
 
-faults: setup ## schedules of faults against both transports, judged from ledgers (root)
+faults: setup ## schedules of faults against three transports, judged from ledgers (root)
 	@$(BIN)/python -m tests.faults.lab $(ARGS)
 
 # Keeps what it builds in $TWINLINK_K8S_CACHE, by default ~/.cache/twinlink/k8s; needs Go 1.24 the first time.
