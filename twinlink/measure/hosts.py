@@ -8,6 +8,8 @@ from typing import Self
 import twinlink
 
 from ..errors import PeerTimeout
+from ..process.ip_address import bracketed, is_address
+from ..process.resolver import accepting_addresses, addresses
 from ..transports import Endpoint, transport_name
 from .remote import PORT_OFFSET, TOLD, Remote, RemoteWorker
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
@@ -87,7 +89,7 @@ class Hosts(Setting):
         """A new worker here, and one at the peer."""
         if not self._meets():  # it may be restarting
             raise self._gone(self._timeout_s)
-        at = (self._endpoint.host, self._endpoint.port + PORT_OFFSET)
+        at = (self._host(), self._endpoint.port + PORT_OFFSET)
         far = RemoteWorker(DIGITAL_TWIN, self._remote)
         try:
             far.answer(0, max(START_S, self._timeout_s), self._stopped)  # ends early if the pong is lost
@@ -107,6 +109,17 @@ class Hosts(Setting):
             raise SettingError(str(error)) from error
         self._served = True
         return Pair(LocalWorker(REAL_WORLD), far, at, at)
+
+    def _host(self) -> str:
+        """Of several addresses of the peer's name the first at which the pong listens: both sides use that one."""
+        host, port = self._endpoint.host, self._endpoint.port
+        if is_address(host):
+            return host
+        try:
+            found = addresses(host, self._timeout_s)
+        except OSError as error:
+            raise HostLost(f"the pong's host {host} does not resolve: {error.strerror or error}") from error
+        return bracketed((accepting_addresses(found, port) or found)[0])
 
     def describe(self) -> dict[str, object]:
         """Endpoint and name of the peer."""

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, TransportMissing
+from ..process.ip_address import bracketed, is_address, is_own
+from ..process.resolver import listen_addresses
 from ..transports import Endpoint
 from . import loss_injector, send_modes, system
 from .channels import SUBJECTS, Channel, PeerLost, channel
@@ -126,7 +128,7 @@ class Worker:
                     f"this worker listens at ports {first} to {last} and does nothing else: the sweep must reach its "
                     "pong at the port that the pong was given, without a mapping between them"
                 )
-            host = own_host
+            host = _listens_on(own_host, host)
         self.close()
         made = channel(subject, Endpoint(host, port), listening, node, options)
         made.drop_every = drop_every
@@ -286,6 +288,20 @@ class Worker:
             made, self._channel = self._channel, None
             made.stop()
             made.close()
+
+
+def _listens_on(own: str, asked: str) -> str:
+    """Where to listen: at the address that the sweep connects to, as far as the pong listens there.
+
+    Most libraries take one address only, and ``::`` for IPv6 alone.  Raises OSError: ``own`` is not resolved.
+    """
+    allowed = listen_addresses(own)
+    place = asked.strip("[]")
+    if place in allowed or (allowed[0] in ("::", "0.0.0.0") and is_address(place) and is_own(place)):
+        return bracketed(place)
+    if allowed[0] == "::" and is_address(place) and ":" not in place:  # another host translates the address
+        return "0.0.0.0"
+    return bracketed(allowed[0])
 
 
 def _since(now: dict[str, int] | None, before: dict[str, int] | None) -> dict[str, int] | None:

@@ -39,6 +39,15 @@ def is_group(host: str) -> bool:
     return address is not None and address.is_multicast
 
 
+def is_own(address: str) -> bool:
+    """Whether a program on this host can listen on this IP address."""
+    try:
+        listening_socket(address, 0, socket.SOCK_DGRAM).close()
+    except OSError:
+        return False
+    return True
+
+
 def bracketed(host: str) -> str:
     """As it stands before a colon and a port: IPv6 in brackets."""
     return f"[{host}]" if ":" in host and host[0] != "[" else host

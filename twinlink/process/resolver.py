@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from .ip_address import family_of, is_address, is_group
+from .ip_address import family_of, is_address, is_group, is_own
 from .wakeup import Wakeup
 
 REFRESH_S = 0.3
@@ -47,20 +47,11 @@ def listen_addresses(host: str) -> list[str]:
     found = addresses(host, LISTEN_RESOLVE_S)
     if is_address(host):
         return found
-    own = [address for address in found if _is_own(address)]
+    own = [address for address in found if is_own(address)]
     if own and own != found:
         others = ", ".join(address for address in found if address not in own)
         logger.warning("%s: listening on %s only, as this host does not have %s", host, ", ".join(own), others)
     return own or found
-
-
-def _is_own(address: str) -> bool:
-    try:
-        with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return False
-    return True
 
 
 def accepting_addresses(hosts: Sequence[str], port: int) -> list[str]:

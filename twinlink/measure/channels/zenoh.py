@@ -11,6 +11,7 @@ from ...protocol.frames import HEADER_OCTETS, MAX_PAYLOAD
 from ...transports import Endpoint
 from ...transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohTransport
 from ...transports.zenoh_config import ZenohOptions
+from ...transports.zenoh_locators import Locators
 from .base import TICK_S, TRAFFIC, RawChannel
 
 
@@ -97,7 +98,7 @@ class ZenohChannel(RawChannel):
 
 
 def _default(endpoint: Endpoint, listening: bool) -> zenoh.Config:
-    endpoints = [str(endpoint)]
+    endpoints = Locators([endpoint], listening).current()
     config = zenoh.Config()
     for key, value in {
         "mode": "peer",
