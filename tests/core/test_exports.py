@@ -13,7 +13,7 @@ from twinlink import errors, events
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = [getattr(twinlink, name) for name in twinlink.__all__]
-ROOMS = ("protocol", "runtime", "process")
+ROOMS = ("identity", "protocol", "runtime", "process")
 
 
 def test_all_is_sorted_and_complete() -> None:
