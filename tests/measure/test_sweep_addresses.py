@@ -24,7 +24,7 @@ print(*(f"{cell['subject']} {cell['status']}: {cell['reason']}" for cell in run[
 """
 
 
-@pytest.mark.parametrize(("listens", "peer"), [("twin.example", "twin.example"), ("[::]", "127.0.0.2")])
+@pytest.mark.parametrize(("listens", "peer"), [("twin.example", "[::1]"), ("[::]", "127.0.0.2")])
 def test_every_subject_meets_the_other_side(listens: str, peer: str, tmp_path: Path) -> None:
     told = named_host.run(tmp_path, _SWEEP, listens, peer, SUBJECTS, str(tmp_path / "out"))
     assert told.splitlines() == [f"{one} done: None" for one in SUBJECTS.split(",")]
