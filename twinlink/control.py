@@ -2,7 +2,7 @@
 
 Flow ``control`` (Digital Twin -> Real World) carries `PrbBlock`; flow ``control-result`` answers each with
 `PrbBlockResult`.  Both are UTF-8 JSON objects with exactly the fields below: a field too many is refused, because a
-RAN must not act on what it half understands.
+RAN must not act on what it half understands.  Only ``e3`` may be absent.
 
 A `PrbBlock` counts only from a peer that is up, that acknowledges flow ``spectrum`` in time, and while no other peer
 holds the block.  Of one session, the message with the highest sequence number is the newest (docs/exporter.md).
@@ -10,7 +10,7 @@ holds the block.  Of one session, the message with the highest sequence number i
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
 from .errors import MalformedPayload
@@ -58,6 +58,26 @@ class PrbBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class E3Control:
+    """The control that carried a block over E3, where controls have a sequence id (generation G2).
+
+    Attributes:
+        sequence_id: of the control; 1 to 2**32 - 1.
+        received_ns: when the decision arrived, Unix time in ns on the exporter's clock.
+        sent_ns: when the control was sent to the RAN, on the same clock.
+        acknowledged_ns: when its acknowledgement arrived, on the same clock; None without one.
+        ran_ns: when the RAN acknowledged it, having installed the block, Unix time on its own clock; None if it does
+            not tell.  When the block was first on air is not told to dApps.
+    """
+
+    sequence_id: int
+    received_ns: int
+    sent_ns: int
+    acknowledged_ns: int | None = None
+    ran_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PrbBlockResult:
     """What became of a `PrbBlock`.
 
@@ -69,6 +89,7 @@ class PrbBlockResult:
         time_ns: when, Unix time in ns on the exporter's clock.
         reason: why it was rejected or cleared.  If the exporter rejected it, the broken rule, a colon and a text; rule
             ``holder`` names the twin that holds the block.
+        e3: of the control that carried the block; None if none did, or if controls have no sequence id.
     """
 
     id: str
@@ -76,6 +97,7 @@ class PrbBlockResult:
     prbs: tuple[int, ...]
     time_ns: int
     reason: str = ""
+    e3: E3Control | None = None
 
     def encode(self) -> bytes:
         """The payload."""
@@ -84,24 +106,29 @@ class PrbBlockResult:
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> Self:
         """Read a payload; raises MalformedPayload naming the field that is wrong."""
-        fields = _object(payload, {"id", "status", "prbs", "time_ns", "reason"})
+        fields = _object(payload, {"id", "status", "prbs", "time_ns", "reason"}, "e3")
         prbs = _prbs(fields)
         if fields["status"] not in get_args(Status):
             raise MalformedPayload(f"status must be one of {', '.join(get_args(Status))}")
-        return cls(_identifier(fields), fields["status"], prbs, _time(fields, "time_ns"), _text(fields, "reason"))
+        identifier, reason = _identifier(fields), _text(fields, "reason")
+        return cls(identifier, fields["status"], prbs, _time(fields, "time_ns"), reason, _e3(fields.get("e3")))
 
 
 def _encode(one: object, names: Iterable[str]) -> bytes:
     # Not dataclasses.asdict, which copies each PRB: ten times as long as all else.
-    return json.dumps({name: getattr(one, name) for name in names}, separators=(",", ":")).encode()
+    fields = {name: getattr(one, name) for name in names}
+    control = fields.pop("e3", None)
+    if control is not None:
+        fields["e3"] = {name: value for name, value in asdict(control).items() if value is not None}
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _object(payload: bytes | memoryview, names: set[str]) -> dict[str, Any]:
+def _object(payload: bytes | memoryview, names: set[str], optional: str | None = None) -> dict[str, Any]:
     try:
         fields = json.loads(bytes(payload))
     except (ValueError, RecursionError) as error:
         raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
-    if not isinstance(fields, dict) or set(fields) != names:
+    if not isinstance(fields, dict) or set(fields) - {optional} != names:
         raise MalformedPayload(f"a JSON object with exactly the fields {', '.join(sorted(names))} is expected")
     return fields
 
@@ -129,6 +156,17 @@ def _text(fields: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or len(value) > 1024:
         raise MalformedPayload(f"{name} must be a string of at most 1024 characters")
     return value
+
+
+def _e3(value: object) -> E3Control | None:
+    if value is None:
+        return None
+    times = ("received_ns", "sent_ns", "acknowledged_ns", "ran_ns")
+    if not isinstance(value, dict) or not {"sequence_id", *times[:2]} <= set(value) <= {"sequence_id", *times}:
+        raise MalformedPayload(f"e3 must be an object with sequence_id and some of {', '.join(times)}")
+    if not _is_int(value["sequence_id"], 1, 2**32 - 1):
+        raise MalformedPayload("sequence_id must be an integer from 1 to 4294967295")
+    return E3Control(value["sequence_id"], **{name: _time(value, name) for name in times if name in value})
 
 
 def _time(fields: dict[str, Any], name: str) -> int:

@@ -1,14 +1,17 @@
 """The state machine of the PRB block, on a manual clock."""
 
+import json
 from dataclasses import dataclass
 from itertools import count
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from twinlink_exporter.block import ACK_WAIT_NS, MS, Blocks, Control, Instant, NotCleared, Outcome, Todo
 
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink import MalformedPayload
+from twinlink.control import E3Control, PrbBlock, PrbBlockResult
 
 WALL = 1_700_000_000_000_000_000
 
@@ -46,6 +49,36 @@ def test_a_block_is_handed_over_at_once_and_answered_when_the_ran_acknowledges()
     assert isinstance(outcome, Outcome)
     assert told([outcome]) == [("a", "installed", "acknowledged", (5, 6))]
     assert (outcome.result.time_ns, outcome.received_ns, outcome.proposed_ns) == (WALL + 12 * MS, WALL + 7, WALL)
+
+
+def test_where_controls_have_a_sequence_id_the_result_has_it_with_its_times() -> None:
+    blocks = make()
+    blocks.sequenced = True
+    (control,) = blocks.propose(block("a", 5), WALL + 7, at(10))
+    assert control == Control(1, (5,), 2, sequence_id=1)
+    (installed,) = blocks.acknowledged(1, True, at(12), WALL + 11)
+    assert isinstance(installed, Outcome)
+    assert installed.result.e3 == E3Control(1, WALL + 7, WALL + 10 * MS, WALL + 12 * MS, WALL + 11)
+    assert PrbBlockResult.decode(installed.result.encode()) == installed.result
+    blocks.propose(block("b", 6), WALL, at(20))
+    rejected, *_ = blocks.acknowledged(2, False, at(21))
+    assert isinstance(rejected, Outcome)
+    assert rejected.result.e3 == E3Control(2, WALL, WALL + 20 * MS)
+    clear, cleared = blocks.clear("expired", at(30))
+    assert isinstance(clear, Control)
+    assert isinstance(cleared, Outcome)
+    assert (clear.sequence_id, cleared.result.e3) == (3, E3Control(1, WALL + 7, WALL + 10 * MS))
+
+
+@pytest.mark.parametrize(
+    "e3",
+    [5, [], {}, {"sequence_id": 1}, {"sequence_id": 0, "received_ns": 1, "sent_ns": 1},
+     {"sequence_id": 1, "received_ns": 1, "sent_ns": -1}, {"sequence_id": 1, "received_ns": 1, "sent_ns": 1, "x": 1}],
+)  # fmt: skip
+def test_a_result_with_another_e3_is_refused(e3: object) -> None:
+    fields = {"id": "a", "status": "installed", "prbs": [], "time_ns": 1, "reason": "", "e3": e3}
+    with pytest.raises(MalformedPayload):
+        PrbBlockResult.decode(json.dumps(fields).encode())
 
 
 def test_without_an_acknowledgement_the_time_is_that_of_handing_over() -> None:

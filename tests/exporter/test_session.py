@@ -2,6 +2,8 @@
 
 import pytest
 from twinlink_e3 import (
+    ASN1_CODECS,
+    DAppControlAction,
     MalformedPdu,
     MessageAck,
     MessageIds,
@@ -15,6 +17,8 @@ from twinlink_e3 import (
     encode,
 )
 from twinlink_e3.pdu import ResponseCode
+from twinlink_exporter.block import Control
+from twinlink_exporter.generation_search import GenerationSearch
 from twinlink_exporter.session import (
     REFUSED_NS,
     RETRIES,
@@ -120,6 +124,18 @@ def test_an_agent_that_gives_no_identifier_did_not_refuse() -> None:
 def test_an_agent_without_the_spectrum_function_is_refused_by_name() -> None:
     event = answer_setup(make(), 0, functions=(RanFunctionDefinition(5, (1,), (), b"x"),))
     assert event == Refused("gnb offers RAN functions 5, not 1 (spectrum) or 2 (L1-KPM)")
+
+
+def test_a_control_of_g2_has_a_sequence_id() -> None:
+    session = Session("dapp", "1", "vendor", MessageIds(), GenerationSearch.of("G2a"))
+    request = ASN1_CODECS["G2a"].decode(session.request(0) or b"")
+    response = SetupResponse(1, request.message_id, "positive", "gnb", "1.0.0", 7)
+    session.setup_answered(ASN1_CODECS["G2a"].encode(response), 0)
+    assert session.sequenced
+    action = ASN1_CODECS["G2a"].decode(session.block(Control(5, (1,), 2, sequence_id=9)) or b"")
+    assert isinstance(action, DAppControlAction)
+    assert (action.message_id, action.sequence_id) == (5, 9)
+    assert not subscribed_session().sequenced
 
 
 SLOTS = RanFunctionDefinition(2, (1,), (), b"x")

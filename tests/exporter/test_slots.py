@@ -143,7 +143,11 @@ def test_a_block_goes_over_the_second_subscription(
     take(receiver, 1)
     wait_until(lambda: exporter.exporter.twins_by_state()[State.IN_SYNC])
     propose(twin[0], prbs=(4, 5))
-    assert say(results(twin[0], 1)[0]) == ("b-1", "installed", (4, 5))
+    result = results(twin[0], 1)[0]
+    assert say(result) == ("b-1", "installed", (4, 5))
+    assert result.e3 is not None
+    assert result.e3.sequence_id == 1
+    assert result.e3.received_ns <= result.e3.sent_ns <= (result.e3.acknowledged_ns or 0) == result.time_ns
     wait_until(lambda: gnb.events("control"))
     exporter.stop()
     wait_until(lambda: len(gnb.events("control")) > 1)

@@ -20,10 +20,11 @@ No I/O: calls report events with their time, and return actions in order.  The r
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal, NamedTuple
 
-from twinlink.control import PrbBlock, PrbBlockResult, Status
+from twinlink.control import E3Control, PrbBlock, PrbBlockResult, Status
 
 MS = 1_000_000
 ACK_WAIT_NS = 250 * MS
@@ -67,6 +68,7 @@ class Control:
     message_id: int
     prbs: tuple[int, ...]
     validity_s: int | None
+    sequence_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class _Decision:
     block: PrbBlock
     received_ns: int
     handed: Instant
+    sequence_id: int | None = None
 
     @property
     def ends_ns(self) -> int:
@@ -105,6 +108,8 @@ class _List:
     message_id: int | None
     decision: _Decision | None = None
     acknowledged: bool = False
+    acknowledged_ns: int | None = None  # Unix time here
+    ran_ns: int | None = None  # that of the RAN
 
     @property
     def standing(self) -> _Decision | None:
@@ -116,9 +121,14 @@ class Blocks:
 
     Args:
         next_message_id: returns the E3 message id of the next control.
+
+    Attributes:
+        sequenced: whether controls have a sequence id.
     """
 
     def __init__(self, next_message_id: Callable[[], int]) -> None:
+        self.sequenced = False
+        self._sequence_ids = count(1)
         self._next_message_id = next_message_id
         self._last = _List(None, acknowledged=True)  # the last list that the RAN did not refuse
         self._replaced: _List | None = None  # the list that it replaced, while its decision awaits an answer
@@ -142,17 +152,25 @@ class Blocks:
     def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Todo]:
         """Handle a decision that passed the guard."""
         todo = self._settle("followed", now)
-        message_id = self._next_message_id()
-        self._replaced, self._last = self._last, _List(message_id, _Decision(block, received_ns, now))
+        message_id, sequence_id = self._next_message_id(), self._next_sequence_id()
+        self._replaced, self._last = self._last, _List(message_id, _Decision(block, received_ns, now, sequence_id))
         validity_s = min(math.ceil(block.validity_ms / 1000), MAX_VALIDITY_PERIOD_S) if block.prbs else None
-        return [*todo, Control(message_id, block.prbs, validity_s)]
+        return [*todo, Control(message_id, block.prbs, validity_s, sequence_id)]
 
-    def acknowledged(self, request_id: int, positive: bool, now: Instant) -> list[Todo]:
-        """Handle the RAN's messageAck for the newest list, or the one before; others are ignored."""
+    def acknowledged(self, request_id: int, positive: bool, now: Instant, ran_ns: int | None = None) -> list[Todo]:
+        """Handle the RAN's messageAck for the newest list, or the one before; others are ignored.
+
+        Args:
+            request_id: of the list.
+            positive: whether the RAN took it.
+            now: the current time.
+            ran_ns: the time in the messageAck, Unix time by the RAN's clock.
+        """
         if self._replaced and self._replaced.message_id == request_id:
             self._replaced.acknowledged |= positive
         if self._last.message_id != request_id:
             return []
+        self._last.acknowledged_ns, self._last.ran_ns = now.wall_ns, ran_ns
         if not positive:
             return self._refused(now)
         self._last.acknowledged = True
@@ -221,7 +239,10 @@ class Blocks:
     def _empty_list(self) -> Control:
         message_id = self._next_message_id()
         self._last = _List(message_id)
-        return Control(message_id, (), None)
+        return Control(message_id, (), None, self._next_sequence_id())
+
+    def _next_sequence_id(self) -> int | None:
+        return next(self._sequence_ids) if self.sequenced else None
 
     def _waits_until_ns(self) -> int | None:
         """Monotonic time until which the newest decision awaits the RAN's answer."""
@@ -251,5 +272,10 @@ class Blocks:
     def _outcome(
         self, decision: _Decision, status: Status, cause: Cause, time_ns: int, text: str | None = None
     ) -> Outcome:
-        result = PrbBlockResult(decision.block.id, status, self.prbs, time_ns, text or _TEXT[cause])
+        e3 = None
+        if decision.sequence_id is not None:
+            e3 = E3Control(decision.sequence_id, decision.received_ns, decision.handed.wall_ns)
+            if self._last.decision is decision:
+                e3 = replace(e3, acknowledged_ns=self._last.acknowledged_ns, ran_ns=self._last.ran_ns)
+        result = PrbBlockResult(decision.block.id, status, self.prbs, time_ns, text or _TEXT[cause], e3)
         return Outcome(result, cause, decision.block.issued_ns, decision.received_ns)

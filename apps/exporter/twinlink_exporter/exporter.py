@@ -246,11 +246,13 @@ class Exporter:
     def _on_session_event(self, event: SessionEvent) -> None:
         if isinstance(event, MessageAck):
             positive = event.response_code == "positive"
-            self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now()))
+            ran_ns = event.timestamp if self._session.sequenced else None
+            self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now(), ran_ns))
             return
         self.counters.setups += isinstance(event, SetUp)
         report.session_event(self._journal, event, self._session.dapp_id)
         if isinstance(event, Subscribed):
+            self._blocks.sequenced = self._session.sequenced
             self._do(self._blocks.e3_ready(self._clear_next))
             self._clear_next = False
 
@@ -371,7 +373,8 @@ class Exporter:
     def _do(self, todo: list[Todo]) -> None:
         for item in todo:
             if isinstance(item, Control):
-                self._hand_over(item)
+                if octets := self._session.block(item):
+                    self._sockets.send(octets)
             elif isinstance(item, NotCleared):
                 self._journal.event(
                     "block-not-cleared",
@@ -380,10 +383,6 @@ class Exporter:
             else:
                 self._answer(item.result)
                 self._report(item)
-
-    def _hand_over(self, control: Control) -> None:
-        if octets := self._session.block(control.message_id, control.prbs, control.validity_s):
-            self._sockets.send(octets)
 
     def _answer(self, result: PrbBlockResult) -> None:
         try:

@@ -40,6 +40,7 @@ from twinlink_e3 import (
     recognise,
 )
 
+from .block import Control
 from .generation_search import GenerationSearch, reads
 from .subscriptions import Subscription, objection, offers_block, subscriptions
 
@@ -286,12 +287,21 @@ class Session:
         self._answered_in = None
         self._releases.clear()
 
-    def block(self, message_id: int, prbs: tuple[int, ...], validity_s: int | None) -> bytes | None:
-        """The control with a list of blocked PRBs; None without a setup, or if the agent offers no such control."""
+    @property
+    def sequenced(self) -> bool:
+        """Whether controls have a sequence id, and PDUs the agent's Unix time in ns: since G2."""
+        return self.codec.generation.startswith("G2")
+
+    def block(self, control: Control) -> bytes | None:
+        """The PDU with a list of blocked PRBs; None without a setup, or if the agent offers no such control."""
         if self.dapp_id is None or not self.offers_block:
             return None
-        action = self.codec.encode_structure(PrbBlacklistControl(prbs, validity_period=validity_s))
-        return self.codec.encode(DAppControlAction(message_id, self.dapp_id, RAN_FUNCTION, CONTROL_PRB_BLOCK, action))
+        action = self.codec.encode_structure(PrbBlacklistControl(control.prbs, validity_period=control.validity_s))
+        return self.codec.encode(
+            DAppControlAction(
+                control.message_id, self.dapp_id, RAN_FUNCTION, CONTROL_PRB_BLOCK, action, control.sequence_id
+            )
+        )
 
     def releases(self) -> list[bytes]:
         """Takes the releaseMessages of identifiers that are of no use; to be sent when the RAN is connected."""
