@@ -6,7 +6,7 @@ SOURCES := twinlink apps tests examples benchmarks colosseum
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench faults k8s-check lint image clean
+.PHONY: help setup demo test bench comparison faults k8s-check lint image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -24,6 +24,9 @@ test: setup ## every test
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run
 	@$(BIN)/python -m benchmarks.goals $(ARGS)
+
+comparison: setup ## docs/comparison.md: every system in one sweep, on an idle machine (root)
+	@$(BIN)/python -m benchmarks.comparison $(ARGS)
 
 faults: setup ## schedules of faults against three transports, judged from ledgers (root)
 	@$(BIN)/python -m tests.faults.lab $(ARGS)
@@ -53,5 +56,5 @@ image: ## the container images twinlink-exporter and twinlink-replay, with podma
 	done
 
 clean: ## remove .venv/, caches and what demo, bench and MGEN sweeps left
-	@rm -rf .venv demo-out bench-out mgen-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv demo-out bench-out comparison-out mgen-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
