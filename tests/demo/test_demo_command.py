@@ -56,6 +56,7 @@ def test_the_report_is_one_file_with_its_figures(played: tuple[Path, dict[str, A
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     for name in ("age.png", "delay.png", "zeromq/spectrogram.png", "zeromq/prbs.png", "zeromq/block.png"):
         assert (out / name).read_bytes().startswith(PNG)
+        assert "<svg" in (out / name).with_suffix(".svg").read_text()[:1000]
 
 
 def valid_results(out: Path) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def test_everything_derived_can_be_made_again(
     again = tmp_path / "again"
     shutil.copytree(out, again)
     derived = [again / name for name in ("results.json", "table.md", "table.csv", "summary.json", "report.html")]
-    for path in (*derived, *again.rglob("*.png")):
+    for path in (*derived, *again.rglob("*.png"), *again.rglob("*.svg")):
         path.unlink()
     run = start("report", str(again), "--json")
     assert run.code() == 0, run.err

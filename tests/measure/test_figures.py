@@ -5,6 +5,7 @@ import re
 import struct
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import matplotlib.pyplot as plt
@@ -56,7 +57,18 @@ def test_every_figure_of_the_paper_and_two_more(drawn: list[Drawn]) -> None:
 def test_the_same_figure_again(drawn: list[Drawn], tmp_path: Path) -> None:
     synthetic_run.write(tmp_path, **BOTH)
     again = figures.draw(tmp_path / "figures", *computed(tmp_path))
-    assert [each.path.read_bytes() for each in again] == [each.path.read_bytes() for each in drawn]
+    for suffix in (".png", ".svg"):
+        files = [[each.path.with_suffix(suffix).read_bytes() for each in drawn_ones] for drawn_ones in (again, drawn)]
+        assert files[0] == files[1]
+
+
+def test_each_figure_is_an_svg_too(drawn: list[Drawn]) -> None:
+    for each in drawn:
+        root = ElementTree.parse(each.path.with_suffix(".svg")).getroot()
+        width, height = (float(root.attrib[name].removesuffix("pt")) for name in ("width", "height"))
+        across, down = size(each.path)
+        assert width / height == pytest.approx(across / down, rel=0.01)
+        assert each.path.with_suffix(".svg").stat().st_size < 2_000_000  # dots are an image in it
 
 
 @pytest.mark.filterwarnings("error")
@@ -89,11 +101,12 @@ def test_what_the_clocks_do_not_allow_is_not_drawn(tmp_path: Path) -> None:
     found, rows = computed(tmp_path)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "latency.png").write_bytes(b"of an earlier run")
+    (tmp_path / "figures" / "latency.svg").write_bytes(b"of an earlier run")
     (tmp_path / "figures" / "mine.png").write_bytes(b"not ours")
     for cell in found["cells"]:
         cell["statistics"]["one_way_delay_ns"] |= {"bound_ns": 1e9, "usable": False}
     drawn = figures.draw(tmp_path / "figures", found, rows)
-    assert not (tmp_path / "figures" / "latency.png").exists()
+    assert not list((tmp_path / "figures").glob("latency.*"))
     assert (tmp_path / "figures" / "mine.png").exists()
     captions = {each.path.stem: each.caption for each in drawn}
     assert "RTT, because the clocks do not agree" in captions["cdf-rw-dt"]

@@ -25,7 +25,8 @@ def draw(folder: Path, results: dict[str, Any], found: Records) -> list[Drawn]:
     """Draw the figures that the run has data for into ``folder``, replacing earlier ones.  Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
-        (folder / f"{name}.png").unlink(missing_ok=True)
+        for suffix in ("png", "svg"):
+            (folder / f"{name}.{suffix}").unlink(missing_ok=True)
     with mpl.rc_context(plot_style.STYLE):
         drawn = [
             _delays(folder, results, "latency"),
@@ -210,7 +211,7 @@ def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
     seconds = (arrived["sent_ns"] - start_ns) / 1e9
     seen = delays > 0  # a log axis has no place for the others; the page flags them
     axis.plot(seconds[seen], delays[seen], ".", color=shown.colour, ms=2.5, alpha=0.6, label=shown.short,
-              markerfacecolor="none" if shown.raw else shown.colour, mew=0.6)  # fmt: skip
+              markerfacecolor="none" if shown.raw else shown.colour, mew=0.6, rasterized=True)  # fmt: skip
     for number in np.unique(arrived["round"]):
         mine = (arrived["round"] == number) & seen
         if mine.any() and bound_ns is not None:

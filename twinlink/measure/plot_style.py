@@ -34,6 +34,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "lines.markersize": 5,
+    "svg.hashsalt": "twinlink",  # the same identifiers in each run
 }
 WIDTH = 4.8  # inches: on a phone (344 pixels) the text has the size of the page's small print
 GREY = "#777777"
@@ -46,7 +47,7 @@ class Drawn:
     """A figure for the page.
 
     Attributes:
-        path: the PNG.
+        path: the PNG; an SVG is beside it.
         title, caption: for people; the caption holds units, n and setting.
     """
 
@@ -137,6 +138,21 @@ def n(cells: list[Cell]) -> str:
     return f"n = {numbers[0]:,}{f' to {numbers[-1]:,}' if numbers[-1] > numbers[0] else ''} a cell"
 
 
+def write(figure: Figure, path: Path) -> None:
+    """Write a figure as ``path``, a PNG, and as an SVG beside it, and close it.  Raises OSError, and leaves neither."""
+    written = path, path.with_suffix(".svg")
+    try:
+        figure.savefig(written[0], metadata={"Software": None})  # no version of matplotlib: reproducible files
+        figure.set_layout_engine("none")  # everything has its place now
+        figure.savefig(written[1], metadata={"Creator": None, "Date": None})
+    except OSError:  # such as a full disk
+        for one in written:
+            one.unlink(missing_ok=True)
+        raise
+    finally:
+        plt.close(figure)
+
+
 def save(
     figure: Figure, folder: Path, name: str, results: dict[str, Any], cells: list[Cell], title: str, caption: str
 ) -> Drawn:
@@ -146,11 +162,5 @@ def save(
     told = fill(f"{where}, {mode}; {n(cells)}", 70)
     figure.suptitle(told, fontsize=8.5, color=GREY, x=0.01, ha="left")
     path = folder / f"{name}.png"
-    try:
-        figure.savefig(path, metadata={"Software": None})  # no version of matplotlib: reproducible files
-    except OSError:  # such as a full disk
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        plt.close(figure)
+    write(figure, path)
     return Drawn(path, title, f"{where[0].upper()}{where[1:]}, {mode}; {n(cells)}. {caption}")

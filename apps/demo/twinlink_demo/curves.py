@@ -7,6 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from twinlink.measure.plot_style import write
+
 from . import freshness
 from .evidence import Playout, Rebuilt
 
@@ -46,8 +48,7 @@ def age(path: Path, found: Both) -> None:
             axis.grid(alpha=0.25)
     grid[-1][0].set_xlabel("time (s)")
     grid[-1][1].set_xlabel("time (ms)")
-    figure.savefig(path)
-    plt.close(figure)
+    write(figure, path)
 
 
 def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
@@ -79,8 +80,7 @@ def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
     high = max([high, *rtts])
     grid[0, 0].set_ylim(0.7 * low, high * max(3, (high / low) ** 0.2))  # room for the legend above the curves
     grid[-1, 0].set_xlabel("time (s)")
-    figure.savefig(path)
-    plt.close(figure)
+    write(figure, path)
 
 
 def _label(facts: dict[str, Any]) -> str:

@@ -13,8 +13,8 @@ from .flows import FLOWS, cell_id
 
 MARK = ".twinlink-demo"
 TRUTH, SUMMARY = "truth.npz", "summary.json"
-FIGURES = ("age.png", "delay.png")
-TRANSPORT_FIGURES = ("spectrogram.png", "prbs.png", "block.png")
+FIGURES = ("age.png", "age.svg", "delay.png", "delay.svg")
+TRANSPORT_FIGURES = ("spectrogram.png", "spectrogram.svg", "prbs.png", "prbs.svg", "block.png", "block.svg")
 PARTS = ("emulator", "exporter", "replay")
 
 

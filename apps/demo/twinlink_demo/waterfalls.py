@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from twinlink_ran_emulator.truth import areas_of
 from twinlink_replay.detection.features import to_dbfs
 
+from twinlink.measure.plot_style import write
+
 from .evidence import Cells, Playout, Rebuilt, Times, prb_power
 from .score import on_air
 
@@ -43,7 +45,7 @@ def spectrogram(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> No
     axes[0].set_ylabel("time (s)")
     bar = figure.colorbar(shown, ax=axes, orientation="horizontal", shrink=0.7, aspect=40, pad=0.02)
     bar.set_label(f"mean power per subcarrier (dBFS); transport: {name}")
-    _save(figure, path)
+    write(figure, path)
 
 
 def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
@@ -82,7 +84,7 @@ def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
     axes[2].set_title("Occupancy, mean of 0.1 s")
     axes[2].grid(alpha=0.25)
     _legend(axes[2], axes[2].get_legend_handles_labels()[0])
-    _save(figure, path)
+    write(figure, path)
 
 
 def block(path: Path, playout: Playout, rebuilt: Rebuilt, episode: dict[str, Any], name: str) -> None:
@@ -142,7 +144,7 @@ def block(path: Path, playout: Playout, rebuilt: Rebuilt, episode: dict[str, Any
     axes[0].set_xlabel("time since it came on (ms)")
     axes[1].set_xlabel("time since it went (ms)")
     figure.colorbar(shown, ax=axes, shrink=0.7, aspect=30, label="mean power per subcarrier (dBFS)")
-    _save(figure, path)
+    write(figure, path)
 
 
 def _columns(playout: Playout) -> tuple[Times, NDArray[np.intp]]:
@@ -228,8 +230,3 @@ def _legend(axis: Axes, handles: list[Any]) -> None:
     """A legend above the axes on the right, so that it hides nothing."""
     axis.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.1,
                 columnspacing=1.0, handlelength=1.4)  # fmt: skip
-
-
-def _save(figure: Any, path: Path) -> None:
-    figure.savefig(path)
-    plt.close(figure)
