@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...errors import TransportError
 from ...transports import Endpoint
 from ...transports.mosquitto import Mosquitto
 from ..setting import Setting
@@ -55,7 +56,7 @@ def _measure(run: Run, setting: Setting, part: Any, clients: int) -> Row:
                     values.append(told["ms"])
                 else:
                     missing += 1
-    except ProgramFailed as error:
+    except (ProgramFailed, TransportError) as error:
         if not values:
             return failed(case, str(error))
         row = of_values(run.folder, case, values, missing)

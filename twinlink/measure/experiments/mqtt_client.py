@@ -7,9 +7,23 @@ PINGREQ: its sessions are shorter than the keep-alive interval.
 import asyncio
 import struct
 from collections.abc import Callable
+from enum import IntEnum
 
-CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, SUBACK = 1, 2, 3, 4, 5, 6, 7, 8, 9
 KEEP_ALIVE_S = 3600
+
+
+class Packet(IntEnum):
+    """Types of control packets (MQTT 3.1.1, section 2.2.1)."""
+
+    CONNECT = 1
+    CONNACK = 2
+    PUBLISH = 3
+    PUBACK = 4
+    PUBREC = 5
+    PUBREL = 6
+    PUBCOMP = 7
+    SUBSCRIBE = 8
+    SUBACK = 9
 
 
 class Client(asyncio.Protocol):
@@ -28,6 +42,7 @@ class Client(asyncio.Protocol):
         self._on_message = on_message
         self._buffer = b""
         self._number = 0
+        self._refused = ""  # how the broker refused the client
         self._held: dict[int, bytes] = {}  # QoS 2: payloads until PUBREL
         self.connected, self.subscribed = asyncio.Event(), asyncio.Event()
 
@@ -36,13 +51,19 @@ class Client(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self, host, port)
         await self.connected.wait()
-        self._send(SUBSCRIBE << 4 | 2, struct.pack("!H", self._next()) + _text(topic) + bytes([qos]))
+        self._check()
+        self._send(Packet.SUBSCRIBE << 4 | 2, struct.pack("!H", self._next()) + _text(topic) + bytes([qos]))
         await self.subscribed.wait()
+        self._check()
+
+    def _check(self) -> None:
+        if self._refused:
+            raise OSError(f"the MQTT broker {self._refused}")
 
     def publish(self, topic: str, payload: bytes, qos: int) -> None:
         """Publish."""
         number = struct.pack("!H", self._next()) if qos else b""
-        self._send(PUBLISH << 4 | qos << 1, _text(topic) + number + payload)
+        self._send(Packet.PUBLISH << 4 | qos << 1, _text(topic) + number + payload)
 
     def close(self) -> None:
         """Close the connection."""
@@ -52,7 +73,13 @@ class Client(asyncio.Protocol):
         """Of asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._send(CONNECT << 4, _text("MQTT") + struct.pack("!BBH", 4, 2, KEEP_ALIVE_S) + _text(self._name))
+        self._send(Packet.CONNECT << 4, _text("MQTT") + struct.pack("!BBH", 4, 2, KEEP_ALIVE_S) + _text(self._name))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
+        self._refused = self._refused or "closed the connection"
+        self.connected.set()
+        self.subscribed.set()
 
     def data_received(self, data: bytes) -> None:
         """Of asyncio."""
@@ -64,16 +91,18 @@ class Client(asyncio.Protocol):
 
     def _take(self, head: int, body: bytes) -> None:
         match head >> 4:
-            case 2:  # CONNACK
+            case Packet.CONNACK:
+                if body[1]:
+                    self._refused = f"refused the client with return code {body[1]}"
                 self.connected.set()
-            case 9:  # SUBACK
+            case Packet.SUBACK:
                 self.subscribed.set()
-            case 3:  # PUBLISH
+            case Packet.PUBLISH:
                 self._published(head >> 1 & 3, body)
-            case 5:  # PUBREC
-                self._send(PUBREL << 4 | 2, body)
-            case 6:  # PUBREL
-                self._send(PUBCOMP << 4, body)
+            case Packet.PUBREC:
+                self._send(Packet.PUBREL << 4 | 2, body)
+            case Packet.PUBREL:
+                self._send(Packet.PUBCOMP << 4, body)
                 payload = self._held.pop(int.from_bytes(body, "big"), None)
                 if payload is not None:
                     self._on_message(payload)
@@ -85,11 +114,11 @@ class Client(asyncio.Protocol):
             return
         number, payload = body[first : first + 2], body[first + 2 :]
         if qos == 1:
-            self._send(PUBACK << 4, number)
+            self._send(Packet.PUBACK << 4, number)
             self._on_message(payload)
         else:
             self._held[int.from_bytes(number, "big")] = payload
-            self._send(PUBREC << 4, number)
+            self._send(Packet.PUBREC << 4, number)
 
     def _next(self) -> int:
         self._number = self._number % 0xFFFF + 1

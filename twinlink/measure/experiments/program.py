@@ -15,6 +15,7 @@ from ...errors import TwinlinkError
 
 LOOK_S = 0.2
 END_S = 5.0
+INSTALL = "pip install 'twinlink[measure,industrial,websocket]'"
 START_S = 60.0  # on an emulated or busy processor, an OPC UA server takes several seconds
 
 
@@ -102,7 +103,8 @@ class Program:
                 self._lines.put(None)
                 self._threads[1].join(1)
                 last = b"".join(self._errors[-1:]).decode(errors="replace").strip()
-                raise ProgramFailed(f"{self._name} ended{': ' + last if last else ''}")
+                install = f"; install it with: {INSTALL}" if last.startswith("ModuleNotFoundError") else ""
+                raise ProgramFailed(f"{self._name} ended{': ' + last if last else ''}{install}")
             if "error" in told:
                 raise ProgramFailed(f"{self._name}: {told['error']}")
             return told
