@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 import twinlink
 from twinlink import options as link_options
-from twinlink.errors import ConfigurationError, LinkClosed, PeerTimeout
+from twinlink.errors import AuthenticationError, ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Refused, Reordered, Unclaimed
 from twinlink.process.listener_probe import probe
 from twinlink.transports import Endpoint, Transport
@@ -193,7 +193,8 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
     while not (stop.requested or _is_decided(link) or link.closed) and (left := end - time.monotonic()) > 0:
         link._wait(lambda: _is_decided(link), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
-        raise PeerTimeout(f"{link._no_peer_error(timeout)} (does `{other}` run there?)")
+        error = link._no_peer_error(timeout)
+        raise error if isinstance(error, AuthenticationError) else PeerTimeout(f"{error} (does `{other}` run there?)")
 
 
 def connection_problem(connect: str) -> str | None:
@@ -238,6 +239,11 @@ class Watch:
             self.missing -= 1
 
 
+def refusal(event: Refused) -> str:
+    """What the listener has refused, and what repairs it."""
+    return Refusal(event.identity, event.address, event.reason).advice(None)
+
+
 def _text(event: Event) -> str | None:
     match event:
         case PeerUp(node=node):
@@ -253,7 +259,7 @@ def _text(event: Event) -> str | None:
         case Malformed(reason="identity", count=number):
             return f"dropped a frame that its sender cannot prove to be its own, or may not send ({number} so far)"
         case Refused():
-            return Refusal(event.identity, event.address, event.reason).advice(None)
+            return refusal(event)
         case Malformed(reason=reason, count=number):
             return f"dropped a malformed message ({reason}; {number} so far)"
         case HandlerError(flow=flow, error=error):

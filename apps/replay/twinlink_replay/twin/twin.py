@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import twinlink
+from twinlink.appkit import linking
 from twinlink.appkit.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
-from twinlink.events import Event, Gap, PeerDown, PeerUp, Restarted, SyncChanged
+from twinlink.events import Event, Gap, PeerDown, PeerUp, Refused, Restarted, SyncChanged
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Refusal
 from twinlink.sync import State
@@ -266,6 +267,9 @@ class Twin:
             self._journal.event("gap", text, time_ns=event.time_ns, **fields)
         elif isinstance(event, SyncChanged):
             self._sync_changed(event)
+        elif isinstance(event, Refused):
+            fields = {"identity": event.identity, "address": event.address, "reason": event.reason}
+            self._journal.complaint("refused", linking.refusal(event), **fields)
 
     def _sync_changed(self, event: SyncChanged) -> None:
         text = f"flow {event.flow} is {event.state}"
