@@ -141,8 +141,6 @@ class ZeromqTransport(Transport):
             return None
         from .zeromq_curve import ZeromqCurve  # needs a package that other links do without
 
-        if not tcp_counters_available():
-            raise TransportError("zeromq with an identity needs Linux, to end the connections of revoked peers")
         return ZeromqCurve(self.identity, self.listening)
 
     def _bind(self) -> None:

@@ -13,12 +13,14 @@ from typing import NamedTuple
 import zmq
 from zmq.utils import z85
 
+from ..errors import TransportError
 from ..identity.trust_file import TrustedPeer
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
 from ..protocol.frames import HELLO_TOPIC
 from .base import Frame
 from .refusals import Refusal
+from .tcp_connection import tcp_counters_available
 
 CURVE = b"CURVE"  # in a request of ZAP
 NOBLOCK = int(zmq.NOBLOCK)  # an integer, because access to members of an enumeration is slow
@@ -43,6 +45,10 @@ class ZeromqCurve:
     """Of one transport.  Its identity is read by any thread; the connector's part is for the thread that receives."""
 
     def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
+        if not tcp_counters_available():
+            raise TransportError("zeromq with an identity needs Linux, to end the connections of revoked peers")
+        if not zmq.has("curve"):
+            raise TransportError("libzmq was built without CURVE here: pip install --force-reinstall pyzmq")
         self.watched = watched
         self._listening = listening
         self._tried: list[TrustedPeer] = []  # by a connector, since the last success
