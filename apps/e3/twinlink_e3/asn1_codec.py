@@ -1,4 +1,4 @@
-"""E3AP in aligned PER (ITU-T X.691), by asn1tools; indications of G0 by `indication`."""
+"""E3AP in aligned PER (ITU-T X.691), by asn1tools; hot indications by `indication` (G0) and `slot_indication` (G2)."""
 
 from typing import Any
 
@@ -25,6 +25,7 @@ from .service_model import (
     SlotIndication,
     Structure,
 )
+from .slot_indication import decode_g2_indication, decode_slot
 
 _STRUCTURES: dict[type[Any], str] = {
     RanFunctionData: "Spectrum-RanFunctionData",
@@ -51,7 +52,7 @@ class Asn1Codec:
             name for name, first in grammar.SINCE.items() if order(first) > order(generation)
         }  # fields that asn1tools would leave out in silence
         self._texts = _TEXTS if grammar.names_are_octets(generation) else ()
-        self._wraps_control = generation.startswith("G2")
+        self._is_g2 = generation.startswith("G2")
 
     def encode(self, pdu: Pdu) -> bytes:
         """See `Codec`."""
@@ -74,6 +75,8 @@ class Asn1Codec:
         """See `Codec`; octets after the PDU's end are ignored."""
         if self.generation == "G0" and is_indication(octets):
             return decode_indication(octets)
+        if self._is_g2 and (indication := decode_g2_indication(octets)) is not None:
+            return indication
         message = decode_type(self._grammar, "E3-PDU", octets, f" of generation {self.generation}")
         name, body = message["msg"]
         if name is None:
@@ -97,7 +100,7 @@ class Asn1Codec:
         if isinstance(structure, IqDataIndication):
             return encode_iq_data(structure)
         kind, values = _STRUCTURES[type(structure)], to_fields(structure)
-        if isinstance(structure, PrbBlacklistControl) and self._wraps_control:
+        if isinstance(structure, PrbBlacklistControl) and self._is_g2:
             kind, values = _WRAPPED_CONTROL, {"controlPayload": ("prbBlacklistControl", values)}
         if "shmName" in values:
             values["shmName"] = values["shmName"].encode()
@@ -110,11 +113,13 @@ class Asn1Codec:
         """See `Codec`."""
         if kind is IqDataIndication:
             data: Any = decode_iq_data(octets)
-        elif kind is PrbBlacklistControl and self._wraps_control:
+        elif kind is PrbBlacklistControl and self._is_g2:
             chosen, values = decode_type(grammar.spectrum(), _WRAPPED_CONTROL, octets)["controlPayload"]
             if chosen != "prbBlacklistControl":
                 raise MalformedPdu("the control of RAN function 1 is no PRB block, but an extension unknown here")
             data = from_fields(kind, values)
+        elif kind is SlotIndication and (slot := decode_slot(octets)) is not None:
+            data = slot
         elif kind is SlotIndication:
             values = decode_type(grammar.l1_kpm(), _STRUCTURES[kind], octets)
             if (reference := values.pop("iqSamplesRef", None)) is None:

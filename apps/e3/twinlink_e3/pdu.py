@@ -4,6 +4,7 @@ A field has the grammar's name in Python's spelling (``dAppIdentifier`` is ``dap
 """
 
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import count
 from typing import Any, Literal
 
@@ -192,6 +193,7 @@ def from_fields(kind: type[Any], values: dict[str, Any], **known: Any) -> Any:
     return kind(**known)
 
 
+@cache
 def field_name(name: str) -> str:
     """``dapp_identifier`` -> ``dAppIdentifier``."""
     first, *rest = name.split("_")
