@@ -8,7 +8,9 @@ sender's name.  Acks and hellos have a priority of their own above the data.
 """
 
 import contextlib
+import dataclasses
 import functools
+import logging
 import math
 import os
 import threading
@@ -24,7 +26,7 @@ from .base import Endpoint, Frame, Transport, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger
-from .zenoh_errors import FORKED, not_opened, reason, shared_memory_problem
+from .zenoh_errors import FORKED, SHARED_MEMORY, not_opened, reason, shared_memory_lack
 from .zenoh_handshakes import ZenohHandshakes
 from .zenoh_inbox import SEAL, SEAL_OCTETS, SEALED_OCTETS, TICK_S, ZenohInbox
 from .zenoh_locators import Locators
@@ -44,6 +46,8 @@ DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
 THREADS_THAT_STAY = 7  # of them, when a session ends
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
+
+logger = logging.getLogger("twinlink")
 
 
 class ZenohTransport(Transport):
@@ -89,7 +93,6 @@ class ZenohTransport(Transport):
         self._inbox = ZenohInbox(self._authentication)
         self._closing = threading.Event()
         self._left, self._leaving = False, threading.Lock()
-        self._problem: str | None = None  # of the last attempt to connect to a router, where the reason is on this host
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
@@ -159,12 +162,31 @@ class ZenohTransport(Transport):
         return 0
 
     def _open_session(self) -> None:
-        session = zenoh.open(self.config())
+        if self.options.shared_memory and (lack := shared_memory_lack()):
+            self._do_without_shared_memory(lack)
+        try:
+            session = zenoh.open(self.config())
+        except zenoh.ZError as error:
+            if not self.options.shared_memory or not (lack := shared_memory_lack(error)):
+                raise
+            self._do_without_shared_memory(lack)
+            session = zenoh.open(self.config())
         try:
             self._declare(session)
         except BaseException:
             session.close()  # type: ignore[no-untyped-call]
             raise
+
+    def _do_without_shared_memory(self, lack: str) -> None:
+        self.options = dataclasses.replace(self.options, shared_memory=False)
+        logger.warning(
+            "zenoh %s: memory is not shared, and payloads go over TCP: %s: %s; `df %s` shows what is free: make room, "
+            "mount it writable, or leave out the option shared_memory",
+            self.endpoint,
+            SHARED_MEMORY,
+            lack,
+            SHARED_MEMORY,
+        )
 
     def _declare(self, session: zenoh.Session) -> None:
         connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(8), history=True)
@@ -271,10 +293,8 @@ class ZenohTransport(Transport):
             self._close_aside(old)
         if isinstance(self._session, AbsentSession):
             self._locators.move()
-            try:
+            with contextlib.suppress(zenoh.ZError, OSError):  # no router answers: the next tick tries again
                 self._open_session()
-            except (zenoh.ZError, OSError) as error:  # no router answers: the next tick tries again
-                self._problem = shared_memory_problem(error)
 
     def _be_without_session(self) -> None:
         absent: Any = AbsentSubscriber(TICK_S)
@@ -287,9 +307,7 @@ class ZenohTransport(Transport):
         if not self._client:
             return None
         if isinstance(self._session, AbsentSession):
-            return self._problem or (
-                "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
-            )
+            return "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
         return (
             "the router answers, but no peer does: check that the other side is connected to the same router network "
             f"with the same namespace, {self.options.namespace!r} here"

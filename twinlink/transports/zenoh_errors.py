@@ -1,10 +1,13 @@
 """What Zenoh's errors mean for a person."""
 
+import errno
 import os
 import re
 
 from .base import advice
 
+SHARED_MEMORY = "/dev/shm"
+SESSION_OCTETS = 20 * 1024 * 1024  # Zenoh's pool of 16 MiB, and its tables
 FORKED = (
     "zenoh cannot be used here: this process was forked from one that has used it, and lacks the threads that Zenoh "
     "started there; fork before the first link is opened, or start a new interpreter: "
@@ -20,19 +23,26 @@ def reason(error: Exception) -> str:
     return found[1] if found else str(error).split(" at ")[0]
 
 
-def shared_memory_problem(error: Exception) -> str | None:
-    """Why there is no shared memory, and what to do; None if the error is another one."""
-    if "shm" not in str(error):
-        return None
-    number = re.search(r"OS error (\d+)", str(error), re.IGNORECASE)
-    why = os.strerror(int(number[1])) if number else reason(error)
-    return (
-        f"zenoh cannot share memory (option shared_memory), as no segment can be made in /dev/shm: {why}; "
-        "`df /dev/shm` shows what is free there: make room, mount it writable, or leave out the option"
-    )
-
-
 def not_opened(what: str, error: Exception) -> str:
     """The message for a session that cannot ``what``, which names the endpoint."""
     why = reason(error)
-    return shared_memory_problem(error) or f"zenoh cannot {what}: {why}{advice(why)}"
+    return f"zenoh cannot {what}: {why}{advice(why)}"
+
+
+def shared_memory_lack(error: Exception | None = None) -> str | None:
+    """Why a session cannot share memory, for a person; None if it can, or if this error has another cause.
+
+    Without an error, whether there is room for a session is found out before: one that finds none later panics on
+    threads of its own.
+    """
+    if error is not None:
+        number = re.search(r"OS error (\d+)", str(error), re.IGNORECASE)
+        return (os.strerror(int(number[1])) if number else reason(error)) if "shm" in str(error) else None
+    try:
+        found = os.statvfs(SHARED_MEMORY)
+    except OSError as problem:
+        return problem.strerror
+    if found.f_flag & os.ST_RDONLY:
+        return os.strerror(errno.EROFS)
+    free = found.f_bavail * found.f_frsize
+    return None if free >= SESSION_OCTETS else f"{free:,} octets are free, and a session takes up to {SESSION_OCTETS:,}"
