@@ -26,6 +26,8 @@ def test_the_list_names_all_seventeen() -> None:
     [
         (["pubsub-bridge"], 2, "experiment pubsub-bridge is not run here: its queueing disciplines"),
         (["octets", "--setting", "loopback"], 3, "needs two network namespaces, and so root"),
+        (["octets", "--hub", "node-red"], 3, "--hub is for the hub-* experiments; octets has no hub"),
+        (["hub-direct", "--hub", "node-red"], 3, "--hub node-red needs --node-red DIR"),
         (["octet"], 3, "`twinlink experiment list` names all"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from snap7.client import Client
 
-from twinlink.measure.experiments import analysis, description, hub, measuring
+from twinlink.measure.experiments import analysis, description, hub, measuring, node_red
 from twinlink.measure.experiments.outcome import Row
 from twinlink.measure.experiments.program import Program, ProgramFailed
 from twinlink.process.ports import free_ports
@@ -92,3 +92,20 @@ def test_the_effect_size_is_the_share_that_the_groups_explain() -> None:
     assert same["eta_squared"] == pytest.approx(0)
     assert same["p"] == pytest.approx(1)
     assert analysis.variance([[1, 1], [1, 1]]) is None
+
+
+@pytest.mark.parametrize("protocol", node_red.FLOWS)
+def test_each_wire_of_the_flow_leads_to_a_node(protocol: str) -> None:
+    given = {"protocol": protocol, "host": "h", "port": 1, "plc_host": "p", "plc_port": 2, "poll_ms": 50}
+    nodes = node_red.flow(given)
+    names = {node["id"] for node in nodes}
+    assert len(names) == len(nodes)
+    wires = {to for node in nodes for output in node.get("wires", []) for to in output}
+    assert wires == {"unpack", "to plc", "pack", "to twin"} <= names
+    for node in nodes:
+        assert {node[key] for key in ("z", "endpoint", "server", "broker") if key in node} - {"h"} <= names
+
+
+def test_a_node_red_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailed, match=r"Node-RED is not there: .*red\.js.*node-red-contrib-s7"):
+        node_red.NodeRed(tmp_path, {"protocol": "mqtt"})

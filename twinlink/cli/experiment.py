@@ -25,6 +25,7 @@ twinlink experiment table-1 --quick      # does it run here? under a minute
 twinlink experiment octets --out octets  # with its table and records
 """
 _LIST = "list"
+HUBS = ("own", "node-red")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--setting",
         choices=("loopback", "netns"),
         help="where the two sides run; default netns for root, else loopback",
+    )
+    parser.add_argument(
+        "--hub", choices=HUBS, default=HUBS[0], help="hub of the hub-* experiments: our own, or Node-RED"
+    )
+    parser.add_argument(
+        "--node-red", type=Path, metavar="DIR", help="folder in which npm has installed Node-RED (docs/experiments.md)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results; default NAME-DATE-TIME")
     parser.add_argument("--json", action="store_true", help="results.json on stdout")
@@ -48,6 +55,7 @@ def run(given: argparse.Namespace) -> int:
         return _list(given)
     experiment = description.load(given.name)
     setting = measuring.check(experiment, given.setting)
+    _check_hub(given, experiment.kind)
     for name in ("scipy", "matplotlib"):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(name=name)
@@ -55,6 +63,15 @@ def run(given: argparse.Namespace) -> int:
     if folder.exists() and any(folder.iterdir()):
         raise ConfigurationError(f"{folder} is not empty: give another --out, or remove it")
     return _measure(given, experiment, folder, setting)
+
+
+def _check_hub(given: argparse.Namespace, kind: str) -> None:
+    if given.hub == HUBS[0]:
+        return
+    if kind != "hub":
+        raise ConfigurationError(f"--hub is for the hub-* experiments; {given.name} has no hub")
+    if given.node_red is None:
+        raise ConfigurationError("--hub node-red needs --node-red DIR, the folder in which npm has installed it")
 
 
 def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, setting: str) -> int:
@@ -66,6 +83,7 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
         "started_ns": measuring.now_ns(),
         "quick": given.quick,
         "setting": setting,
+        "hub": given.hub,
         "counts": dict(measuring.counts(experiment, given.quick)),
         "system": system.facts(),
     }
@@ -76,6 +94,7 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
             measuring.Run(
                 experiment, folder, setting, about["counts"], given.quick,
                 progress.step, progress.say, lambda: stop.requested,
+                given.node_red if given.hub != HUBS[0] else None,
             )
         )  # fmt: skip
         about |= {"ended_ns": measuring.now_ns(), "complete": not stop.requested}
@@ -87,7 +106,10 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
 
 
 def _code(rows: "list[Row]", complete: bool) -> int:
-    wrong = [row for row in rows if row.status != "done" or row.missing]
+    from twinlink.measure.experiments.outcome import DONE as MEASURED
+    from twinlink.measure.experiments.outcome import LEFT_OUT
+
+    wrong = [row for row in rows if row.status not in (MEASURED, LEFT_OUT) or row.missing]
     for row in wrong:
         log(_NAME, f"{', '.join(map(str, row.case.values()))}: {row.status}, {row.reason}")
     return DONE if rows and complete and not wrong else NOT_MET

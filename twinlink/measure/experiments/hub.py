@@ -19,7 +19,8 @@ from ..namespaces import ADDRESSES
 from ..setting import Setting
 from .description import Case
 from .measuring import Run, address, port, prefix
-from .outcome import Row, failed, of_values, spread, write_records
+from .node_red import FLOWS, NodeRed
+from .outcome import LEFT_OUT, Row, failed, of_values, spread, write_records
 from .program import Program, ProgramFailed
 from .usage_series import Series
 
@@ -35,6 +36,10 @@ def measure(run: Run) -> list[Row]:
         if run.stopped():
             break
         run.step(", ".join(map(str, part["case"].values())), number / len(parts), None)
+        if run.node_red is not None and not (part["hub"] and part["protocol"] in FLOWS):
+            told = f"with Node-RED only {' and '.join(FLOWS)} are measured, through the hub"
+            rows.append(Row(dict(part["case"]), status=LEFT_OUT, reason=told))
+            continue
         try:
             with run.place(part.get("delay_ms", 0)) as setting, _path(run, setting, part) as programs:
                 rows += _MEASURES[part["measure"]](run, part, programs)
@@ -73,7 +78,10 @@ def _path(run: Run, setting: Setting, part: Any) -> Iterator[dict[str, Any]]:
                 "protocol": serves, "host": target[0], "port": target[1], "plc_host": plc_host, "plc_port": plc_port,
                 **{name: part[name] for name in ("poll_ms", "writes")}, "sampling_ms": part.get("sampling_ms", 0),
             }  # fmt: skip
-            start(HUB, "hub_program", hub, 1)
+            if run.node_red is None:
+                start(HUB, "hub_program", hub, 1)
+            else:
+                pids[HUB] = stack.enter_context(NodeRed(run.node_red, hub, prefix(setting, 1))).pid
         twin = {
             "protocol": part["protocol"], "host": target[0], "port": target[1], "poll_ms": part["poll_ms"],
             **{name: run.counts[name] for name in ("update_ms", "repetitions", "seconds") if name in run.counts},

@@ -30,6 +30,7 @@ class Run:
         setting: `netns` or `loopback`.
         counts: how often, as the data file says for this run.
         quick: whether the counts are those of a quick run.
+        node_red: the folder of a Node-RED that is the hub; None for our own hub.
         step: shows what is being measured, the share that is done, and the seconds left if known.
         say: shows a line that stays.
         stopped: whether the end was requested.
@@ -43,6 +44,7 @@ class Run:
     step: Step
     say: Say
     stopped: Callable[[], bool]
+    node_red: Path | None = None
 
     def place(self, delay_ms: float = 0) -> "Setting":
         """A new setting of this run, not entered yet."""

@@ -13,7 +13,7 @@ from .. import statistics
 from ..run import RECORDS
 from .description import Case
 
-DONE, FAILED = "done", "failed"
+DONE, FAILED, LEFT_OUT = "done", "failed", "left out"
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Row:
         n: of values.
         figures: by name; None where there is none.
         ci95: of the mean (moving-block bootstrap), in the unit of the figures.
-        status: `DONE`, or what went wrong, with the ``reason``.
+        status: `DONE`; `LEFT_OUT` on purpose, or what went wrong, with the ``reason``.
         missing: values that did not come, such as lost messages.
         records: the file with the raw values, in the folder of the experiment.
         values: the raw values, where an analysis needs them; not in results.json.

@@ -23,7 +23,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
     Args:
         experiment: what was measured.
         rows: the cases.
-        about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``counts``, ``system``.
+        about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``.
     """
     published = experiment.published or Published(where="", setting="")
     return {
@@ -79,7 +79,8 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
     counts = ", ".join(f"{name} {value}" for name, value in found["counts"].items())
     scaled = f"Number of values: published {found['published_counts']}; here {counts}"
     scaled += " (--quick: too few for conclusions)." if found["quick"] else "."
-    yield "What was not the same", [(scaled, *experiment.not_the_same)]
+    hub = ("The hub was Node-RED here as well, with a flow of ours.",) if found.get("hub") == "node-red" else ()
+    yield "What was not the same", [(scaled, *hub, *experiment.not_the_same)]
 
 
 def measured(found: Mapping[str, Any]) -> str:
