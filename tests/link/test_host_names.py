@@ -138,6 +138,27 @@ def test_an_address_of_another_host_is_left_out_and_named(
     assert "listening on ::1 only, as this host does not have 192.0.2.1" in capfd.readouterr().err
 
 
+_GROUP = """
+stands_for("224.1.2.4")
+try:
+    listens("twin.example", "twin").close()
+except twinlink.TransportError as error:
+    print(error)
+with connects() as link:
+    try:
+        link.wait_ready(0.5)
+    except twinlink.PeerTimeout as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
+def test_a_name_that_stands_for_a_group_is_refused_with_the_reason(transport: str, tmp_path: Path) -> None:
+    _needs_mosquitto(transport)
+    told = _in_namespaces(tmp_path, _GROUP, transport).splitlines()
+    assert ["stands for a multicast group" in line for line in told] == [True, True], told
+
+
 _EVERYWHERE = """
 with listens("[::]", "twin"), twinlink.open(transport, connect=f"tcp/{arguments[0]}:7447", node="ran") as link:
     link.wait_ready(patience())

@@ -205,6 +205,9 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return _fail(name, "interrupted", FAILED)
     except SystemExit as end:  # of argparse: --help, or bad arguments
         return end.code if isinstance(end.code, int) else FAILED
+    except MemoryError:
+        text = "there is not enough memory: end what is not needed, or raise the limit (`ulimit -v`, its container's)"
+        return _fail(name, text, FAILED)
     except Exception as error:
         text = f"{type(error).__name__}: {error}; this is a bug in twinlink"
         if not os.environ.get("TWINLINK_TRACEBACK"):

@@ -113,7 +113,7 @@ class Lookup:
             found = sorted(dict.fromkeys(found), key=lambda address: ":" in address)
             found = [address for address in found if not is_group(address)]
             if not found:
-                raise OSError("it stands for a multicast group, not for a host")
+                raise OSError("it stands for a multicast group, which twinlink does not join")
             if self._port is not None and len(found) > 1:
                 found = accepting_addresses(found, self._port) or found
             self.addresses = found

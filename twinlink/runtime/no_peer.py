@@ -1,5 +1,6 @@
 """Advice for a person whose link has met no peer."""
 
+import socket
 from collections.abc import Sequence
 
 from ..errors import AuthenticationError, PeerTimeout
@@ -48,8 +49,10 @@ def _unresolved(transport: Transport) -> str | None:
         addresses((transport.via or transport.endpoint).host, RESOLVE_S)
     except TimeoutError:
         return "the host name is not resolved, as DNS does not answer: check the way to it, or give an address"
-    except OSError:
+    except socket.gaierror:
         return "the host name does not resolve: check its spelling, and DNS or /etc/hosts"
+    except OSError as error:
+        return f"the host name cannot be used: {error}"
     return None
 
 
