@@ -27,6 +27,7 @@ class TransportOptions(TypedDict, total=False):
     mode: Literal["peer", "client"]
     namespace: str
     open_timeout_ms: int
+    origins: str
     os_receive_buffer: int
     os_send_buffer: int
     private_broker: bool

@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
+from websockets.typing import Origin, Subprotocol
 
 import twinlink
 from tests.wire.make_vectors import VECTORS
@@ -151,6 +151,20 @@ def test_a_long_message_is_not_copied_and_cannot_be_changed() -> None:
 
 
 # Strangers
+
+
+@pytest.mark.parametrize(("origins", "admitted"), [("", ""), ("http://a:1, https://b", "https://b"), ("*", "null")])
+def test_web_pages_are_admitted_by_name(endpoint: str, origins: str, admitted: str) -> None:
+    """A browser lets any page connect, and says from where it is."""
+    with twinlink.open("websocket", listen=endpoint, origins=origins) as link:
+        if admitted:
+            with reading(endpoint, origin=Origin(admitted)):
+                pass
+        if origins != "*":
+            with pytest.raises(InvalidStatus, match="403"), reading(endpoint, origin=Origin("http://b")):
+                pass
+            wait_until(lambda: ended(link, "origins") == 1)
+        assert malformed(link) == {}
 
 
 def test_another_protocol_is_refused_counted_and_named(endpoint: str) -> None:

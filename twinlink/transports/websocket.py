@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from websockets.exceptions import InvalidOrigin
 from websockets.server import ServerProtocol
+from websockets.typing import Origin
 
 from ..errors import ConfigurationError, TransportError
 from ..process.ip_address import listening_socket
@@ -63,6 +65,10 @@ class WebsocketTransport(Transport):
             self.via = websocket_proxy.parse(options.proxy)[1]
         self.scouts = self.via is None  # a proxy that answers proves nothing about the listener
         self.admits_only_trusted = listening and bool(options.tls_trusted)
+        # A browser lets any page connect anywhere, and says from where the page is (RFC 6455 section 10.2); other
+        # programs say nothing.
+        names = [Origin(name.strip()) for name in options.origins.split(",") if name.strip()]
+        self._origins = None if "*" in names else [None, *names]
         self._tls = tls_context(options, listening)
         self._identity: WebsocketIdentity | None = None
 
@@ -170,7 +176,9 @@ class WebsocketTransport(Transport):
         if self._dialer is not None:
             self._dialer.lost()
             return
-        if connection.is_foreign:
+        if isinstance(error := connection.protocol.handshake_exc, InvalidOrigin):
+            self._guard.on_web_page(error.value or "")
+        elif connection.is_foreign:
             self.foreign_connections += 1
         if self._identity is not None and (refusal := self._identity.failure(connection)):
             self.refusals.add(refusal)
@@ -213,7 +221,10 @@ class WebsocketTransport(Transport):
                 return
             try:
                 protocol = ServerProtocol(
-                    subprotocols=[SUBPROTOCOL], max_size=self.max_frame + ADDED_OCTETS, logger=quiet
+                    origins=self._origins,
+                    subprotocols=[SUBPROTOCOL],
+                    max_size=self.max_frame + ADDED_OCTETS,
+                    logger=quiet,
                 )
                 if context is not None:
                     opened = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)

@@ -1,11 +1,16 @@
 """Bounds what one connection can cost the others, and finds those whose other side is gone."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 
 from .connection_guard import SILENT_S, EndReports
 from .websocket_connection import WebsocketConnection
 from .websocket_options import WebsocketOptions
+
+REPORTED_ORIGINS = 16
+
+logger = logging.getLogger("twinlink")
 
 
 class WebsocketGuard:
@@ -18,7 +23,20 @@ class WebsocketGuard:
 
     def __init__(self, where: str, options: WebsocketOptions, ended: Counter[str]) -> None:
         self._options = options
+        self._where = where
+        self._ended = ended
         self._reports = EndReports(where, ended)
+        self._origins: set[str] = set()  # that were reported
+
+    def on_web_page(self, origin: str) -> None:
+        """A web page from there was refused."""
+        self._ended["origins"] += 1
+        if origin not in self._origins and len(self._origins) < REPORTED_ORIGINS:
+            self._origins.add(origin)
+            logger.warning(
+                "%s: refused a web page of %s; if it may read and send here, add it to the option origins",
+                self._where, origin,
+            )  # fmt: skip
 
     def check(self, connections: Sequence[WebsocketConnection], now: float) -> None:
         """End connections beyond the limits; ping those that are silent.  ``now`` is monotonic, in seconds."""

@@ -24,6 +24,7 @@ class WebsocketOptions(Options):
     handshake_ms: int = 2000  # limit of a listener for TLS and HTTP
     unsent_octets: int = 128 * 1024 * 1024  # that wait to be sent on one connection
     unread_octets: int = 256 * 1024 * 1024  # of messages that are incomplete, on all connections
+    origins: str = ""  # of web pages that a listener admits, with commas between them; "*": all
     proxy: str = ""  # of a connector: http://[user:password@]host:port, to be asked for a tunnel (CONNECT)
     tls: bool = False  # of a connector: TLS with the certificate authorities of its system
     tls_certificate: str = ""  # file, PEM: this side's certificate, and those up to its authority
