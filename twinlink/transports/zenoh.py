@@ -56,6 +56,7 @@ class ZenohTransport(Transport):
     options_class = ZenohOptions
     options: ZenohOptions
     takes_identity = True
+    _authentication: "ZenohIdentity | None" = None  # until it opens: `config` also serves a bare session
     _process: ClassVar[int | None] = None  # that first used Zenoh: a fork of it could not connect
     _patience = 1  # see renew
     added_octets = SEAL_OCTETS
