@@ -243,3 +243,11 @@ def refused_frames(link: twinlink.Link) -> dict[str, int]:
     stats = link.stats()["identity"]
     assert stats is not None
     return stats["refused_frames"]
+
+
+def test_what_would_not_be_protected_is_refused(endpoint: str, tmp_path: Path) -> None:
+    twin, _ = make_pair(tmp_path)
+    with pytest.raises(twinlink.ConfigurationError, match="shares no memory"):
+        twinlink.open("zenoh", listen=endpoint, identity=twin.folder, shared_memory=True)
+    with pytest.raises(twinlink.ConfigurationError, match="takes no identity"):
+        twinlink.open("zenoh", connect=endpoint, identity=twin.folder, mode="client", namespace="a")

@@ -93,6 +93,7 @@ class ZenohTransport(Transport):
         self._publishers = ZenohPublishers(self._prefix)
         self._inbox = ZenohInbox(self._authentication)
         self._closing = threading.Event()
+        self._failed_anew = False  # whether a session could not be opened after the identity has changed
         self._left, self._leaving = False, threading.Lock()
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
@@ -118,6 +119,8 @@ class ZenohTransport(Transport):
             raise ConfigurationError(
                 "zenoh in mode client takes no identity: the router would stand between the two sides; use mode peer"
             )
+        if self.options.shared_memory:
+            raise ConfigurationError("zenoh with an identity shares no memory, which is not encrypted: leave it out")
         from .zenoh_identity import ZenohIdentity  # needs a package that other links do without
 
         return ZenohIdentity(self.identity, self.listening, self.options.namespace)
@@ -152,8 +155,15 @@ class ZenohTransport(Transport):
                 closer.join(CLOSE_S)
         if self._trusts_none():
             return
-        with contextlib.suppress(zenoh.ZError, OSError):  # the next tick tries again
+        try:
             self._open_session()
+        except (zenoh.ZError, OSError) as error:
+            if not self._failed_anew:
+                what = f"{'listen on' if self.listening else 'connect to'} {self.endpoint} with its changed identity"
+                logger.error("%s; it tries again", not_opened(what, error))
+            self._failed_anew = True
+        else:
+            self._failed_anew = False
 
     def _connections_up(self) -> int:
         """How many peers Zenoh is connected to."""
