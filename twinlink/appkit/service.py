@@ -75,11 +75,16 @@ def plan_of_link(given: argparse.Namespace, sends: Sequence[str], receives: Sequ
     transport = linking.check_link(given)
     first = transport.endpoint.port
     ports = f"port {first}" if transport.ports == 1 else f"ports {first} to {first + transport.ports - 1}"
-    node = given.node if transport.identity is None else transport.identity.name
+    node, identities = given.node, []
+    if (own_identity := transport.identity) is not None:
+        node, line = own_identity.name, own_identity.identity.line
+        names = ", ".join(sorted(own_identity.names)) or "no peer"
+        identities = [f"identity: {line.fingerprint}, expires {line.expiry:%Y-%m-%d}; trusts {names}"]
     own = dict(given.option or [])
     retention, window = own.get("retention", link_options.RETENTION), own.get("window", link_options.WINDOW)
     return [
         f"link: {linking.endpoint(given)} ({ports}) as {node}",
+        *identities,
         f"memory of the link: {_each(sends, retention)} that the {other} has not acknowledged (retention); "
         f"{_each(receives, window)} from each {other} that has not been read (window)",
     ]
