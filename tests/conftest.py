@@ -13,8 +13,49 @@ from twinlink.testing import free_endpoint  # noqa: E402
 settings.register_profile("whatever the machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("whatever the machine")
 
+# Longest first, 20 s and more: a long file that begins last keeps one worker busy when the others have nothing left.
+LONG_FILES = (
+    "test_conformance.py",
+    "test_sweep_settings.py",
+    "test_lab_short.py",
+    "test_replay_detector.py",
+    "test_known_truths.py",
+    "test_processes.py",
+    "test_channels_exchange.py",
+    "test_demo_command.py",
+    "test_sweep_command.py",
+    "test_ping.py",
+    "test_zenoh_client.py",
+    "test_replay_source.py",
+    "test_distributions.py",
+    "test_newcomers.py",
+    "test_mgen_command.py",
+    "test_clock_command.py",
+    "test_replay_command.py",
+    "test_sweep_subjects.py",
+    "test_report_command.py",
+    "test_replay_sync.py",
+    "test_figures.py",
+    "test_pub_sub.py",
+    "test_exporter_command.py",
+    "test_replay_smoothing.py",
+    "test_signals.py",
+    "test_colosseum_radio_api.py",
+    "test_programs.py",
+    "test_flow_control.py",
+    "test_emulator.py",
+    "test_results.py",
+    "test_host_names.py",
+)
+
 # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first."""
+    order = {name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 @pytest.fixture(autouse=True)
