@@ -11,6 +11,7 @@ import pytest
 import twinlink
 from tests.identity.nodes import make_pair
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.transport_options import TransportName
 
 CANARY = b"a canary that no program on the path may see"
 PORTS = 2
@@ -65,14 +66,15 @@ def relay(endpoint: str) -> Iterator[Relay]:
     made.close()
 
 
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("secure", [False, True])
 def test_what_is_sent_is_seen_only_without_identities(
-    secure: bool, relay: Relay, endpoint: str, tmp_path: Path
+    secure: bool, transport: TransportName, relay: Relay, endpoint: str, tmp_path: Path
 ) -> None:
     twin, gnb = (node.folder if secure else None for node in make_pair(tmp_path))
     with (
-        twinlink.open("zeromq", listen=endpoint, identity=twin) as listener,
-        twinlink.open("zeromq", connect=relay.endpoint, identity=gnb) as connector,
+        twinlink.open(transport, listen=endpoint, identity=twin) as listener,
+        twinlink.open(transport, connect=relay.endpoint, identity=gnb) as connector,
     ):
         wait_until(lambda: listener.peers() and connector.peers())
         for sending, receiving in ((listener, connector), (connector, listener)):
