@@ -1,12 +1,15 @@
 """WebSocket over TLS and through proxies, and what a connector says that meets no listener."""
 
+import asyncio
 import contextlib
+import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from aiohttp import ClientSession, ClientWebSocketResponse, web
 from websockets.sync.server import serve
 
 import twinlink
@@ -15,6 +18,7 @@ from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import drain
 
 Answer = Callable[[socket.socket], None]
+AnyWebSocket = ClientWebSocketResponse | web.WebSocketResponse
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +226,58 @@ def test_a_proxy_that_is_asked_for_a_tunnel(endpoint: str) -> None:
 def test_a_proxy_that_makes_no_tunnel_is_named(answer: bytes, text: str) -> None:
     with listening(saying(answer)) as port:
         assert says(text, 9, proxy=f"http://127.0.0.1:{port}")
+
+
+@contextlib.contextmanager
+def reverse_proxy(target: str) -> Iterator[int]:
+    """A port where aiohttp accepts WebSocket connections, and passes their messages on to the target and back."""
+
+    async def copied(source: AnyWebSocket, sink: AnyWebSocket) -> None:
+        async for message in source:
+            await sink.send_bytes(message.data)
+        await sink.close()
+
+    async def passed(request: web.Request) -> web.WebSocketResponse:
+        names = request.headers["Sec-WebSocket-Protocol"].split(",")
+        near = web.WebSocketResponse(protocols=names, max_msg_size=0, compress=False)
+        await near.prepare(request)
+        async with (
+            ClientSession() as session,
+            session.ws_connect(f"http://{target}{request.path_qs}", protocols=names, max_msg_size=0) as far,
+        ):
+            await asyncio.gather(copied(near, far), copied(far, near))
+        return near
+
+    async def serve_until(over: asyncio.Event) -> None:
+        application = web.Application()
+        application.router.add_get("/", passed)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        ready.put((asyncio.get_running_loop(), over, runner.addresses[0][1]))
+        await over.wait()
+        await runner.cleanup()
+
+    ready: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: asyncio.run(serve_until(asyncio.Event())), daemon=True)
+    thread.start()
+    loop, over, port = ready.get(timeout=patience())
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+
+
+def test_a_reverse_proxy(endpoint: str) -> None:
+    with (
+        twinlink.open("websocket", listen=endpoint) as twin,
+        reverse_proxy(endpoint.removeprefix("tcp/")) as port,
+        twinlink.open("websocket", connect=f"tcp/127.0.0.1:{port}") as gnb,
+    ):
+        deliver(gnb, twin, b"small")
+        deliver(twin, gnb, bytes(3_000_000))
 
 
 # What answers in place of a listener
