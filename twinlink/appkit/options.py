@@ -232,6 +232,8 @@ def _value(parser: Parser, place: str, convert: Callable[[Any], Any], raw: objec
         return convert(raw)
     except ValueError as error:
         parser.error(f"{place}: {error}")
+    except RecursionError:
+        parser.error(f"{place}: the value is nested too deeply")
 
 
 def _from_file(
