@@ -18,6 +18,7 @@ from ..identity.trust_file import TrustedPeer
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
 from ..protocol.frames import HELLO_TOPIC
+from . import identity_advice
 from .base import Frame
 from .refusals import Refusal
 from .tcp_connection import tcp_counters_available
@@ -138,8 +139,7 @@ class ZeromqCurve:
     @property
     def trusts_none(self) -> str:
         """What a connector without any trusted key says to a person."""
-        folder = self.watched.identity.folder
-        return f"no key of a peer is trusted in {folder}: run `twinlink key trust LINE --as NAME --identity {folder}`"
+        return identity_advice.none_trusted(self.watched.identity.folder)
 
     def prepare(self) -> bool:
         """Use this side's keys as they are now, and pin one if none is; returns whether one is."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from . import identity_advice
+
 if TYPE_CHECKING:
     from .zeromq_curve import ZeromqCurve
 
@@ -104,7 +106,7 @@ class ConnectorHandshakes:
             if self._since is None and value != errno.EAGAIN:  # that is a silent path, or a listener without a thread
                 self._since = now
             if self.key_fits and self.curve is not None:
-                self.problem = self._unknown(self.curve)
+                self.problem = identity_advice.refused_there(self._where, self.curve.watched.identity)
 
     def check(self, now: float) -> None:
         """Find out why handshakes have been failing without a reason."""
@@ -114,36 +116,13 @@ class ConnectorHandshakes:
             self._asked = now
             self.problem = self._mismatch(mechanism(self.host, self.port, ASK_S))
 
-    def _unknown(self, curve: "ZeromqCurve") -> str:
-        own = curve.watched.identity
-        return (
-            f"{self._where} refuses the key of this side, {own.name} ({own.fingerprint}, expires "
-            f"{own.expiry:%Y-%m-%d}): run there `twinlink key trust LINE --as {own.name} --role {own.role} --identity "
-            f"DIR` with the line that `twinlink key show --identity {own.folder}` prints here; if the key was revoked "
-            f"or has expired, run `twinlink key rotate --identity {own.folder}` here before"
-        )
-
     def _mismatch(self, spoken: str) -> str | None:
         if self.curve is None:
-            if spoken != "CURVE":
-                return None
-            return (
-                f"{self._where} takes only nodes with an identity that it trusts, and this side has none: make one "
-                "with `twinlink key new NAME --role ROLE --identity DIR`, and give it with --identity"
-            )
-        folder = self.curve.watched.identity.folder
+            return identity_advice.none_here(self._where) if spoken == "CURVE" else None
         if spoken == "NULL":
-            return (
-                f"this side refuses {self._where}, which has no identity: give it one there, with `twinlink key new` "
-                "and --identity"
-            )
+            return identity_advice.none_there(self._where)
         if spoken == "CURVE":
-            names = ", ".join(sorted(self.curve.watched.names))
-            return (
-                f"this side refuses {self._where}, which has another key than those trusted here (of {names}): if it "
-                f"is a peer, run `twinlink key trust LINE --as NAME --identity {folder}` here with the line that "
-                "`twinlink key show` prints there"
-            )
+            return identity_advice.refused_here(self._where, self.curve.watched)
         return None
 
 
