@@ -183,6 +183,13 @@ def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.Lo
     becomes("gnb-2")
 
 
+def test_what_is_revoked_between_reading_and_watching_counts(tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    read = twin.identity
+    twin.revoke(gnb)
+    assert WatchedIdentity(read).names == frozenset()
+
+
 def test_the_volume_of_a_secret_is_an_identity(tmp_path: Path) -> None:
     """The kubelet writes each version to a folder of its own, and switches a symbolic link."""
     twin, gnb = make_pair(tmp_path)

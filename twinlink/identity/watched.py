@@ -32,7 +32,7 @@ class WatchedIdentity:
         self.version = 0
         self.valid: tuple[TrustedPeer, ...] = ()
         self.by_curve: dict[str, AuthenticatedPeer] = {}
-        self._seen = _signature(identity.folder)
+        self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
         self._next_look_s = 0.0
         self._lock = threading.Lock()
         self.refresh()
