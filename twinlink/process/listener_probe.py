@@ -4,9 +4,8 @@ import socket
 from contextlib import suppress
 from typing import NamedTuple
 
-from .resolver import addresses
+from .resolver import connect
 
-ADDRESSES = 3  # of a name that are tried
 GREETING_S = 0.2  # a program that greets does so at once
 GREETING_OCTETS = 64
 MQTT_CONNECT = bytes.fromhex("10 0d 0004 4d515454 05 02 0005 00 0000")  # MQTT 5.0 section 3.1
@@ -33,17 +32,11 @@ def probe(host: str, port: int, within_s: float, *, asks: bool = False) -> Liste
 
     Without ``asks`` only the ``problem`` is found out.
     """
-    problem = None
     try:
-        for address in addresses(host, within_s)[:ADDRESSES]:
-            try:
-                with socket.create_connection((address, port), timeout=within_s) as connection:
-                    return _ask(connection) if asks else Listener(None)
-            except OSError as error:
-                problem = problem or error.strerror or str(error)
+        with connect(host, port, within_s) as connection:
+            return _ask(connection) if asks else Listener(None)
     except OSError as error:
-        problem = error.strerror or str(error)
-    return Listener(problem)
+        return Listener(error.strerror or str(error))
 
 
 def _ask(connection: socket.socket) -> Listener:

@@ -16,6 +16,7 @@ from .ip_address import family_of, is_address, is_group, is_own
 from .wakeup import Wakeup
 
 REFRESH_S = 0.3
+ATTEMPTS = 3  # addresses of a name that `connect` tries
 LISTEN_RESOLVE_S = 5.0  # time-out of the resolver for the name of a listener
 CONNECT_TIMEOUT_S = 1.0  # the longest round trip that there is patience for, and a little (reconnect.py)
 OTHERS_TIMEOUT_S = 0.1  # for the others, when one of several addresses has answered
@@ -52,6 +53,21 @@ def listen_addresses(host: str) -> list[str]:
         others = ", ".join(address for address in found if address not in own)
         logger.warning("%s: listening on %s only, as this host does not have %s", host, ", ".join(own), others)
     return own or found
+
+
+def connect(host: str, port: int, within_s: float) -> socket.socket:
+    """A TCP connection to the first address of a host that accepts one, of `ATTEMPTS`.
+
+    ``within_s`` is for resolving the name, and again for each address.  Raises OSError: that of the first address.
+    """
+    first: OSError | None = None
+    for address in addresses(host, within_s)[:ATTEMPTS]:
+        try:
+            return socket.create_connection((address, port), timeout=within_s)
+        except OSError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def accepting_addresses(hosts: Sequence[str], port: int) -> list[str]:

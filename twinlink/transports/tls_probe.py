@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from ..process.resolver import connect
+
 WITHIN_S = 1.4
 ALERT_S = 0.1  # and four round trips: a listener that refuses a certificate of TLS 1.3 says so after the handshake
 ROUND_TRIPS = 8  # within which a listener of TLS has answered for certain
@@ -50,7 +52,7 @@ def probe(host: str, port: int, trusted: Collection[bytes] = (), pair: tuple[Pat
     try:
         if pair is not None:
             context.load_cert_chain(*pair)
-        connection = socket.create_connection((host.strip("[]"), port), timeout=WITHIN_S)
+        connection = connect(host, port, WITHIN_S)
     except OSError:  # of a file, too: that is reported elsewhere
         return Finding(Outcome.UNKNOWN)
     with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
