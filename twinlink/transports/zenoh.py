@@ -182,6 +182,9 @@ class ZenohTransport(Transport):
                 raise
             self._do_without_shared_memory(lack)
             session = zenoh.open(self.config())
+        finally:
+            if self._authentication is not None:
+                self._authentication.forget_passwords()
         try:
             self._declare(session)
         except BaseException:

@@ -114,7 +114,7 @@ class ZenohIdentity:
 
     def _password_file(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> str:
         """A file in memory."""
-        self.close()
+        self.forget_passwords()
         lines = [f"{secrets.token_hex(16)}:{secrets.token_hex(32)}"]  # an empty file might let everybody in
         for peer in peers:
             password = _password(own, peer, connector=peer.curve_public, listener=own.curve_public)
@@ -151,8 +151,8 @@ class ZenohIdentity:
             "key_exprs": [self._namespace + key],
         }
 
-    def close(self) -> None:
-        """Free the file of passwords."""
+    def forget_passwords(self) -> None:
+        """Free the file of passwords, which Zenoh has read when the session is open."""
         if self._passwords >= 0:
             os.close(self._passwords)
             self._passwords = -1
