@@ -53,7 +53,7 @@ def test_a_block_is_handed_over_at_once_and_answered_when_the_ran_acknowledges()
 
 def test_where_controls_have_a_sequence_id_the_result_has_it_with_its_times() -> None:
     blocks = make()
-    blocks.sequenced = True
+    assert blocks.e3_ready(sequenced=True) == []
     (control,) = blocks.propose(block("a", 5), WALL + 7, at(10))
     assert control == Control(1, (5,), 2, sequence_id=1)
     (installed,) = blocks.acknowledged(1, True, at(12), WALL + 11)

@@ -24,7 +24,7 @@ from twinlink.prbs import format_prbs
 
 from .authentication import Authentication
 from .decision_guard import Limits
-from .exporter import RECEIVES, SENDS, Exporter
+from .exporter import RECEIVES, SENDS, SENSING, Exporter
 from .generation_search import ANY, ENCODINGS, GenerationSearch
 from .observation import Carrier
 from .reduction import add_reduction_arguments, plan_of_reduction, reduction_of
@@ -94,7 +94,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     """For ``--check``."""
     carrier, limits, sync_limits = _settings(given)
     return [
-        *service.plan_of_link(given, SENDS, RECEIVES, "twin"),
+        *service.plan_of_link(given, _sends(given), RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
         f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
         plan_of_reduction(reduction_of(given)),
@@ -114,7 +114,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
         given.records.mkdir(parents=True, exist_ok=True)
     if given.summary:
         given.summary.open("a").close()
-    ledger = Ledger(SENDS, RECEIVES) if given.records else None
+    ledger = Ledger(_sends(given), RECEIVES) if given.records else None
     reduction = reduction_of(given)
     with linking.open_link(given) as link:
         sockets = open_sockets(endpoints_of(given))
@@ -226,6 +226,11 @@ def _deciders(given: argparse.Namespace) -> str:
     if given.insecure_control:
         return "those of any twin (--insecure-control)"
     return "none, without an identity (see --identity, --insecure-control)"
+
+
+def _sends(given: argparse.Namespace) -> tuple[str, ...]:
+    """The flows to the twin."""
+    return (*SENDS, SENSING) if given.sensing else SENDS
 
 
 def _frequency(text: str) -> float:

@@ -121,13 +121,10 @@ class Blocks:
 
     Args:
         next_message_id: returns the E3 message id of the next control.
-
-    Attributes:
-        sequenced: whether controls have a sequence id.
     """
 
     def __init__(self, next_message_id: Callable[[], int]) -> None:
-        self.sequenced = False
+        self._sequenced = False
         self._sequence_ids = count(1)
         self._next_message_id = next_message_id
         self._last = _List(None, acknowledged=True)  # the last list that the RAN did not refuse
@@ -229,8 +226,12 @@ class Blocks:
             todo.append(self._outcome(gone, "cleared", "e3-lost", now.wall_ns))
         return todo
 
-    def e3_ready(self, clear: bool = False) -> list[Todo]:
-        """Handle a new E3 session: clear if an earlier one may have left a block, or if ``clear`` is set."""
+    def e3_ready(self, clear: bool = False, *, sequenced: bool = False) -> list[Todo]:
+        """Handle a new E3 session: clear if an earlier one may have left a block, or if ``clear`` is set.
+
+        Its controls have a sequence id if it is ``sequenced``.
+        """
+        self._sequenced = sequenced
         if not (self._uncertain or clear):
             return []
         self._uncertain = False
@@ -242,7 +243,7 @@ class Blocks:
         return Control(message_id, (), None, self._next_sequence_id())
 
     def _next_sequence_id(self) -> int | None:
-        return next(self._sequence_ids) if self.sequenced else None
+        return next(self._sequence_ids) if self._sequenced else None
 
     def _waits_until_ns(self) -> int | None:
         """Monotonic time until which the newest decision awaits the RAN's answer."""

@@ -8,6 +8,7 @@ E3 control <- `Blocks` <- `check` <- `Authentication` <- flow control <== twin
 import time
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Literal
 
 import zmq
@@ -100,14 +101,14 @@ class Exporter:
         self._dropped_told = 0
         # The newest observations matter, and blocking would make the E3 sockets drop some uncounted.
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
-        # These must not be dropped: each decision is answered.
-        self._results = link.sender(CONTROL_RESULT, on_ack=ledger.acknowledged if ledger else None)
+        on_ack = ledger.acknowledged if ledger else None
+        self._results = link.sender(CONTROL_RESULT, on_ack=on_ack)  # none is dropped: each decision is answered
         self._ledger = ledger
         self._send = ledger.send if ledger else twinlink.Sender.send
-        ranges = link.sender(SENSING, overflow="drop-oldest") if sensing else None
+        ranges = link.sender(SENSING, on_ack=on_ack, overflow="drop-oldest") if sensing else None
         self._observations = Observations(
             carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
-            ranges.send if ranges else None,
+            partial(self._send, ranges) if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link)
@@ -252,8 +253,7 @@ class Exporter:
         self.counters.setups += isinstance(event, SetUp)
         report.session_event(self._journal, event, self._session.dapp_id)
         if isinstance(event, Subscribed):
-            self._blocks.sequenced = self._session.sequenced
-            self._do(self._blocks.e3_ready(self._clear_next))
+            self._do(self._blocks.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False
 
     def _lose_agent(self, event: str, text: str) -> None:
