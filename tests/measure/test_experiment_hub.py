@@ -1,44 +1,37 @@
 """Experiments with a PLC and a hub, and the statistics over their rows."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from snap7.client import Client
 
-from twinlink.measure.experiments import analysis, description, hub, measuring, node_red
+from tests.measure.experimenting import Part, quiet
+from twinlink.measure.experiments import analysis, hub, node_red
 from twinlink.measure.experiments.outcome import Row
 from twinlink.measure.experiments.program import Program, ProgramFailed
 from twinlink.process.ports import free_ports
 from twinlink.testing import wait_until
 
 
-def measured(folder: Path, name: str, which: dict[str, str], **counts: Any) -> list[Row]:
-    """The parts of an experiment whose case has ``which``, on loopback."""
-    whole = description.load(name)
-    parts = tuple(part for part in whole.parts if which.items() <= part["case"].items())
-    assert parts
-    return hub.measure(
-        measuring.Run(
-            dataclasses.replace(whole, parts=parts), folder, "loopback", {"update_ms": 50, **counts}, True,
-            lambda *_: None, lambda _: None, lambda: False,
-        )
-    )  # fmt: skip
+def measured(folder: Path, name: str, protocols: set[str], **counts: Any) -> list[Row]:
+    """The local parts of an experiment with these protocols, on loopback."""
+
+    def chosen(part: Part) -> bool:
+        return part["protocol"] in protocols and part["case"].get("path") != "cloud"
+
+    return hub.measure(quiet(folder, name, {"update_ms": 50, **counts}, chosen))
 
 
-def test_a_boolean_goes_through_the_hub_to_the_plc_and_back(tmp_path: Path) -> None:
-    rows = measured(tmp_path, "hub-rtt", {"path": "local"}, repetitions=3)
-    assert [(row.case["protocol"], row.status, row.n, row.missing) for row in rows] == [
-        ("websocket", "done", 3, 0),
-        ("mqtt", "done", 3, 0),
-        ("modbus", "done", 3, 0),
-        ("opcua", "done", 3, 0),
-    ], rows
+@pytest.mark.parametrize(("name", "protocols"), [("hub-rtt", {"websocket", "modbus"}), ("hub-direct", {"opcua"})])
+def test_a_boolean_goes_to_the_plc_and_back(name: str, protocols: set[str], tmp_path: Path) -> None:
+    rows = measured(tmp_path, name, protocols, repetitions=3)
+    assert {row.case["protocol"] for row in rows} == protocols
+    assert all((row.status, row.n, row.missing) == ("done", 3, 0) for row in rows), rows
 
 
 def test_the_usage_of_each_process_is_a_series(tmp_path: Path) -> None:
-    rows = measured(tmp_path, "hub-resources", {"protocol": "mqtt"}, repetitions=30)
+    rows = measured(tmp_path, "hub-resources", {"mqtt"}, repetitions=20)
     assert {row.case["process"] for row in rows} == {"twin", "plc", "hub", "broker"}
     for row in rows:
         assert row.n >= 1

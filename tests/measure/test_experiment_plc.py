@@ -1,36 +1,24 @@
 """Experiments with a PLC as the client of others: the sweep of a server shows as such."""
 
-import dataclasses
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from pymodbus.client import ModbusTcpClient
 
-from twinlink.measure.experiments import description, measuring, plc
-from twinlink.measure.experiments.outcome import Row
+from tests.measure.experimenting import Part, quiet
+from twinlink.measure.experiments import plc
 from twinlink.measure.experiments.program import Program
 from twinlink.process.ports import free_ports
-
-
-def measured(folder: Path, name: str, parts: tuple[dict[str, Any], ...], exchanges: int) -> list[Row]:
-    """These parts of an experiment, on loopback."""
-    return plc.measure(
-        measuring.Run(
-            dataclasses.replace(description.load(name), parts=parts), folder, "loopback", {"exchanges": exchanges},
-            True, lambda *_: None, lambda _: None, lambda: False,
-        )
-    )  # fmt: skip
 
 
 def test_a_sweep_shows_once_for_each_request(tmp_path: Path) -> None:
     exchanges, sweep_ms = 4, 60
     common = {"sweep_ms": [sweep_ms], "processing_ms": [0]}
-    parts = (
+    parts: list[Part] = [
         {"protocol": "http", "servers": [[164]], **common},
         {"protocol": "modbus", "firmware": True, "servers": [[40, 124]], **common},
-    )
-    http, modbus = measured(tmp_path, "plc-cycles", parts, exchanges)
+    ]
+    http, modbus = plc.measure(quiet(tmp_path, "plc-cycles", {"exchanges": exchanges}, parts))
     for row, requests in ((http, 1), (modbus, 2)):
         assert (row.status, row.n) == ("done", exchanges), row.reason
         # Each answer ends a sweep of its own; what comes before the first end is any part of a sweep.
@@ -40,8 +28,8 @@ def test_a_sweep_shows_once_for_each_request(tmp_path: Path) -> None:
 
 
 def test_an_application_takes_the_answer_in_a_later_cycle(tmp_path: Path) -> None:
-    parts = ({"protocol": "http", "servers": [[164], [124]], "sweep_ms": [5], "processing_ms": [40], "setup": "pair"},)
-    rows = measured(tmp_path, "plc-pair", parts, 3)
+    parts = [{"protocol": "http", "servers": [[164], [124]], "sweep_ms": [5], "processing_ms": [40], "setup": "pair"}]
+    rows = plc.measure(quiet(tmp_path, "plc-pair", {"exchanges": 3}, parts))
     assert [row.case["server"] for row in rows] == ["PLC1", "PLC2"]
     assert all((row.figures["min"] or 0) > 39 for row in rows)
 

@@ -1,25 +1,19 @@
 """Cyclic OPC UA PubSub: a publisher and a loopback host."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from twinlink.measure.experiments import description, measuring, pubsub
+from tests.measure.experimenting import quiet
+from twinlink.measure.experiments import pubsub
 
 
 def test_a_message_comes_back_after_whole_cycles(tmp_path: Path) -> None:
     cycles, cycle_ms = 40, 25
-    whole = description.load("pubsub-sizes")
-    parts = tuple(part for part in whole.parts if part["variables"] == 12)
-    assert [part["cycle_ms"] for part in parts] == [cycle_ms]
-    (row,) = pubsub.measure(
-        measuring.Run(
-            dataclasses.replace(whole, parts=parts), tmp_path, "loopback", {"cycles": cycles}, True,
-            lambda *_: None, lambda _: None, lambda: False,
-        )
-    )  # fmt: skip
+    run = quiet(tmp_path, "pubsub-sizes", {"cycles": cycles}, lambda part: part["variables"] == 12)
+    assert [part["cycle_ms"] for part in run.experiment.parts] == [cycle_ms]
+    (row,) = pubsub.measure(run)
     assert row.status == "done", row.reason
     assert row.figures["octets"] == 32 + 9 * 12
     assert row.n >= 1

@@ -75,7 +75,7 @@ def _check_hub(given: argparse.Namespace, kind: str) -> None:
 
 
 def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, setting: str) -> int:
-    from twinlink.measure import system
+    from twinlink.measure import load, system
     from twinlink.measure.experiments import measuring, report
     from twinlink.measure.progress import Progress
 
@@ -86,18 +86,20 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
         "hub": given.hub,
         "counts": dict(measuring.counts(experiment, given.quick)),
         "system": system.facts(),
+        "load": [{"side": load.ONE_HOST, **load.sample()}],
     }
     log(_NAME, f"{experiment.name}: {experiment.title}; results go to {folder}")
     with writing(folder), Stop() as stop, Progress(_NAME) as progress:
         folder.mkdir(parents=True, exist_ok=True)
         rows = measuring.measure(
             measuring.Run(
-                experiment, folder, setting, about["counts"], given.quick,
+                experiment, folder, setting, about["counts"],
                 progress.step, progress.say, lambda: stop.requested,
                 given.node_red if given.hub != HUBS[0] else None,
             )
         )  # fmt: skip
         about |= {"ended_ns": measuring.now_ns(), "complete": not stop.requested}
+        about["load"].append({"side": load.ONE_HOST, **load.sample()})
         found = report.content(experiment, rows, about)
         report.write(folder, experiment, rows, found)
     Output(given.json).emit(found, wrapped(report.text(experiment, rows, found)))

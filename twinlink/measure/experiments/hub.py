@@ -2,10 +2,11 @@
 
 The twin and the PLC are at the Real World, the hub at the Digital Twin; with ``plc_side`` 1 the PLC is beside the hub.
 
-Keys of a part: ``case``; ``protocol`` of the twin; ``hub`` (its protocol, and without one the PLC's own server's, is
-``serves``, by default the twin's); ``delay_ms`` each way between the two sides; ``cycle_ms`` of the PLC; ``poll_ms`` of
-twin and hub; ``writes`` and ``sampling_ms`` of the hub (`hub_program`); ``plc_side``; ``measure``: ``rtt``, ``usage``
-or ``octets``.  Counts: ``repetitions``, or ``seconds``; ``update_ms``.
+Keys of a part: ``case``; ``protocol`` of the twin; ``hub``, whether there is one; ``serves``, the protocol of the
+server that the twin uses, in the hub or else in the PLC (default: ``protocol``); ``delay_ms`` each way between the two
+sides; ``cycle_ms`` of the PLC; ``poll_ms`` of twin and hub; ``writes`` and ``sampling_ms`` of the hub
+(`hub_program`); ``plc_side``; ``measure``: ``rtt``, ``usage`` or ``octets``.
+Counts: ``repetitions``, or ``seconds``; ``update_ms``.
 """
 
 from collections.abc import Iterator

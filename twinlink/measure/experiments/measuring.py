@@ -29,7 +29,6 @@ class Run:
         folder: where raw records go.
         setting: `netns` or `loopback`.
         counts: how often, as the data file says for this run.
-        quick: whether the counts are those of a quick run.
         node_red: the folder of a Node-RED that is the hub; None for our own hub.
         step: shows what is being measured, the share that is done, and the seconds left if known.
         say: shows a line that stays.
@@ -40,7 +39,6 @@ class Run:
     folder: Path
     setting: str
     counts: Mapping[str, Any]
-    quick: bool
     step: Step
     say: Say
     stopped: Callable[[], bool]

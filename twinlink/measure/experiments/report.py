@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import formatting, results
+from .. import formatting, load, results
 from . import analysis, verdicts
 from .description import Experiment, Published, Table
 from .outcome import DONE, Row
@@ -23,7 +23,8 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
     Args:
         experiment: what was measured.
         rows: the cases.
-        about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``.
+        about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``,
+            ``load`` (samples of `load.sample`).
     """
     published = experiment.published or Published(where="", setting="")
     return {
@@ -87,9 +88,11 @@ def measured(found: Mapping[str, Any]) -> str:
     """When and where it was measured."""
     system = found["system"]
     state = "" if found["complete"] else " Broken off: what was measured until then is shown."
+    busy = load.warning(found["load"])
     return (
         f"Measured {formatting.date(found['started_ns'])}, {formatting.SETTINGS[found['setting']]}, {system['cpus']} "
         f"processors ({system['cpu_model']}), Linux {system['kernel']}, Python {system['python']}.{state}"
+        + (f" {busy}" if busy else "")
     )
 
 

@@ -21,6 +21,7 @@ from .outcome import DONE, Row
 
 PARTS = "parts"
 TIMEOUT_S = 5.0
+_FIGURES = {"mean": "mean", "median": "p50", "sd": "sd", "min": "min", "max": "max", "p99": "p99"}  # of the RTT
 
 
 def measure(run: Run) -> list[Row]:
@@ -54,7 +55,7 @@ def _measure_part(run: Run, part: Any, number: int, parts: int) -> list[Row]:
 
         Sweep(plan, setting, recording, step, run.stopped, run.say).execute()
     found, _ = results.tabulate(folder)
-    return [_row(cell, part, found["configuration"]["used"]["subject_options"]) for cell in found["cells"]]
+    return [_row(cell, part["name"]) for cell in found["cells"]]
 
 
 def _content(plan: Plan, setting: Setting, part: Any) -> dict[str, Any]:
@@ -74,23 +75,16 @@ def _content(plan: Plan, setting: Setting, part: Any) -> dict[str, Any]:
     }
 
 
-def _row(cell: dict[str, Any], part: Any, options: dict[str, Any]) -> Row:
-    case = {"part": part["name"], **{name: cell[name] for name in ("direction", "octets", "subject")}}
+def _row(cell: dict[str, Any], part: str) -> Row:
+    case = {"part": part, **{name: cell[name] for name in ("direction", "octets", "subject")}}
     figures = cell["statistics"]
-    records = f"{PARTS}/{part['name']}"
+    records = f"{PARTS}/{part}"
     if figures is None:
         return Row(case, status=cell["status"], reason=cell["reason"], records=records)
     rtt, owd, wire = figures["rtt_ns"], figures["one_way_delay_ns"], figures["wire_octets_per_message"]
     row = Row(case, figures["n_acknowledged"], {}, None, cell["status"], cell["reason"], figures["lost"], records)
     if rtt:
-        for name, of in (
-            ("mean", "mean"),
-            ("median", "p50"),
-            ("sd", "sd"),
-            ("min", "min"),
-            ("max", "max"),
-            ("p99", "p99"),
-        ):
+        for name, of in _FIGURES.items():
             row.figures[name] = None if rtt[of] is None else rtt[of] / 1e6
         row.ci95 = tuple(each / 1e6 for each in rtt["ci95"]) if rtt["ci95"] else None
     row.figures["latency"] = owd["mean"] / 1e6 if owd and owd["usable"] else None
