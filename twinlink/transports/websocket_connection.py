@@ -30,12 +30,8 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
 REQUEST_OCTETS = 16 * 1024  # of a handshake's request
 FORBIDDEN = 403  # HTTP's status for a peer whose key is not trusted
 MALFORMED = b"", b""
-FOREIGN_TLS = {
-    "HTTP_REQUEST",
-    "HTTPS_PROXY_REQUEST",
-    "WRONG_VERSION_NUMBER",
-    "RECORD_LAYER_FAILURE",
-}  # reasons of OpenSSL
+# OpenSSL's reasons where the other side does not speak TLS
+FOREIGN_TLS = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 
 # What the protocol of `websockets` logs, a line for each frame, would reach every application that logs at that level.
 quiet = logging.getLogger("twinlink.websocket")
@@ -133,6 +129,8 @@ class WebsocketConnection:
     def read(self, now: float) -> "list[Message]":
         """The messages that have arrived; control frames are answered."""
         messages: list[Message] = []
+        if self.ended:  # by `abort`
+            return messages
         try:
             for _ in range(READS):
                 octets = self._receive()
@@ -262,8 +260,9 @@ class WebsocketConnection:
                 socket.socket.shutdown(self._socket, socket.SHUT_WR)  # SSLSocket's own would stop decrypting
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
-        except OSError:
-            self.abort()
+        except OSError:  # the other side has ended the connection, and what it sent before is still to be read
+            unsent.clear()
+            self.unsent_octets, self.finished_s = 0, self.heard_s
         except BaseException:  # Ctrl-C: the octets may be sent, and not be counted
             self.abort()
             raise
