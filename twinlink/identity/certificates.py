@@ -49,6 +49,9 @@ def self_signed(name: str, hosts: Sequence[str], expiry: datetime) -> tuple[byte
         .not_valid_after(expiry)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=False)
+        # OpenSSL tells two certificates of one name apart by these, while the keys rotate.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(one) for one in names]), critical=False)
         .sign(key, hashes.SHA256())
     )
