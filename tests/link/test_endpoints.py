@@ -36,6 +36,8 @@ def test_an_endpoint_is_written_as_it_was_read(text: str) -> None:
         ("255.255.255.255", "is the broadcast address"),
         ("[fe80::1]", r"is link-local: add the interface .* \[fe80::1%eth0\]"),
         ("[fe80::1%nonesuch]", "this host has no interface nonesuch"),
+        ("[fe80::1%4000000]", "this host has no interface 4000000"),
+        ("[fe80::1%9999999999]", "this host has no interface 9999999999"),
         ("[fe80::1%]", "is not of the form"),
         ("[fd00::5%lo]", "only a link-local address .* leave out %lo"),
         ("[10.0.0.5]", "is not an IPv6 address"),

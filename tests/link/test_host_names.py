@@ -160,17 +160,21 @@ def test_a_name_that_stands_for_a_group_is_refused_with_the_reason(transport: st
 
 
 _EVERYWHERE = """
+subprocess.run(["sysctl", "-qw", f"net.ipv6.bindv6only={arguments[1]}"], check=True)
 with listens("[::]", "twin"), twinlink.open(transport, connect=f"tcp/{arguments[0]}:7447", node="ran") as link:
     link.wait_ready(patience())
     print(link.peers())
 """
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+@pytest.mark.parametrize(("address", "bindv6only"), [("127.0.0.1", 0), ("127.0.0.1", 1), ("[::1]", 0)])
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt"])
-def test_a_listener_on_every_address_of_ipv6_has_those_of_ipv4(transport: str, address: str, tmp_path: Path) -> None:
+def test_a_listener_on_every_address_of_ipv6_has_those_of_ipv4(
+    transport: str, address: str, bindv6only: int, tmp_path: Path
+) -> None:
+    """Whatever the default of the host is."""
     _needs_mosquitto(transport)
-    assert _in_namespaces(tmp_path, _EVERYWHERE, transport, address) == "['twin']\n"
+    assert _in_namespaces(tmp_path, _EVERYWHERE, transport, address, str(bindv6only)) == "['twin']\n"
 
 
 _LINK_LOCAL = """

@@ -1,11 +1,15 @@
-"""IP addresses as text; IPv6 with its zone, as RFC 4007 section 11 writes it: ``fe80::1%eth0``."""
+"""IP addresses as text, and sockets bound to them.
+
+IPv6 has its zone as RFC 4007 section 11 writes it: ``fe80::1%eth0``.
+"""
 
 import ipaddress
 import re
 import socket
+from pathlib import Path
 
-_IN_NUMBERS = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")  # the last label: inet_aton takes it for an address
-_ALL_HOSTS = ipaddress.IPv4Address("255.255.255.255")
+_IN_NUMBERS = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")  # by the last label, as inet_aton reads hosts
+_BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
 
 def is_address(host: str) -> bool:
@@ -25,7 +29,7 @@ def check_host(host: str) -> None:
         return
     if is_group(host):
         raise ValueError(f"{host} is a multicast group, which twinlink does not join: give the address of one host")
-    if address == _ALL_HOSTS:
+    if address == _BROADCAST:
         raise ValueError(f"{host} is the broadcast address: give the address of one host")
     if isinstance(address, ipaddress.IPv6Address):
         _check_zone(host, address)
@@ -46,6 +50,14 @@ def is_own(address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_v6_only() -> bool:
+    """Whether a socket that is bound to ``::`` takes no IPv4, unless a program says otherwise."""
+    try:
+        return Path("/proc/sys/net/ipv6/bindv6only").read_text(encoding="ascii").strip() == "1"
+    except OSError:  # no IPv6 here
+        return False
 
 
 def bracketed(host: str) -> str:
@@ -99,16 +111,18 @@ def _check_zone(host: str, address: ipaddress.IPv6Address) -> None:
             f"{host} is link-local: add the interface of this host that leads there, such as [{address}%eth0] "
             "(`ip link` shows them)"
         )
+    if not address.scope_id:
+        return
     try:
-        with_zone_index(str(address))
-    except OSError:
+        socket.if_indextoname(int(with_zone_index(str(address)).partition("%")[2]))
+    except (OSError, OverflowError):
         raise ValueError(f"{host}: this host has no interface {address.scope_id} (`ip link` shows them)") from None
 
 
 def _check_name(host: str) -> None:
     if ":" in host or "[" in host:
         raise ValueError(f"{host} is not an IPv6 address")
-    if _IN_NUMBERS.fullmatch(host):  # resolvers take 010.1 for 8.0.0.1, and not all of them
+    if _IN_NUMBERS.fullmatch(host):  # inet_aton reads 010.1 as 8.0.0.1, other parsers do not
         raise ValueError(f"{host} is not an IPv4 address: that has four numbers from 0 to 255 without leading zeros")
     try:
         host.encode("idna")  # as the resolver does

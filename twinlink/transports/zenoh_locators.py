@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..process.ip_address import bracketed, is_address, with_zone_index
+from ..process.ip_address import bracketed, is_address, is_v6_only, with_zone_index
 from ..process.resolver import RepeatedLookup, listen_addresses
 from .base import Endpoint
 
@@ -23,7 +23,10 @@ class Locators:
         """The locators.  Raises OSError: the name of the host to listen on is not resolved."""
         if self._listens_on is None:
             return [remote.locator() for remote in self._remotes]
-        return [_locator(host, self._listens_on.port) for host in listen_addresses(self._listens_on.host)]
+        hosts = listen_addresses(self._listens_on.host)
+        if hosts == ["::"] and is_v6_only():
+            hosts.append("0.0.0.0")
+        return [_locator(host, self._listens_on.port) for host in hosts]
 
     def move(self) -> bool:
         """No peer is there: whether the resolver gives another address of a host to connect to."""
