@@ -1,6 +1,6 @@
 """Name resolution with a time limit: without an answer, a resolver takes tens of seconds.
 
-What takes a host, takes its addresses from here: a connector tries all of them in order, a listener listens on all.
+All that takes a host takes its addresses from here: a connector tries them in order, a listener listens on all.
 """
 
 import errno
