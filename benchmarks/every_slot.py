@@ -2,7 +2,8 @@
 
 An emulated gNB writes 2000 slots a second to shared memory, in a process of its own; the exporter, in another, reads
 and sends them; this process receives them in a flowgraph: Twinlink Source, and a probe.  Of one slot in ten, each
-symbol is compared with the recording, bit for bit.  Options after ``--`` go to the exporter: ``-- --slots 4``.
+symbol is compared with the recording, bit for bit.  Options after ``--`` go to the exporter, such as
+``-- --slots-per-message 4``.
 
 Printed are slots received and missing, their age (from when the gNB had written a slot to the probe's work), and the
 processor time of each process, in cores.  The exit code is 1 if a slot is missing or differs.

@@ -157,7 +157,7 @@ def test_a_block_goes_over_the_second_subscription(
 def test_a_gnb_without_control_and_with_mixed_slots(
     twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
 ) -> None:
-    start_gnb("--no-control", "--tdd", "DSU", "--antennas", "2")
+    start_gnb("--no-control", "--tdd", "DSU", "--rx-antennas", "2")
     reduction = Reduction(antennas=(1, 3), symbols=0b110000000011, first_prb=3, n_prbs=5)
     exporter = start_exporter(endpoints, carrier=CARRIER, reduction=reduction)
     taken = take(twin[0].receiver("spectrum"), 20)
@@ -193,7 +193,7 @@ def test_reductions_are_what_the_whole_gives(
     twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
 ) -> None:
     start_gnb()
-    reduction = Reduction(every=5, content=Content.POWER, slot_mean=True, slots=3)
+    reduction = Reduction(every=5, content=Content.POWER, slot_mean=True, slots_per_message=3)
     start_exporter(endpoints, carrier=CARRIER, reduction=reduction)
     taken = take(twin[0].receiver("spectrum"), 12)
     powers = (recording.samples.astype(np.float64) ** 2).sum(axis=2).reshape(-1, N_PRBS, 12).mean(axis=2)
@@ -217,6 +217,6 @@ def test_a_gnb_that_restarts_is_read_again(
     gnb.process.wait()
     exporter.wait_for("e3-lost")
     wait_until(lambda: not shared_memory_path(f"/e3_ran_buffers{gnb.suffix}").exists())
-    start_gnb("--e3-link", "posix", "--e3-generation", "G2b", "--antennas", "2")
+    start_gnb("--e3-link", "posix", "--e3-generation", "G2b", "--rx-antennas", "2")
     exporter.wait_for("slots", 2)
     take(receiver, 3)

@@ -214,7 +214,7 @@ class Observations:
                 self._reader.clock, missing,
             )
         )  # fmt: skip
-        if len(self._waiting) >= reduction.slots:
+        if len(self._waiting) >= reduction.slots_per_message:
             self._flush()
 
     def _head_for(self, antennas: tuple[int, ...]) -> SlotSpectrum:

@@ -38,7 +38,7 @@ class Reduction:
         content: I/Q or power.
         slot_mean: power is the mean over the symbols.
         compress: by blosc2.
-        slots: of a message.
+        slots_per_message: at most, of those that come within 5 ms.
         beta: of the gNB: a value is its int16 times beta.
     """
 
@@ -50,7 +50,7 @@ class Reduction:
     content: Content = Content.IQ
     slot_mean: bool = False
     compress: bool = False
-    slots: int = 1
+    slots_per_message: int = 1
     beta: float = BETA
 
     def head(self, n_prbs_carrier: int, scs_hz: int, centre_hz: float, antennas: tuple[int, ...]) -> SlotSpectrum:
@@ -86,7 +86,7 @@ def add_reduction_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--slot-mean", action="store_true", help="power as the mean over the symbols")
     group.add_argument("--compress", action="store_true", help="without loss, by blosc2 (extra: compression)")
     group.add_argument(
-        "--slots",
+        "--slots-per-message",
         type=convert.whole(1, MAX_SLOTS),
         default=1,
         metavar="N",
@@ -106,7 +106,7 @@ def reduction_of(given: argparse.Namespace) -> Reduction:
     first, last = given.prbs or (0, None)
     reduction = Reduction(
         given.every, given.symbols, given.antennas, first, None if last is None else last - first + 1, content,
-        given.slot_mean, given.compress, given.slots, given.beta,
+        given.slot_mean, given.compress, given.slots_per_message, given.beta,
     )  # fmt: skip
     reduction.head(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.antennas)
     if given.compress:
@@ -118,10 +118,12 @@ def plan_of_reduction(reduction: Reduction) -> str:
     """A line for ``--check``."""
     symbols = format_prbs(symbol for symbol in range(SYMBOLS) if reduction.symbols >> symbol & 1)
     what = {Content.IQ: "I/Q", Content.POWER: "power", Content.POWER_DB: "power in dB"}[reduction.content]
+    prbs = "all" if reduction.n_prbs is None else f"{reduction.first_prb}-{reduction.first_prb + reduction.n_prbs - 1}"
     every = "every slot" if reduction.every == 1 else f"one of {reduction.every} slots"
     mean = ", mean over the symbols" if reduction.slot_mean else ""
     return (
-        f"of slots in shared memory: {what} of {every}, symbols {symbols}, antennas {format_prbs(reduction.antennas)}"
+        f"of slots in shared memory: {what} of {every}, symbols {symbols}, antennas {format_prbs(reduction.antennas)}, "
+        f"PRBs {prbs}, {reduction.slots_per_message} slot(s) a message"
         f"{mean}{', compressed' if reduction.compress else ''}; beta {reduction.beta:g}"
     )
 

@@ -77,7 +77,7 @@ def _pattern(given: argparse.Namespace) -> SlotPattern | None:
         return None
     if given.pace.factor is None:
         raise ConfigurationError("--slots: a gNB writes slots in real time, so --pace max cannot be")
-    return SlotPattern(given.tdd, given.antennas, given.beta, given.shm_suffix)
+    return SlotPattern(given.tdd, given.rx_antennas, given.beta, given.shm_suffix)
 
 
 def _where(pattern: SlotPattern | None, fft_size: int) -> str:
@@ -209,7 +209,7 @@ def make_parser() -> command_line.Parser:
         metavar="DDDDDDDSUU",
         help="slots of a period: uplink, mixed, downlink (U: FDD)",
     )
-    slots.add_argument("--antennas", type=convert.whole(1, 4), default=1, metavar="N", help="of the gNB")
+    slots.add_argument("--rx-antennas", type=convert.whole(1, 4), default=1, metavar="N", help="of the gNB")
     slots.add_argument(
         "--beta", type=convert.factor, default=1 / 2048, metavar="1/128", help="a value there is the int16 times this"
     )
