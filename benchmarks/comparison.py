@@ -15,7 +15,6 @@ from typing import Any
 import matplotlib as mpl
 
 from twinlink.measure import formatting, load, plot_style, results
-from twinlink.measure.channels import SUBJECTS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FIGURE = "comparison.md", "comparison.svg"
@@ -24,6 +23,12 @@ SWEEP = (
     *("--systems", "all", "--payloads", "100,1K,10K,100K,1M", "--directions", DIRECTION),
     *("--count", "60", "--rounds", "3", "--warm-up", "10"),
 )
+
+EXPLAINED = """\
+Times are medians in ms, from the send to the answer. *Goodput* is that of the greatest payload that the system carries
+here, in a closed loop: one message at a time, so it is payload by round trip, not the most that the system can carry.
+*CPU* is the processor time in ms that sender, receiver and broker or hub take for a message of the smallest payload. A
+payload is *too long* beyond the limit of the protocol."""
 
 LIMITS = """\
 - Both sides are on one machine: there is no network adapter, and no cable. What a real path adds, it adds to each round
@@ -93,10 +98,7 @@ def page(found: dict[str, Any]) -> str:
         "## Round-trip times",
         *table(found),
         "",
-        "Mean round-trip times in ms, from the send to the answer. *Goodput* is that of the greatest payload that the",
-        "system carries here, in a closed loop: one message at a time, so it is payload by round trip, not the most",
-        "that the system can carry. *CPU* is the processor time in ms that sender, receiver and broker or hub take for",
-        "a message of the smallest payload. A payload is *too long* beyond the limit of the protocol.",
+        EXPLAINED,
         "",
         f"![Round-trip time and goodput by payload]({FIGURE})",
         "",
@@ -127,13 +129,12 @@ def table(found: dict[str, Any]) -> Iterator[str]:
     yield f"| system | round trips | {' | '.join(map(formatting.payload, payloads))} | goodput (MB/s) | CPU (ms) |"
     yield "|---" * (len(payloads) + 4) + "|"
     for name, mine in cells.items():
-        trips = next((cell["round_trips"] for cell in mine.values() if cell.get("round_trips")), None)
-        known = SUBJECTS.get(name)
-        if known and known.greatest:
-            most = max((cell["round_trips"] or 0 for cell in mine.values() if cell["statistics"]), default=0)
-            trips = f"{trips} to {most}" if trips and most > trips else trips
+        trips = sorted(
+            {cell["round_trips"] for cell in mine.values() if cell["statistics"] and cell.get("round_trips")}
+        )
+        between = f"{trips[0]} to {trips[-1]}" if len(trips) > 1 else str(trips[0]) if trips else "-"
         times = [_rtt(mine.get(octets)) for octets in payloads]
-        fields = [formatting.subject(name).name, str(trips or "-"), *times, _goodput(mine), _cpu(mine, payloads[0])]
+        fields = [formatting.subject(name).name, between, *times, _goodput(mine), _cpu(mine, payloads[0])]
         yield f"| {' | '.join(fields)} |"
 
 
@@ -141,7 +142,7 @@ def _rtt(cell: dict[str, Any] | None) -> str:
     figures = cell and cell["statistics"]
     if not figures or not figures["rtt_ns"]:
         return "too long" if cell and "greatest payload" in (cell["reason"] or "") else "-"
-    return formatting.ms(figures["rtt_ns"]["mean"])
+    return formatting.ms(figures["rtt_ns"]["p50"])
 
 
 def _goodput(mine: dict[int, dict[str, Any]]) -> str:
@@ -177,7 +178,7 @@ def draw(path: Path, found: dict[str, Any]) -> None:
         everything = [cell for cell in found["cells"] if cell["statistics"]]
         for axis in (upper, lower):
             plot_style.payload_axis(axis, everything)
-        plot_style.log_ms(upper, "mean RTT (ms)")
+        plot_style.log_ms(upper, "median RTT (ms)")
         lower.set_yscale("log")
         lower.set_ylabel("goodput, closed loop (MB/s)")
         plot_style.plain(lower.yaxis, lower.get_ylim())
