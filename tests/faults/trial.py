@@ -42,7 +42,7 @@ class Process:
         self.side = side
         self.ledger = ledger
         self.killed = False
-        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()  # None: the node has ended
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -50,6 +50,7 @@ class Process:
         for line in self.popen.stdout:
             with contextlib.suppress(ValueError):
                 self._answers.put(json.loads(line))
+        self._answers.put(None)
 
     def order(self, line: str) -> None:
         assert self.popen.stdin is not None
@@ -61,9 +62,13 @@ class Process:
 
     def answer(self, timeout_s: float) -> dict[str, Any]:
         try:
-            return self._answers.get(timeout=timeout_s)
+            answer = self._answers.get(timeout=timeout_s)
         except queue.Empty:
-            raise Broken(f"{self.side} did not answer within {timeout_s:g} s (exit code {self.popen.poll()})") from None
+            raise Broken(f"{self.side} did not answer within {timeout_s:g} s") from None
+        if answer is None:
+            self._answers.put(None)
+            raise Broken(f"{self.side} ended without an answer (exit code {self.popen.wait()})")
+        return answer
 
     def end(self) -> None:
         if self.popen.poll() is None:
