@@ -22,9 +22,9 @@ h3 { margin: 1.2rem 0 .3rem; font-size: 1.05rem; }
 .beside { display: grid; gap: 0 2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
-         font-size: .9rem; white-space: nowrap; }
-th { white-space: normal; vertical-align: bottom; font-weight: 600; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
+         font-size: .9rem; }
+th { vertical-align: bottom; font-weight: 600; } small { white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; } td:first-child { white-space: nowrap; }
 tr.direction td { font-weight: 600; text-align: left; padding-top: .7rem; }
 .facts td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .facts td:first-child { color: var(--soft); padding-right: 1rem; white-space: nowrap; }

@@ -16,15 +16,16 @@ from .verdict import ROWS, ms, yes
 CSS = """
 :root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 1rem; color: var(--ink); background: #fff;
+body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: #fff;
        font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
 h3 { margin: 1.4rem 0 .3rem; font-size: 1.05rem; }
 .verdict { display: inline-block; padding: .2rem .8rem; border-radius: 1rem; color: #fff; font-weight: 600; }
 .passed { background: var(--good); } .failed { background: var(--bad); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th { white-space: normal; vertical-align: bottom; font-weight: 600; }
+th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
+         font-size: .9rem; white-space: nowrap; }
+th { vertical-align: bottom; font-weight: 600; } th, td:last-child { white-space: normal; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: .6rem 0 1.4rem; }
 img { display: block; width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
