@@ -28,8 +28,11 @@ class Requests(Protocol):
 
     def __init__(self, host: str, port: int) -> None: ...
 
-    def read(self, first: int, words: int) -> list[int]:
-        """Some words from ``first`` on.  Raises OSError."""
+    def read(self, first: int, words: int) -> Any:
+        """Some words from ``first`` on, as the protocol has them.  Raises OSError."""
+
+    def convert(self, answer: Any) -> list[int]:
+        """The words in what `read` returned, as integers."""
 
 
 class HttpRequests:
@@ -38,11 +41,15 @@ class HttpRequests:
     def __init__(self, host: str, port: int) -> None:
         self._connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
 
-    def read(self, first: int, words: int) -> list[int]:
-        """All words of the server, as integers: the string work is part of it."""
+    def read(self, first: int, words: int) -> bytes:
+        """All words of the server."""
         self._connection.request("GET", "/words")
-        body = self._connection.getresponse().read().decode()
-        return [int(body[place : place + 6]) for place in range(0, len(body), 6)]
+        return self._connection.getresponse().read()
+
+    def convert(self, answer: bytes) -> list[int]:
+        """Six characters each."""
+        text = answer.decode()
+        return [int(text[place : place + 6]) for place in range(0, len(text), 6)]
 
 
 class ModbusRequests:
@@ -61,6 +68,10 @@ class ModbusRequests:
             raise OSError(f"the Modbus server answered with {answer}")
         return list(answer.registers)
 
+    def convert(self, answer: list[int]) -> list[int]:
+        """They are integers."""
+        return answer
+
 
 REQUESTS: dict[str, type[Requests]] = {"http": HttpRequests, "modbus": ModbusRequests}
 
@@ -77,7 +88,8 @@ class Server:
         self._firmware = given["firmware"]
         self._requests = REQUESTS[given["protocol"]](given["host"], mine["port"])
         self._orders: queue.SimpleQueue[list[tuple[int, int]]] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()  # monotonic ns when the last was there
+        # Monotonic ns when the last answer was there, and what it was
+        self._answers: queue.SimpleQueue[tuple[int, Any] | Exception] = queue.SimpleQueue()
         self._began = 0  # monotonic ns of the exchange that goes on; 0: none does
         self._next = 0  # request of this exchange
         threading.Thread(target=self._run, daemon=True).start()
@@ -85,9 +97,12 @@ class Server:
     def _run(self) -> None:
         try:
             while True:
+                answer = None
                 for first, words in self._orders.get():
-                    self._requests.read(first, words)
-                self._answers.put(time.monotonic_ns())
+                    answer = self._requests.read(first, words)
+                    if self._firmware:
+                        self._requests.convert(answer)
+                self._answers.put((time.monotonic_ns(), answer))
         except Exception as error:  # reported by the cycle
             self._answers.put(error)
 
@@ -100,10 +115,13 @@ class Server:
                 return
             if isinstance(there, Exception):
                 raise there
+            there_ns, answer = there
+            if not self._firmware:
+                self._requests.convert(answer)  # which takes time of the cycle
             self._next += 1
             if self._firmware or self._next == len(self._reads):
-                end = there if self._firmware else time.monotonic_ns()
-                say(server=self.number, ms=(end - self._began) / 1e6)
+                end_ns = there_ns if self._firmware else time.monotonic_ns()
+                say(server=self.number, ms=(end_ns - self._began) / 1e6)
                 self._began, self._next, self.left = 0, 0, self.left - 1
         if not self.left:
             return
