@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from twinlink.errors import ConfigurationError
 from twinlink.measure.experiments import NAMES
 
-from ..appkit.console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log, markdown, wrapped, writing
 
 if TYPE_CHECKING:
     from twinlink.measure.experiments.description import Experiment
@@ -91,18 +91,16 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
     log(_NAME, f"{experiment.name}: {experiment.title}; results go to {folder}")
     with writing(folder), Stop() as stop, Progress(_NAME) as progress:
         folder.mkdir(parents=True, exist_ok=True)
-        rows = measuring.measure(
-            measuring.Run(
-                experiment, folder, setting, about["counts"],
-                progress.step, progress.say, lambda: stop.requested,
-                given.node_red if given.hub != HUBS[0] else None,
-            )
+        run = measuring.Run(
+            experiment, folder, setting, about["counts"], progress.step, progress.say, lambda: stop.requested,
+            given.node_red if given.hub != HUBS[0] else None,
         )  # fmt: skip
-        about |= {"ended_ns": measuring.now_ns(), "complete": not stop.requested}
+        rows = measuring.measure(run)
+        about |= {"ended_ns": measuring.now_ns(), "complete": not stop.requested, "notes": run.notes}
         about["load"].append({"side": load.ONE_HOST, **load.sample()})
         found = report.content(experiment, rows, about)
         report.write(folder, experiment, rows, found)
-    Output(given.json).emit(found, wrapped(report.text(experiment, rows, found)))
+    Output(given.json).emit(found, markdown(report.text(experiment, rows, found)))
     log(_NAME, f"report: {folder / report.REPORT}")
     return _code(rows, about["complete"])
 
