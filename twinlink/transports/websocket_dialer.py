@@ -72,7 +72,10 @@ class Dialer:
         self._host = endpoint.host.strip("[]")
         query = "" if epoch is None else f"?epoch={epoch:016x}"
         self._uri = parse_uri(f"{'wss' if self._secure else 'ws'}://{bracketed(self._host)}:{self._port}/{query}")
-        self._proxy, reached = websocket_proxy.parse(options.proxy) if options.proxy else (None, endpoint)
+        self._proxy: Proxy | None = None
+        reached = endpoint
+        if options.proxy:
+            self._proxy, reached = websocket_proxy.parse(options.proxy)
         reached_host, self._reached_port = reached.host.strip("[]"), reached.port
         self._lookup = None if is_address(reached_host) else RepeatedLookup(reached_host, reached.port)
         self._address = "" if self._lookup else reached_host
