@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import traceback
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -66,6 +67,16 @@ def test_a_secret_that_others_can_read_is_refused(file: str, tmp_path: Path) -> 
         Identity.load(made.folder)
 
 
+@pytest.mark.parametrize(("what", "mode"), [("trusted", 0o620), ("revoked", 0o602), (".", 0o777)])
+def test_what_others_can_change_is_refused(what: str, mode: int, tmp_path: Path) -> None:
+    """They could add a key of their own to those that are trusted."""
+    twin, _ = make_pair(tmp_path)
+    (twin.folder / "revoked").touch(0o600)
+    (twin.folder / what).chmod(mode)
+    with pytest.raises(ConfigurationError, match="chmod go-w"):
+        Identity.load(twin.folder)
+
+
 @pytest.mark.parametrize("file", ["secret", "tls.key", "tls.crt"])
 def test_files_of_two_identities_do_not_mix(file: str, tmp_path: Path) -> None:
     one, other = make(tmp_path, "gnb-1", "gnb"), make(tmp_path, "gnb-2", "gnb")
@@ -89,9 +100,34 @@ def test_a_public_line_is_taken_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_a_secret_is_not_taken_for_a_public_line(tmp_path: Path) -> None:
     secret = (make(tmp_path, "gnb-1", "gnb").folder / "secret").read_text()
-    with pytest.raises(ConfigurationError, match="this is a secret") as raised:
-        PublicLine.parse(secret)
-    assert secret.split()[3] not in str(raised.value)
+    for pasted in (secret, f'"{secret}"', secret.split()[3]):
+        with pytest.raises(ConfigurationError, match=r"this is a secret|has 1 words") as raised:
+            PublicLine.parse(pasted)
+        assert secret.split()[3][:8] not in str(raised.value)
+
+
+def test_a_line_with_keys_that_no_node_has_is_refused(tmp_path: Path) -> None:
+    """Its certificate cannot be read, or its point on Curve25519 is one with which every secret is known."""
+    line = make(tmp_path, "gnb-1", "gnb").identity.line
+    at = line.certificate.index(f"{line.expiry:%y%m%d}".encode())
+    for changed in (
+        replace(line, certificate=line.certificate[:at] + b"309901" + line.certificate[at + 6 :]),
+        replace(line, certificate=line.certificate + b"more"),
+        replace(line, curve_public=b"0" * 40),
+    ):
+        with pytest.raises(ConfigurationError):
+            PublicLine.parse(str(changed))
+
+
+@pytest.mark.parametrize("key", ["curve_public", "verify_key"])
+@pytest.mark.parametrize("of", ["twin-1", "gnb-1"])
+def test_two_names_do_not_share_a_key(of: str, key: str, tmp_path: Path) -> None:
+    """The connection of one would count as that of the other."""
+    twin, gnb = make_pair(tmp_path)
+    copied = getattr((twin if of == "twin-1" else gnb).identity.line, key)
+    line = replace(make(tmp_path, "gnb-2", "observer").identity.line, **{key: copied})
+    with pytest.raises(ConfigurationError, match=f"has a key of {of}"):
+        trust.trust(twin.folder, line, "observer")
 
 
 def test_a_changed_key_is_refused_loudly(tmp_path: Path) -> None:
@@ -152,6 +188,11 @@ def test_rotation_is_prepared_and_then_completed(tmp_path: Path) -> None:
     assert trust.complete_rotation(gnb.folder) == line == gnb.identity.line
     assert [peer.name for peer in gnb.identity.trusted] == ["twin-1"]
     assert not (gnb.folder / "next").exists()
+    trust.prepare_rotation(gnb.folder)
+    (gnb.folder / "next" / "tls.key").replace(gnb.folder / "tls.key")  # as far as a crash let it come
+    with pytest.raises(ConfigurationError, match="run `twinlink key rotate --use` again"):
+        Identity.load(gnb.folder)
+    assert trust.complete_rotation(gnb.folder) == gnb.identity.line != line
     assert certificates.hosts(line.certificate) == certificates.hosts(old.certificate)
 
 

@@ -71,7 +71,8 @@ def _general_name(host: str) -> x509.GeneralName:
 def check(der: bytes, name: str) -> None:
     """Raises ConfigurationError if this is no certificate of this name."""
     try:
-        subject = x509.load_der_x509_certificate(der).subject
+        certificate = x509.load_der_x509_certificate(der)
+        subject, _ = certificate.subject, certificate.not_valid_after_utc  # what is used is parsed only when asked for
     except ValueError:
         raise ConfigurationError(f"the certificate of {name} cannot be read: copy the public line again") from None
     names = [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

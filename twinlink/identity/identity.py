@@ -14,6 +14,7 @@ The folder has mode 0700 and its files 0600.
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -78,10 +79,12 @@ class Identity:
 
     @classmethod
     def _read(cls, path: Path) -> "Identity":
+        _check_unchangeable(path)
         secret = SecretLine.parse(_private(path / SECRET).decode("ascii", "replace"), str(path / SECRET))
         pem = (path / CERTIFICATE).read_bytes()
         if not certificates.is_pair(pem, _private(path / PRIVATE_KEY)):
-            raise ConfigurationError(f"{path}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: make a new identity")
+            repair = "run `twinlink key rotate --use` again" if (path / NEXT).exists() else "make a new identity"
+            raise ConfigurationError(f"{path}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: {repair}")
         der = certificates.leaf(pem, str(path / CERTIFICATE))
         certificates.check(der, secret.name)
         line = PublicLine(secret.name, secret.role, secret.curve_public, secret.verify_key, der)
@@ -177,6 +180,20 @@ def write_keys(folder: Path, name: str, role: Role, hosts: Sequence[str], expiry
     private_files.write(folder / PRIVATE_KEY, private)
     private_files.write(folder / CERTIFICATE, certificate)
     private_files.write(folder / SECRET, SecretLine.generate(name, role).encode() + b"\n")
+
+
+def _check_unchangeable(folder: Path) -> None:
+    """Raises ConfigurationError if other users could have it trust what they like."""
+    for path in (folder, folder / TRUSTED, folder / REVOKED):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            continue
+        if mode & 0o022 and not mode & stat.S_ISVTX:  # the volume of a Secret is sticky, and read-only
+            raise ConfigurationError(
+                f"{path} has mode {mode & 0o7777:04o}, so that other users can change which keys are trusted: "
+                f"chmod go-w {path}"
+            )
 
 
 def _private(path: Path) -> bytes:

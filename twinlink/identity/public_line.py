@@ -18,6 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Literal, get_args
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from zmq.utils import z85
 
 from ..errors import ConfigurationError
@@ -52,15 +53,15 @@ class PublicLine:
     def parse(cls, text: str) -> "PublicLine":
         """Read a line.  Raises ConfigurationError that says what is wrong with it."""
         words = text.split()
-        if words and words[0].startswith("twinlink-secret"):
+        if "twinlink-secret" in text:
             raise ConfigurationError(
                 "this is a secret, not a public line, and must not leave its host. `twinlink key show` prints the "
                 "public line; if the secret was shown to others, replace it with `twinlink key rotate`"
             )
         if len(words) != 4 or words[0] != TYPE:
-            raise ConfigurationError(
+            raise ConfigurationError(  # without its text, which may be that of a secret
                 f"a public line reads `{TYPE} NAME ROLE TEXT`, as `twinlink key show` prints it; this one has "
-                f"{len(words)} words and begins with {' '.join(words)[:20]!r}"
+                f"{len(words)} words"
             )
         name, role = check_name(words[1]), check_role(words[2])
         octets = from_text(words[3], f"{TYPE} {name} {role} ", "public line")
@@ -74,6 +75,7 @@ class PublicLine:
             octets[2 * KEY_OCTETS :],
         )
         certificates.check(line.certificate, name)
+        _check_curve(line)
         return line
 
     def __str__(self) -> str:
@@ -91,6 +93,14 @@ class PublicLine:
     def expiry(self) -> datetime:
         """When the certificate expires, and with it the other keys; UTC."""
         return certificates.expiry(self.certificate)
+
+
+def _check_curve(line: PublicLine) -> None:
+    """Raises ConfigurationError for a point of low order (RFC 7748 section 6.1): all could compute its secrets."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(z85.decode(line.curve_public)))
+    except ValueError:
+        raise ConfigurationError(f"the CURVE key of {line.name} is none that `twinlink key new` makes") from None
 
 
 def check_name(name: str) -> str:

@@ -1,5 +1,6 @@
 """Changes to what an identity trusts, and to its own keys.  Programs that use the identity notice them at once."""
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -38,6 +39,12 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
         trusted = trust_file.read(folder / TRUSTED)
         if added in trusted:
             return False
+        for peer in (identity.line, *(peer.line for peer in trusted)):
+            if peer.name != line.name and _share_a_key(peer, line):
+                raise ConfigurationError(
+                    f"this line of {line.name} has a key of {peer.name}, so that one could pass for the other: take "
+                    f"the line that `twinlink key show` prints on the host of {line.name}"
+                )
         for name in {identity.name, *(peer.name for peer in trusted)} - {line.name}:
             if epoch_prefix(name) == epoch_prefix(line.name):
                 raise ConfigurationError(f"sessions of {line.name} could be taken for those of {name}: rename one")
@@ -46,6 +53,10 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
             raise ConfigurationError(_changed(folder, line, others))
         trust_file.write(folder / TRUSTED, [*(peer for peer in trusted if peer.line != line), added])
     return True
+
+
+def _share_a_key(one: PublicLine, other: PublicLine) -> bool:
+    return one.curve_public == other.curve_public or one.verify_key == other.verify_key
 
 
 def _changed(folder: Path, line: PublicLine, others: Sequence[TrustedPeer]) -> str:
@@ -97,13 +108,18 @@ def prepare_rotation(folder: Path, expiry: datetime | None = None) -> PublicLine
 def complete_rotation(folder: Path) -> PublicLine:
     """Use the next keys from now on; the keys so far are removed.  Returns the public line.
 
+    After a crash in between, the folder is no identity until this is repeated.
+
     Raises ConfigurationError: there are none.
     """
-    if not (folder / NEXT).exists():
+    following, files = folder / NEXT, (PRIVATE_KEY, CERTIFICATE, SECRET)
+    if not following.exists():
         raise ConfigurationError(f"{folder} has no next keys: `twinlink key rotate` makes them, and prints their line")
-    line = Identity.load(folder / NEXT).line
+    if all((following / name).exists() for name in files):
+        Identity.load(following)  # raises if they cannot be used
     with private_files.locked(folder, exclusive=True):
-        for name in (PRIVATE_KEY, CERTIFICATE, SECRET):
-            (folder / NEXT / name).replace(folder / name)
-        (folder / NEXT).rmdir()
-    return line
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                (following / name).replace(folder / name)
+        following.rmdir()
+    return Identity.load(folder).line
