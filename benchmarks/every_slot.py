@@ -83,6 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", default="zeromq")
     parser.add_argument("--n-prbs", type=int, default=106)
+    parser.add_argument("--tdd", default="U", metavar="DDDDDDDSUU", help="slots of a period; U: FDD")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("exporter", nargs="*", metavar="-- OPTION", help="options of the exporter")
@@ -110,12 +111,12 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     link = ("--e3-link=posix", *channels)
     processes = {
         "emulator": start("ran_emulator", *link, "--e3-generation=G2b", f"--recording={recording.path}", "--loop=0",
-                          "--slots", f"--shm-suffix=.{os.getpid()}", log=folder / "emulator"),
+                          "--slots", f"--tdd={given.tdd}", f"--shm-suffix=.{os.getpid()}", log=folder / "emulator"),
         "exporter": start("exporter", *link, *carrier, *given.exporter, log=folder / "exporter"),
     }  # fmt: skip
     try:
         until_s = time.monotonic() + START_S
-        while probe.slots < 2000 and time.monotonic() < until_s:
+        while probe.slots < 500 and time.monotonic() < until_s:
             time.sleep(0.1)
         before = {name: cpu_s(process.pid) for name, process in processes.items()}
         own, began_s, load = resource.getrusage(resource.RUSAGE_SELF), time.monotonic(), os.getloadavg()[0]
