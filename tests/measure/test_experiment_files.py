@@ -98,7 +98,7 @@ def test_what_is_left_behind(tmp_path: Path) -> None:
     rows = [outcome.of_values(tmp_path, {"system": "a"}, values), outcome.of_values(tmp_path, {"system": "b"}, [])]
     about = {
         "started_ns": 1, "ended_ns": 2, "complete": True, "quick": True, "setting": "loopback", "counts": {"count": 10},
-        "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"}, "load": [],
+        "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"}, "load": [], "notes": [],
     }  # fmt: skip
     report.write(tmp_path, experiment, rows, report.content(experiment, rows, about))
     text = (tmp_path / "table.md").read_text()

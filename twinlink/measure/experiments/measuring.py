@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Run:
         step: shows what is being measured, the share that is done, and the seconds left if known.
         say: shows a line that stays.
         stopped: whether the end was requested.
+        notes: sentences for the report, which a kind adds.
     """
 
     experiment: Experiment
@@ -43,6 +44,7 @@ class Run:
     say: Say
     stopped: Callable[[], bool]
     node_red: Path | None = None
+    notes: list[str] = field(default_factory=list)
 
     def place(self, delay_ms: float = 0) -> "Setting":
         """A new setting of this run, not entered yet."""

@@ -4,17 +4,30 @@ Keys of a part: ``case``, ``cycle_ms``, ``offset_ms``, ``lead_ms``, ``variables`
 ``cases`` selects the parts with this place among those of their table, such as 0 and -1.
 """
 
+import os
+import re
+import shutil
+import subprocess
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from numpy.typing import NDArray
 
+from ...transports.mosquitto import SBIN
+from .. import plot_style
 from ..namespaces import ADDRESSES
 from ..setting import Setting
 from .measuring import Run, address, port, prefix
 from .outcome import Row, failed, spread, write_records
 from .program import Program, ProgramFailed
+from .pubsub_node import PRIORITY
 
+Floats = NDArray[np.float64]
+SPACING = "spacing.png"
 FRAME_OCTETS = 22  # Ethernet with a VLAN tag and FCS, as the paper counts the link
 PHYSICAL_OCTETS = 20  # preamble and gap between frames
 START_S = 0.3  # from the moment when both nodes are ready to the first cycle
@@ -24,16 +37,57 @@ def measure(run: Run) -> list[Row]:
     """Measure each part."""
     parts = _chosen(run)
     rows: list[Row] = []
+    spacings: dict[str, Floats] = {}
     with run.place() as setting:
         for number, part in enumerate(parts):
             if run.stopped():
                 break
             run.step(", ".join(map(str, part["case"].values())), number / len(parts), None)
             try:
-                rows.append(_measure(run, setting, part))
+                row, spacing_ms = _measure(run, setting, part)
             except ProgramFailed as error:
                 rows.append(failed(dict(part["case"]), str(error)))
+                continue
+            rows.append(row)
+            spacings[", ".join(map(str, part["case"].values()))] = spacing_ms - part["cycle_ms"]
+    if any(map(len, spacings.values())):
+        _draw_spacing(run.folder / SPACING, spacings)
+        run.notes.append(
+            f"{SPACING}: time between arrivals at the loopback host, less the cycle, as a cumulative distribution (ECDF)"
+        )
+    run.notes.append(_scheduling_latency(run.counts["cycles"]))
     return rows
+
+
+def _draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
+    with mpl.rc_context(plot_style.STYLE):
+        figure, (axis,) = plot_style.panels(1, 3.2)
+        for name, beyond_ms in spacings.items():
+            if len(beyond_ms):
+                axis.step(
+                    np.sort(beyond_ms), np.arange(1, len(beyond_ms) + 1) / len(beyond_ms), where="post", label=name
+                )
+        axis.set(xlabel="time between arrivals, less the cycle (ms)", ylabel="share of the messages")
+        figure.legend(loc="outside lower center", ncols=3)
+        plot_style.write(figure, path)
+
+
+def _scheduling_latency(cycles: int) -> str:
+    """What cyclictest (rt-tests) says of this machine, in a sentence."""
+    program = shutil.which("cyclictest", path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}")
+    if program is None or os.geteuid() != 0:
+        missing = "root" if program else "cyclictest (Debian: rt-tests)"
+        return f"Scheduling latency was not measured: that needs {missing}"
+    command = [program, "-q", "-m", "-t1", "-p", str(PRIORITY), "-i", "250", "-l", str(20 * cycles)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 + cycles)
+    found = re.search(r"Min:\s*(\d+).*Avg:\s*(\d+).*Max:\s*(\d+)", done.stdout)
+    if found is None:
+        return f"Scheduling latency was not measured: cyclictest ended with code {done.returncode}"
+    least, mean, most = found.groups()
+    return (
+        f"Scheduling latency by cyclictest, {20 * cycles:,} cycles of 250 µs at SCHED_FIFO {PRIORITY}: least {least}, "
+        f"mean {mean}, greatest {most} µs"
+    )
 
 
 def _chosen(run: Run) -> list[Any]:
@@ -44,7 +98,7 @@ def _chosen(run: Run) -> list[Any]:
     return [part for parts in tables.values() for part in ([parts[at] for at in places] if places else parts)]
 
 
-def _measure(run: Run, setting: Setting, part: Any) -> Row:
+def _measure(run: Run, setting: Setting, part: Any) -> tuple[Row, Floats]:
     near = ADDRESSES[0] if setting.name == "netns" else "127.0.0.1"
     ends = {"publisher": (near, port(setting)), "loopback": (address(setting), port(setting))}
     cycles: int = run.counts["cycles"]
@@ -70,8 +124,11 @@ def _measure(run: Run, setting: Setting, part: Any) -> Row:
     return _row(run, part, told, heard)
 
 
-def _row(run: Run, part: Any, told: dict[str, Any], heard: dict[str, Any]) -> Row:
-    """Drops by place, round trips from the publisher's send to the arrival there, and spacing at the loopback host."""
+def _row(run: Run, part: Any, told: dict[str, Any], heard: dict[str, Any]) -> tuple[Row, Floats]:
+    """The row, and the time between arrivals in ms.
+
+    Drops by place, round trips from the publisher's send to the arrival there, and spacing at the loopback host.
+    """
     cycles = run.counts["cycles"]
     sent = dict(told["sent"])
     round_trips = [(at - sent[value - 1]) / 1e6 for value, at in told["received"] if value - 1 in sent]
@@ -100,7 +157,7 @@ def _row(run: Run, part: Any, told: dict[str, Any], heard: dict[str, Any]) -> Ro
     row = Row(case, len(round_trips), figures, ci95, records=records, values=round_trips)
     if not round_trips:
         row.status, row.reason = "failed", "no message came back"
-    return row
+    return row, spacing_ms
 
 
 def _matched(told: dict[str, Any]) -> list[tuple[int, int, Any]]:

@@ -24,7 +24,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         experiment: what was measured.
         rows: the cases.
         about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``,
-            ``load`` (samples of `load.sample`).
+            ``load`` (samples of `load.sample`), ``notes``.
     """
     published = experiment.published or Published(where="", setting="")
     return {
@@ -75,8 +75,8 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
         yield "About the published figures", [published.remarks]
     if found["orderings"]:
         yield "Findings of the paper", [tuple(_verdict(each) for each in found["orderings"])]
-    if found["analysis"]:
-        yield "Statistics", [tuple(each["text"] for each in found["analysis"])]
+    if beyond := (*(each["text"] for each in found["analysis"]), *found["notes"]):
+        yield "Beyond the table", [beyond]
     counts = ", ".join(f"{name} {value}" for name, value in found["counts"].items())
     scaled = f"Number of values: published {found['published_counts']}; here {counts}"
     scaled += " (--quick: too few for conclusions)." if found["quick"] else "."
