@@ -52,9 +52,7 @@ def measure(run: Run) -> list[Row]:
             spacings[", ".join(map(str, part["case"].values()))] = spacing_ms - part["cycle_ms"]
     if any(map(len, spacings.values())):
         _draw_spacing(run.folder / SPACING, spacings)
-        run.notes.append(
-            f"{SPACING}: time between arrivals at the loopback host, less the cycle, as a cumulative distribution (ECDF)"
-        )
+        run.notes.append(f"{SPACING} has the time between arrivals at the loopback host, less the cycle, as ECDF")
     run.notes.append(_scheduling_latency(run.counts["cycles"]))
     return rows
 
