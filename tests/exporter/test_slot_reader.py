@@ -150,6 +150,13 @@ def test_a_row_that_does_not_exist_is_an_error(memory: GnbMemory) -> None:
             reader.indicated(other, 0)
 
 
+def test_an_antenna_that_a_row_does_not_have_is_an_error(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    slot = indicate(reader, memory.write())
+    with pytest.raises(SharedMemoryError, match="a row has 2"):
+        reader.read(slot, (1, 2), 1, 0, 1)
+
+
 @pytest.mark.parametrize("name", ["", "/", "x", "/..", "/a/b", "/../etc/passwd", "/a\0b"])
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     with pytest.raises(SharedMemoryError, match="no name of shared memory"):

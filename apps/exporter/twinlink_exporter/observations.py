@@ -181,7 +181,8 @@ class Observations:
 
     def _read(self, slot: IndicatedSlot) -> None:
         reduction, indication = self._reduction, slot.indication
-        present = range(self._reader.antennas if indication.n_rx_ant is None else indication.n_rx_ant)
+        in_row = self._reader.antennas
+        present = range(in_row if indication.n_rx_ant is None else min(indication.n_rx_ant, in_row))
         antennas = tuple(antenna for antenna in reduction.antennas if antenna in present)
         mask = indication.valid_symbol_mask
         symbols = reduction.symbols & (ALL_SYMBOLS if mask is None else mask)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from twinlink_e3 import RanBuffers, SlotIndication
+from twinlink_e3 import RanBuffers, SharedMemoryError, SlotIndication
 from twinlink_e3.ran_buffers import (
     ANTENNA_OCTETS,
     BUFFERS,
@@ -134,11 +134,13 @@ class SlotReader:
             Shape ``(antennas, symbols, n_prbs * 12, 2)``; None if it was read too late.
 
         Raises:
-            SharedMemoryError: the shared memory is too short.
+            SharedMemoryError: the shared memory is too short, or the row has no such antenna.
         """
         assert self._file
         if self._is_late(slot):  # with many waiting, to copy them would make the next ones late, too
             return None
+        if max(antennas) >= self.antennas:
+            raise SharedMemoryError(f"there is no antenna {max(antennas)}: a row has {self.antennas}")
         indication = slot.indication
         start = self._layout.offset(indication.fh_buffer_index, indication.fh_write_index)
         start += first_prb * SUBCARRIERS_PER_PRB * SAMPLE_OCTETS
