@@ -25,6 +25,7 @@ RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where the
 }
 BUSY_POLL = True
 OWN = (*RANGES, "busy_poll")  # of the link, not of its transport
+IDENTITY_VARIABLE = "TWINLINK_IDENTITY"
 
 logger = logging.getLogger("twinlink")
 
@@ -78,7 +79,9 @@ def make_transport(
     transport = backend(endpoint, listen is not None, max(max_payload, MAX_HELLO) + HEADER_OCTETS, of_transport)
     if others:
         transport.alternatives(others)
-    if identity is not None:
+    if identity is None and name != "memory":  # which stays within the process
+        identity = os.environ.get(IDENTITY_VARIABLE)
+    if identity:
         _set_identity(transport, name, identity, node)
     return transport
 
@@ -89,8 +92,8 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
 
     if not transport.takes_identity:
         raise ConfigurationError(
-            f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity: use zeromq, zenoh "
-            "or websocket"
+            f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity ({folder}): use "
+            f"zeromq, zenoh or websocket. Where {IDENTITY_VARIABLE} gives one, identity='' opens a link without it"
         )
     identity = Identity.load(folder)
     if node not in {None, identity.name}:

@@ -139,7 +139,10 @@ def transport(name: str) -> Iterator[Row]:
 
 def _round_trip(transport: str, endpoint: str) -> None:
     name = transport_name(transport)
-    with twinlink.open(name, listen=endpoint) as here, twinlink.open(name, connect=endpoint) as there:
+    with (
+        twinlink.open(name, listen=endpoint, identity="") as here,
+        twinlink.open(name, connect=endpoint, identity="") as there,
+    ):
         here.receiver("doctor")
         there.wait_ready(timeout=5)
         sender = there.sender("doctor")

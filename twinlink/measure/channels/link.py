@@ -42,7 +42,8 @@ class LinkChannel(Channel):
                 self._broker = Mosquitto(self.endpoint)
                 self.broker_pid = self._broker.pid
         side: dict[str, Any] = {"listen" if self.listening else "connect": str(self.endpoint)}
-        self._link = twinlink.open(transport, node=self.node, **side, **options)
+        # Without that of the environment: the two sides of a sweep may be on one host.
+        self._link = twinlink.open(transport, node=self.node, identity="", **side, **options)
         self._sender = self._link.sender(FLOW, on_ack=self._on_ack, reliability=reliability)
         self._link.receiver(FLOW, handler=self._on_message)
 
