@@ -24,6 +24,7 @@ class WatchedIdentity:
         identity: as it was last read.  When the folder cannot be read any more, it trusts no peer.
         valid: the keys that are trusted, neither revoked nor expired; the newest of a peer is last.
         by_curve: the peer of each of those keys, by its public key of CURVE as text.
+        by_name: the peers with a valid key.
         version: grows whenever something of this changes.
     """
 
@@ -32,6 +33,7 @@ class WatchedIdentity:
         self.version = 0
         self.valid: tuple[TrustedPeer, ...] = ()
         self.by_curve: dict[str, AuthenticatedPeer] = {}
+        self.by_name: dict[str, AuthenticatedPeer] = {}
         self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
         self._next_look_s = 0.0
         self._lock = threading.Lock()
@@ -75,6 +77,7 @@ class WatchedIdentity:
                 peer.curve_public.decode(): AuthenticatedPeer(peer.name, peer.role, epoch_prefix(peer.name))
                 for peer in valid
             }
+            self.by_name = {peer.name: peer for peer in self.by_curve.values()}
             self.valid = valid
             self.version += 1
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import TransportError
@@ -43,7 +43,7 @@ exit "$status"
 # max_packet_size is checked before memory is allocated for a packet.
 CONFIGURATION = """
 {listeners}
-allow_anonymous true
+{security}
 set_tcp_nodelay {no_delay}
 persistence false
 max_inflight_messages 0
@@ -77,6 +77,7 @@ class Mosquitto:
         max_packet: int = 17 * 1024 * 1024,
         no_delay: bool = True,
         prefix: Sequence[str] = (),
+        security: Callable[[Path], str] | None = None,
     ) -> None:
         """Start it; returns when it accepts connections.
 
@@ -84,11 +85,13 @@ class Mosquitto:
             endpoint: where to listen; a free port of 127.0.0.1 if None.
             max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
             no_delay: TCP_NODELAY of its connections.
+            security: writes files into a folder, and returns lines of the configuration; None: anybody may connect.
             prefix: a command that executes the one that follows, such as ``("ip", "netns", "exec", "NAME")``.
 
         Raises:
             TransportError: it is not installed, or does not start; the message says why.
         """
+        self._security = security
         for attempt in range(FREE_PORT_TRIES):
             self.endpoint = endpoint or Endpoint(HOST, free_ports())
             try:
@@ -115,6 +118,7 @@ class Mosquitto:
                 CONFIGURATION.format(
                     listeners=_listeners(self.endpoint),
                     max_packet=max_packet,
+                    security=self._security(self._directory) if self._security else "allow_anonymous true",
                     no_delay=str(no_delay).lower(),
                 )
             )

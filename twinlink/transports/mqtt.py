@@ -28,16 +28,16 @@ per message.  Connecting has a thread, since resolving a name and waiting for TC
 import contextlib
 import logging
 import select
-import socket
 import threading
 import time
 from collections import deque
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paho.mqtt.client import Client, MQTTMessage
 
 from ..errors import TransportError
+from ..protocol.authentication import AuthenticatedPeer
 from ..protocol.frames import HELLO_TOPIC
 from .base import Frame, Transport, check_descriptors
 from .mosquitto import Mosquitto
@@ -53,6 +53,11 @@ from .mqtt_client import (
     subscribe,
 )
 from .mqtt_publisher import Publisher
+from .mqtt_readiness import Readiness
+from .tls_handshakes import TlsHandshakes
+
+if TYPE_CHECKING:
+    from .mqtt_identity import MqttIdentity
 
 ACK_INITIAL = ord("a")
 AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, with a margin
@@ -74,6 +79,7 @@ class MqttTransport(Transport):
 
     options_class = MqttOptions
     options: MqttOptions
+    takes_identity = True
     broker: Mosquitto | None = None
 
     @property
@@ -83,7 +89,10 @@ class MqttTransport(Transport):
     def open(self) -> None:
         check_descriptors(DESCRIPTORS)
         options = self.options
-        self._inbox: deque[tuple[bytes, Frame]] = deque()
+        self._authentication = self._authenticated()
+        self._handshakes = TlsHandshakes(self.endpoint, self.identity)
+        self._filters = FILTERS if self._authentication is None else tuple(f"+/{one}" for one in FILTERS)
+        self._inbox: deque[tuple[bytes, Frame, AuthenticatedPeer | None]] = deque()
         self._lock = threading.Lock()  # paho's client belongs to one thread at a time
         self._urgent: list[None] = []  # one item for each ack, hello or reader that waits for the client
         self._closing = threading.Event()
@@ -91,35 +100,38 @@ class MqttTransport(Transport):
         self._parted = False  # the broker has answered our UNSUBSCRIBE
         self._warned = ""
         self._pause_s = max(options.reconnect_ms / 1000, LOOK_S)
-        self._publisher = Publisher(self, self._warn)
+        self._publisher = Publisher(self, self._warn, self._authentication.prefix if self._authentication else "")
         self._connect_timeout_s = options.connect_timeout_ms / 1000
         self._replaces_client = False  # it would publish again what the broker refuses
         self._reader = 0  # the thread that was in `receive` last
         self._receive_maximum = 0
         self._connecting: threading.Thread | None = None
         self._descriptor: int | None = None  # of the socket; None while the client must not be served
-        self._polled: tuple[int, int] | None = None
+        self._readiness = Readiness()
         if self.listening and options.private_broker:
             self.broker = self._start_broker()
-        self._wakes, self._wake = socket.socketpair()
-        for end in (self._wakes, self._wake):
-            end.setblocking(False)
-        self._poll = select.poll()
-        self._poll.register(self._wakes, select.POLLIN)
         self._client = self._make_client()
         if self.broker is None or not self._connect_once():
             self._start_connecting(0)
 
+    def _authenticated(self) -> "MqttIdentity | None":
+        if self.identity is None:
+            return None
+        from .mqtt_identity import MqttIdentity  # needs a package that other links do without
+
+        return MqttIdentity(self.identity, self.listening, self.options.private_broker)
+
     def _start_broker(self) -> Mosquitto:
-        return Mosquitto(self.endpoint, max_packet=self.max_frame + AROUND_A_FRAME)
+        security = self._authentication.broker_files if self._authentication is not None else None
+        return Mosquitto(self.endpoint, max_packet=self.max_frame + AROUND_A_FRAME, security=security)
 
     def _make_client(self) -> Client:
         host = self.endpoint.host.strip("[]")
         if self.broker:
             host = ANY.get(host, host)
-        client = make_client(
-            host, self.endpoint.port, self.options, self.max_frame + AROUND_A_FRAME, self._connect_timeout_s
-        )
+        context = self._authentication.context() if self._authentication is not None else None
+        max_packet = self.max_frame + AROUND_A_FRAME
+        client = make_client(host, self.endpoint.port, self.options, max_packet, self._connect_timeout_s, context)
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
@@ -140,7 +152,7 @@ class MqttTransport(Transport):
     def _connect(self, after_s: float) -> None:
         while not self._closing.wait(after_s):
             if self._connect_once():
-                self._wake_reader()
+                self._readiness.wake()
                 return
             after_s = self._pause_s
 
@@ -165,17 +177,22 @@ class MqttTransport(Transport):
                 self.broker.stop()
             return False
         opened = self._client.socket()
+        if self._authentication is not None and not self._authentication.connected(opened):
+            cut(self._client)
+            return False
         self._descriptor = opened.fileno() if opened else None
         return True
 
     def _restart(self, ended: Mosquitto) -> None:
+        has_new_keys = self._authentication is not None and self._authentication.is_stale
         ended.stop()
         try:
             self.broker = self._start_broker()
         except TransportError as error:
             self._warn(f"has ended, and cannot be started again: {error}")
             raise
-        self._warn("had ended, and was started again")
+        if not has_new_keys:
+            self._warn("had ended, and was started again")
 
     def _connected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -186,13 +203,13 @@ class MqttTransport(Transport):
             self._receive_maximum = maximum
             client.disconnect()  # paho accepts the number between two connections only
             return
-        subscribe(client, self.options.qos)
+        subscribe(client, self.options.qos, self._filters)
         self._warned = ""
         self._up = True
         self._publisher.on_connected(client, properties)
 
     def _subscribed(self, client: Client, userdata: Any, number: int, reasons: list[Any], properties: Any) -> None:
-        for topic_filter, reason in zip(FILTERS, reasons, strict=False):
+        for topic_filter, reason in zip(self._filters, reasons, strict=False):
             if reason.is_failure:
                 self._warn(f"does not let us subscribe to {topic_filter}: {reason}")
 
@@ -202,7 +219,7 @@ class MqttTransport(Transport):
         refused, replaces = self._publisher.on_disconnected(reason, lost=not told)
         self._replaces_client |= replaces
         self._descriptor = None  # from now on another thread may connect
-        self._wake_reader()
+        self._readiness.wake()
         if told and not refused:
             self._warn(f"disconnects us: {reason}")
 
@@ -223,7 +240,7 @@ class MqttTransport(Transport):
             finally:
                 self._urgent.pop()
             if self._client.want_write():
-                self._wake_reader()
+                self._readiness.wake()
         else:
             while self._urgent:
                 time.sleep(0)
@@ -259,7 +276,7 @@ class MqttTransport(Transport):
 
         Not in the receiving thread: other threads wait for its frames, and it writes as soon as the socket takes more.
         """
-        self._wake_reader()  # so that it polls for writing, too
+        self._readiness.wake()  # so that it polls for writing, too
         deadline = time.monotonic() + HOLD_S
         while self._behind() and time.monotonic() < deadline and not self._closing.is_set():
             descriptor = self._descriptor
@@ -270,7 +287,7 @@ class MqttTransport(Transport):
             waiting.poll(LOOK_S * 1000)
             self._serve()
             if self._inbox:
-                self._wake_reader()
+                self._readiness.wake()
 
     # Receiving
 
@@ -279,29 +296,12 @@ class MqttTransport(Transport):
         inbox = self._inbox
         if not inbox:
             if timeout_s > 0:
-                self._wait(timeout_s)
+                self._readiness.wait(timeout_s, self._client, self._descriptor)
             self._serve()
             if not inbox:
                 return None
-        return inbox.popleft()
-
-    def _wait(self, timeout_s: float) -> None:
-        """Wait until the socket is readable, or writable if needed, or another thread wakes us."""
-        descriptor = self._descriptor
-        if descriptor is None:
-            wanted = None
-        else:
-            events = select.POLLIN | select.POLLOUT if self._client.want_write() else select.POLLIN
-            wanted = (descriptor, events)
-        if wanted != self._polled:
-            if self._polled:
-                self._poll.unregister(self._polled[0])
-            if wanted:
-                self._poll.register(*wanted)
-            self._polled = wanted
-        for ready, _ in self._poll.poll(timeout_s * 1000):
-            if ready == self._wakes.fileno():
-                self._wakes.recv(1000)
+        topic, frame, self.sender = inbox.popleft()
+        return topic, frame
 
     def _serve(self) -> None:
         try:
@@ -321,7 +321,7 @@ class MqttTransport(Transport):
         try:
             for _ in range(READ_PACKETS):
                 client.loop_read()  # a single packet, unless some have QoS 1 or 2
-                if self._inbox or not self._is_readable():
+                if self._inbox or not self._readiness.is_readable(client, self._descriptor):
                     break
             if client.want_write():
                 client.loop_write()
@@ -331,24 +331,34 @@ class MqttTransport(Transport):
             cut(self._client)
             raise
 
-    def _is_readable(self) -> bool:
-        if self._descriptor is None:
-            return False
-        looking = select.poll()
-        looking.register(self._descriptor, select.POLLIN)
-        return bool(looking.poll(0))
-
     def _arrived(self, client: Client, userdata: Any, message: MQTTMessage) -> None:
         if is_marked(message.properties) == self.listening:
             return  # for the other side
+        sender = None
         try:
-            self._inbox.append((message.topic.encode(), bytes(message.payload)))
+            topic = message.topic
+            if self._authentication is not None:
+                sender, topic = self._authentication.sender_and_topic(topic)
+            self._inbox.append((topic.encode(), bytes(message.payload), sender))
         except UnicodeDecodeError:
-            self._inbox.append((b"", b""))
+            self._inbox.append((b"", b"", None))
 
-    def _wake_reader(self) -> None:
-        with contextlib.suppress(OSError):  # full: the reader will wake; closed: there is none
-            self._wake.send(b"\0")
+    # Keys
+
+    def tick(self) -> None:
+        if self.broker is None:
+            self._handshakes.check(self._up)
+            self.authentication_problem = self._handshakes.problem
+        authentication = self._authentication
+        if authentication is None:
+            return
+        authentication.watched.refresh()
+        if authentication.is_stale:
+            with self._lock:
+                self._replaces_client = True
+                if self.broker is not None:
+                    self.broker.stop()  # it is started again when the client connects
+                cut(self._client)
 
     # Closing
 
@@ -369,8 +379,7 @@ class MqttTransport(Transport):
                 hang_up(self._client)
         if self.broker:
             self.broker.stop()
-        self._wakes.close()
-        self._wake.close()
+        self._readiness.close()
 
     def _part(self, deadline: float) -> None:
         """Return when the broker has forwarded our messages: it answers in order, so wait for its UNSUBACK."""
@@ -379,8 +388,8 @@ class MqttTransport(Transport):
             if not asked and not (self.options.qos and self._publisher.unacknowledged):
                 asked = True
                 with self._lock:
-                    self._client.unsubscribe(list(FILTERS))
-            self._wait(left)
+                    self._client.unsubscribe(list(self._filters))
+            self._readiness.wait(left, self._client, self._descriptor)
             self._serve()
             self._inbox.clear()
 

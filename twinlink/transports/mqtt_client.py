@@ -3,6 +3,8 @@
 import contextlib
 import secrets
 import socket
+import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,10 +42,17 @@ class MqttOptions(Options):
     reconnect_ms: int = 50
 
 
-def make_client(host: str, port: int, options: MqttOptions, max_packet: int, connect_timeout_s: float) -> Client:
+def make_client(
+    host: str,
+    port: int,
+    options: MqttOptions,
+    max_packet: int,
+    connect_timeout_s: float,
+    context: ssl.SSLContext | None = None,
+) -> Client:
     """A client that is not connected yet: `Client.reconnect` does that.
 
-    ``max_packet`` is what the broker may send at most, in octets.
+    ``max_packet`` is what the broker may send at most, in octets; ``context``: for TLS.
     """
     kind = _ReadingLess if options.qos == 2 else _Client
     client = kind(
@@ -51,6 +60,8 @@ def make_client(host: str, port: int, options: MqttOptions, max_packet: int, con
         client_id=f"twinlink-{secrets.token_hex(8)}",
         protocol=MQTTProtocolVersion.MQTTv5,
     )
+    if context is not None:
+        client.tls_set_context(context)
     client.connect_timeout = connect_timeout_s
     client.max_queued_messages = 0  # no limit: the link's window bounds messages in flight
     client.max_inflight_messages = 0  # no limit but the broker's: the transport waits at MAX_IN_FLIGHT
@@ -64,10 +75,10 @@ def make_client(host: str, port: int, options: MqttOptions, max_packet: int, con
     return client
 
 
-def subscribe(client: Client, qos: int) -> None:
-    """Subscribe to both filters at once, without our own and retained messages."""
+def subscribe(client: Client, qos: int, filters: Sequence[str]) -> None:
+    """Subscribe to the filters at once, without our own and retained messages."""
     options = SubscribeOptions(qos=qos, noLocal=True, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
-    client.subscribe([(topic_filter, options) for topic_filter in FILTERS])
+    client.subscribe([(topic_filter, options) for topic_filter in filters])
 
 
 def listeners_mark() -> Properties:

@@ -24,8 +24,8 @@ class Publisher:
     The caller holds the transport's lock.
     """
 
-    def __init__(self, transport: Transport, warn: Callable[[str], None]) -> None:
-        """``warn(what)`` logs what the broker does, but not each time."""
+    def __init__(self, transport: Transport, warn: Callable[[str], None], prefix: str) -> None:
+        """``warn(what)`` logs what the broker does, but not each time; ``prefix``: of every topic."""
         options = transport.options
         broker_is_ours = transport.listening and options.private_broker  # and takes whatever the link sends
         self._limit = FrameLimit(
@@ -39,7 +39,8 @@ class Publisher:
         self._warn = warn
         self._qos: int = options.qos
         self._mark = listeners_mark() if transport.listening else None
-        self._trial_topic = trial_topic()
+        self._prefix = prefix
+        self._trial_topic = prefix + trial_topic()
         self._logged = self._dropped_at = transport.max_frame  # the limits that the log mentions
 
     @property
@@ -60,7 +61,7 @@ class Publisher:
             qos = qos or int(self._limit.asks(octets, now))
         if qos:
             client.on_publish = self._acknowledged  # otherwise None: paho calls it with QoS 0, too, which takes time
-        sent = client.publish(topic.decode(), frame, qos, properties=self._mark)
+        sent = client.publish(self._prefix + topic.decode(), frame, qos, properties=self._mark)
         if qos:
             self._note(topic, sent, octets)
 

@@ -61,7 +61,10 @@ def probe(host: str, port: int, trusted: Collection[bytes] = (), pair: tuple[Pat
 
 def _handshake(connection: ssl.SSLSocket, trusted: Collection[bytes]) -> Finding:
     try:
-        connection.do_handshake()
+        try:
+            connection.do_handshake()
+        except (ssl.SSLEOFError, ConnectionResetError):  # a listener of TLS says why it ends a handshake
+            return Finding(Outcome.NO_TLS)
         certificate = connection.getpeercert(binary_form=True)
         if certificate not in trusted:
             return Finding(Outcome.REFUSED_HERE)

@@ -23,11 +23,11 @@ import zenoh
 from ..errors import ConfigurationError, TransportError
 from ..process.malloc import trim
 from .base import Endpoint, Frame, Transport, check_descriptors
+from .tls_handshakes import TlsHandshakes
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger
 from .zenoh_errors import FORKED, SHARED_MEMORY, not_opened, reason, shared_memory_lack
-from .zenoh_handshakes import ZenohHandshakes
 from .zenoh_inbox import SEAL, SEAL_OCTETS, SEALED_OCTETS, TICK_S, ZenohInbox
 from .zenoh_locators import Locators
 from .zenoh_publishers import ZenohPublishers
@@ -88,7 +88,7 @@ class ZenohTransport(Transport):
             raise TransportError(FORKED)
         check_descriptors(DESCRIPTORS)
         self._authentication = self._authenticated()
-        self._handshakes = ZenohHandshakes(self.endpoint, self._authentication)
+        self._handshakes = TlsHandshakes(self.endpoint, self.identity)
         self._prefix = self._authentication.prefix if self._authentication is not None else ""
         self._publishers = ZenohPublishers(self._prefix)
         self._inbox = ZenohInbox(self._authentication)

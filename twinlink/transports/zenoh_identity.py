@@ -48,8 +48,6 @@ class ZenohIdentity:
         self._used: Identity | None = None  # of the session's settings
         self._used_peers: tuple[TrustedPeer, ...] = ()
         self._passwords = -1  # descriptor of the file that Zenoh reads
-        self._senders: dict[str, AuthenticatedPeer] = {}
-        self._senders_version = -1
 
     @property
     def prefix(self) -> str:
@@ -82,10 +80,7 @@ class ZenohIdentity:
 
     def sender(self, name: str) -> AuthenticatedPeer | None:
         """The peer that puts below this name, if it is trusted now."""
-        if self._senders_version != self.watched.version:
-            self._senders_version = self.watched.version
-            self._senders = {peer.name: peer for peer in self.watched.by_curve.values()}
-        return self._senders.get(name)
+        return self.watched.by_name.get(name)
 
     def settings(self) -> dict[str, object]:
         """Those of Zenoh's configuration that are its security; it uses them from now on."""
