@@ -97,15 +97,10 @@ def deliver(sending: twinlink.Link, receiving: twinlink.Link, payload: bytes) ->
 
 
 def says(text: str, port: int, **options: str | bool) -> bool:
-    """Whether this stands in the error of a connector that meets no peer."""
+    """Whether a connector that meets no peer comes to say this."""
     with twinlink.open("websocket", connect=f"tcp/127.0.0.1:{port}", **options) as link:  # type: ignore[arg-type]
-
-        def error() -> str:
-            with pytest.raises(twinlink.PeerTimeout) as caught:
-                link.wait_ready(0)
-            return str(caught.value)
-
-        wait_until(lambda: text in error())
+        transport = link._transport
+        wait_until(lambda: text in (transport.authentication_problem or transport.why_alone() or ""))
     return True
 
 
@@ -299,6 +294,14 @@ def test_a_reverse_proxy(endpoint: str) -> None:
 def test_what_answers_in_place_of_a_listener_is_named(answer: bytes, text: str) -> None:
     with listening(saying(answer)) as port:
         assert says(text, port)
+
+
+def test_an_error_says_so() -> None:
+    answer = saying(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+    with listening(answer) as port, twinlink.open("websocket", connect=f"tcp/127.0.0.1:{port}") as link:
+        wait_until(link._transport.why_alone)
+        with pytest.raises(twinlink.PeerTimeout, match=r"no peer within 0 s, .* over websocket: what answers there is"):
+            link.wait_ready(0)
 
 
 def test_a_websocket_server_of_another_kind_is_named() -> None:
