@@ -15,7 +15,7 @@ with twinlink.open("zenoh", listen="tcp/127.0.0.1:7447", node="twin", shared_mem
     with twinlink.open("zenoh", connect="tcp/127.0.0.1:7447", node="gnb", shared_memory=True) as gnb:
         gnb.wait_ready(patience())
         sender = gnb.sender("flow")
-        for _ in range(20):
+        for _ in range(5):
             sender.send(bytes(1_000_000))
         sender.flush(patience())
 """
@@ -24,7 +24,6 @@ with twinlink.open("zenoh", listen="tcp/127.0.0.1:7447", node="twin", shared_mem
 @pytest.mark.parametrize(
     ("mount", "why"),
     [
-        ("size=4k", "4,096 octets are free, and a session takes up to 20,971,520"),
         ("size=17m", "17,825,792 octets are free, and a session takes up to 20,971,520"),
         ("ro", "Read-only file system"),
     ],
