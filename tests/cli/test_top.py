@@ -11,6 +11,7 @@ import pytest
 
 import twinlink
 from tests.cli.running import Run, Start
+from twinlink import cli
 from twinlink.appkit.convert import HttpAddress
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli.scrape import Scrape, scrape
@@ -159,11 +160,20 @@ def test_what_answers_is_no_program_of_ours(start: Start, answer: bytes, expecte
     assert [record["samples"] for record in top.records()] == [0]
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("twin", "twin", 9464), ("twin:1", "twin", 1), ("::1", "::1", 9464), ("[::1]:1", "::1", 1)],
+)
+def test_a_host_needs_no_port(text: str, host: str, port: int) -> None:
+    given = cli.command_parsers()["top"].parse_args([text])
+    assert (given.address.host, given.address.port) == (host, port)
+
+
 def test_nothing_listens(start: Start, endpoint: str) -> None:
     address = endpoint.removeprefix("tcp/")
     top = start("top", address)
     assert top.code() == 1
     assert f"nothing listens at {address}" in top.err
     assert f"start the program with `--http {address}`" in top.err
-    assert start("top", "9464").code() == 3
+    assert start("top", "10.0.0.5:70000").code() == 3
     assert start("top", "--interval", "0").code() == 3

@@ -142,6 +142,13 @@ def http_address(text: str) -> HttpAddress:
     return HttpAddress(match["host"].strip("[]"), int(match["port"]))
 
 
+def with_port(text: str, port: int) -> str:
+    """``HOST:PORT`` of ``HOST`` or ``HOST:PORT``; an IPv6 address alone needs no brackets."""
+    if text.count(":") > 1 and not text.startswith("["):
+        text = f"[{text}]"
+    return f"{text}:{port}" if text.endswith("]") or ":" not in text else text
+
+
 def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
     try:
         return kind(text)

@@ -133,15 +133,11 @@ def _node(given: argparse.Namespace) -> str | None:
 
 
 def _connect_to(text: str) -> str:
-    """The endpoint of ``HOST``, ``HOST:PORT`` or ``tcp/HOST:PORT``; an IPv6 address alone needs no brackets."""
+    """The endpoint of ``HOST``, ``HOST:PORT`` or ``tcp/HOST:PORT``."""
     if text.startswith("tcp/"):
         return text
-    if text.count(":") > 1 and not text.startswith("["):
-        text = f"[{text}]"
-    host_only = text.endswith("]") or ":" not in text
-    endpoint = f"tcp/{text}:{PORT}" if host_only else f"tcp/{text}"
     try:
-        return str(Endpoint.parse(endpoint))
+        return str(Endpoint.parse(f"tcp/{convert.with_port(text, PORT)}"))
     except ConfigurationError as error:
         raise argparse.ArgumentTypeError(f"HOST or HOST:PORT is expected: {error}") from None
 

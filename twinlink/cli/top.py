@@ -42,16 +42,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "address",
         nargs="?",
-        type=convert.http_address,
+        type=_address,
         default=convert.HttpAddress("127.0.0.1", PORT),
-        metavar="HOST:PORT",
-        help=f"the address of the program's --http; default 127.0.0.1:{PORT}",
+        metavar="HOST",
+        help=f"HOST or HOST:PORT of the program's --http; default 127.0.0.1:{PORT}",
     )
     parser.add_argument(
         "--interval", type=convert.above_0, default=1.0, metavar="S", help="time between two refreshes in s"
     )
     parser.add_argument("--once", action="store_true", help="print one table, after one interval, and end")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
+
+
+def _address(text: str) -> convert.HttpAddress:
+    return convert.http_address(convert.with_port(text, PORT))
 
 
 def run(given: argparse.Namespace) -> int:
