@@ -58,7 +58,7 @@ class WebsocketGuard:
                 one.abort()
         elif now - one.opened_s > limit_s:
             self._end(one, "handshake_ms", "had not completed the handshake in its time", now)
-        elif not one.begins and now - one.opened_s > SILENT_S:
+        elif not one.begins and not one.is_secure and now - one.opened_s > SILENT_S:
             self._end(one, "handshakes", "had not begun the handshake after a second", now)
 
     def _limit_silence(self, one: WebsocketConnection, now: float) -> None:

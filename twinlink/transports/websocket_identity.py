@@ -15,7 +15,7 @@ from . import identity_advice
 from .refusals import Refusal
 from .websocket_connection import FORBIDDEN, FOREIGN_TLS, WebsocketConnection
 
-SURE = 3
+SURE = 3  # attempts in a row that ended alike: one alone may have met the end of a listener
 EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 EPOCH_OCTETS = 8
 
@@ -107,7 +107,7 @@ class WebsocketIdentity:
         forbidden = isinstance(error, InvalidStatus) and error.response.status_code == FORBIDDEN
         if forbidden or (isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")):
             return identity_advice.refused_there(where, self.watched.identity)
-        if isinstance(error, ssl.SSLError | ConnectionError) and errors >= SURE:  # the listener may just have ended
+        if isinstance(error, ssl.SSLError | ConnectionError) and errors >= SURE:
             return identity_advice.none_there(where)
         return None
 

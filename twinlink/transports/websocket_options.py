@@ -21,7 +21,7 @@ class WebsocketOptions(Options):
     heartbeat_timeout_ms: int = 15_000  # for the answer; a node's peers know sooner that it is gone, by hellos
     connections: int = 400  # of a listener
     handshakes: int = 128  # of them, those that have not completed the handshake; then the oldest is ended
-    handshake_ms: int = 2000  # limit of a listener for TLS and HTTP
+    handshake_ms: int = 2000  # limit of a listener: three round trips with TLS, else one
     unsent_octets: int = 128 * 1024 * 1024  # that wait to be sent on one connection
     unread_octets: int = 256 * 1024 * 1024  # of messages that are incomplete, on all connections
     origins: str = ""  # of web pages that a listener admits, with commas between them; "*": all
