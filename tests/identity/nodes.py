@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from twinlink.identity import Identity, Role, trust
+from twinlink.testing.base import GENEROUS
+
+REFUSED_S = GENEROUS * 2.0  # the contract is two seconds, after which the error says which side refuses the other
 
 
 @dataclass(frozen=True)

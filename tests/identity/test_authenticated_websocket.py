@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.identity.nodes import Node, make, make_pair
+from tests.identity.nodes import REFUSED_S, Node, make, make_pair
 from tests.identity.test_authenticated_zeromq import CELLS, deliver
 from twinlink.identity import trust
 from twinlink.identity.certificates import self_signed
@@ -37,7 +37,7 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(name: str, endpoint: 
         for link in (connector, listener):
             link.sender("flow").send(b"secret")
         with pytest.raises(twinlink.AuthenticationError) as raised:
-            connector.wait_ready(patience())  # long before this
+            connector.wait_ready(patience(REFUSED_S))
         assert cell.says in str(raised.value)
         if cell.refusal is not None:
             assert wait_for_event(listener, twinlink.Refused).reason == cell.refusal
@@ -62,7 +62,7 @@ def test_a_side_without_an_identity_is_named(role: str, says: str, endpoint: str
     listens, connects = (None, gnb) if role == "listen" else (twin, None)
     with opened("listen", endpoint, listens) as listener, opened("connect", endpoint, connects) as connector:
         with pytest.raises(twinlink.AuthenticationError) as raised:
-            connector.wait_ready(patience())
+            connector.wait_ready(patience(REFUSED_S))
         assert says in str(raised.value)
         assert listener.peers() == connector.peers() == []
         if role == "connect":

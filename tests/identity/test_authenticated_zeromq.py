@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.identity.nodes import Node, make, make_pair
+from tests.identity.nodes import REFUSED_S, Node, make, make_pair
 from twinlink.identity import trust
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
@@ -137,7 +137,7 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(name: str, endpoint: 
     with opened("listen", endpoint, at_listener) as listener, opened("connect", endpoint, at_connector) as connector:
         up, down = connector.sender("up"), listener.sender("down")
         with pytest.raises(twinlink.AuthenticationError) as raised:
-            connector.wait_ready(patience())  # long before this
+            connector.wait_ready(patience(REFUSED_S))
         assert cell.says in str(raised.value)
         if cell.refusal is not None:
             event = wait_for_event(listener, twinlink.Refused)
@@ -169,6 +169,22 @@ def test_two_nodes_that_trust_each_other_meet(endpoint: str, tmp_path: Path) -> 
         deliver(connector, listener, "spectrum")
         deliver(listener, connector, "control")
         assert listener.stats()["identity"] == {"refused_connections": 0, "refused_frames": {}}
+
+
+def test_a_connector_finds_the_listener_among_many_that_it_trusts(endpoint: str, tmp_path: Path) -> None:
+    """CURVE tells a connector nothing of the listener's key: it tries each that it trusts."""
+    twin, gnb = make_pair(tmp_path)
+    for number in range(12):
+        gnb.trust(make(tmp_path, f"other-{number}", "twin"))
+    stranger = make(tmp_path, "stranger", "twin")
+    stranger.trust(gnb)
+    with opened("connect", endpoint, gnb) as connector:
+        with opened("listen", endpoint, twin) as listener:
+            wait_until(lambda: connector.peers() and listener.peers())
+        wait_until(lambda: not connector.peers())
+        refused = pytest.raises(twinlink.AuthenticationError, match="has another key than those trusted here")
+        with opened("listen", endpoint, stranger), refused:
+            connector.wait_ready(patience(REFUSED_S))
 
 
 def test_revoking_ends_the_session_and_only_that_one(endpoint: str, tmp_path: Path) -> None:

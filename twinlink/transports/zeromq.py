@@ -54,7 +54,6 @@ SHORT_PART = 255  # octets; ZMTP frames a longer part by 9 octets instead of 2
 JOIN_S = 0.002  # delay of a peer's subscription after the hello that answers ours, unless TCP lost it
 RESOLVE_S = 0.2  # time-out of the resolver for the name of the listener, after which `open` goes on
 HELD_LOOK_S = 0.001
-RETRY_S = 0.3  # after a handshake that failed; libzmq itself gives up after some failures
 
 
 class ZeromqTransport(Transport):
@@ -189,6 +188,7 @@ class ZeromqTransport(Transport):
         self._tries_since = time.monotonic()
         if self._handshakes is not None:
             self._host, self._handshakes.host = host, host.strip("[]")
+            self._handshakes.concluded = False
         trusts = self._curve is None or self._curve.prepare()
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
@@ -356,7 +356,7 @@ class ZeromqTransport(Transport):
 
     def _tick_connector(self, curve: "ZeromqCurve", handshakes: ConnectorHandshakes) -> None:
         self.authentication_problem = handshakes.problem if curve.watched.valid else curve.trusts_none
-        retry = handshakes.failing and time.monotonic() - self._tries_since > RETRY_S
+        retry = handshakes.calls_for_retry(time.monotonic() - self._tries_since)
         if self._host and (retry or curve.is_stale):
             if curve.listener is None or (retry and not handshakes.key_fits):
                 curve.pin_next()

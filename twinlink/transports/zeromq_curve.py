@@ -150,10 +150,14 @@ class ZeromqCurve:
         """Pin the key of the next peer that is trusted; returns whether there is one."""
         valid = list(reversed(self.watched.valid))
         left = [peer for peer in valid if peer not in self._tried]
-        if not left:
-            self._tried, left = [], valid
+        if left:
+            self._tried.append(left[0])
+        elif self.pinned in valid:  # another round
+            at = valid.index(self.pinned) + 1
+            left = valid[at:] + valid[:at]
+        else:
+            left = valid
         self.pinned = left[0] if left else None
-        self._tried += left[:1]
         return self.pinned is not None
 
     def keep_pinned(self) -> None:

@@ -32,6 +32,8 @@ REASONS = {  # of a listener's handshakes that failed for the protocol, as `Refu
 SUSPECT_S = 1.2
 ASK_S = 0.3
 ASK_AGAIN_S = 2.0
+RETRY_S = 0.3  # after a handshake that failed; libzmq itself gives up after some failures
+NEXT_KEY_S = 0.03  # and where another key is left to be tried; the handshakes of both sockets have failed by then
 GREETING = b"\xff" + bytes(8) + b"\x7f\3"  # as far as a listener needs it to send its own
 GREETING_OCTETS = 64
 MECHANISM = slice(12, 32)
@@ -80,6 +82,7 @@ class ConnectorHandshakes:
 
     Attributes:
         failing: whether the last handshake has failed.
+        concluded: whether a handshake has succeeded or failed since the transport has connected.
         key_fits: whether it failed though the listener has the key that was expected.
         problem: why, and what repairs it, for a person, as soon as that is known.
     """
@@ -88,6 +91,7 @@ class ConnectorHandshakes:
     curve: "ZeromqCurve | None"
     host: str = ""  # an address; empty while none is known
     failing: bool = False
+    concluded: bool = False
     key_fits: bool = False
     problem: str | None = None
     _since: float | None = None  # monotonic; of failures without a reason
@@ -100,13 +104,18 @@ class ConnectorHandshakes:
     def on_event(self, kind: int, value: int, now: float) -> None:
         """Take in an event of a monitor."""
         if kind == SUCCEEDED:
-            self.failing, self.problem, self._since = False, None, None
+            self.failing, self.concluded, self.problem, self._since = False, True, None, None
         elif kind in FAILED:
-            self.failing, self.key_fits = True, kind == FAILED_AUTH and value == UNKNOWN_KEY
+            self.failing, self.concluded, self.key_fits = True, True, kind == FAILED_AUTH and value == UNKNOWN_KEY
             if self._since is None and value != errno.EAGAIN:  # that is a silent path, or a listener without a thread
                 self._since = now
             if self.key_fits and self.curve is not None:
                 self.problem = identity_advice.refused_there(self._where, self.curve.watched.identity)
+
+    def calls_for_retry(self, elapsed_s: float) -> bool:
+        """Whether the transport is to connect anew, as it did so long ago: the handshake has failed."""
+        keys_left = self.curve is not None and not self.key_fits and not self.curve.all_tried
+        return self.failing and self.concluded and elapsed_s > (NEXT_KEY_S if keys_left else RETRY_S)
 
     def check(self, now: float) -> None:
         """Find out why handshakes have been failing without a reason."""
