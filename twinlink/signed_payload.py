@@ -151,6 +151,7 @@ class Verifier:
             node: name of the node that sent it; None if it has not said hello.
             session: epoch of that node's session.
         """
+        self._watched.refresh()
         octets, kind = memoryview(payload), KINDS[flow]
         if len(octets) < HEAD_OCTETS or octets[:2] != MAGIC:
             return Refusal("unsigned", "it has no signature: start its sender with an identity")

@@ -19,7 +19,7 @@ LAYERS = (
     ("runtime",),
     ("link",),
     ("aio",),
-    ("__init__", "spectrum", "control", "signed_payload", "metrics"),
+    ("__init__", "spectrum", "slots", "sensing", "control", "signed_payload", "metrics"),
     ("measure", "mgen"),
     ("appkit",),
     ("cli", "__main__"),

@@ -17,6 +17,8 @@ from twinlink_exporter.sockets import is_closed_to_us
 
 import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.identity import Identity
+from twinlink.identity.watched import WatchedIdentity
 from twinlink.signed_payload import Signer, Verified, Verifier
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
@@ -118,19 +120,26 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     assert (summary["exported"], summary["spectrum"]["acknowledged"], summary["spectrum"]["lost"]) == (100, 100, 0)
 
 
-def test_with_identities_a_signed_decision_reaches_the_ran(start: Start, endpoints: Endpoints, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--identity", "--sign"])
+def test_with_identities_a_signed_decision_reaches_the_ran(
+    start: Start, endpoints: Endpoints, tmp_path: Path, option: str
+) -> None:
     endpoint, (twin_folder, gnb_folder) = free_endpoint(), trusting_pair(tmp_path)
-    with Agent(endpoints) as agent, twinlink.open("zeromq", listen=endpoint, identity=twin_folder) as twin:
+    own = twin_folder if option == "--identity" else None
+    with (
+        Agent(endpoints) as agent,
+        twinlink.open("zeromq", listen=endpoint, node="twin-1", identity=own) as twin,
+    ):
         spectrum, results = twin.receiver("spectrum"), twin.receiver("control-result")
         patient = ("--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
-        process = start("--identity", str(gnb_folder), "--connect", endpoint, *patient)
+        process = start(option, str(gnb_folder), "--connect", endpoint, *patient)
         wait_for_event(tmp_path, "peer-up")
         agent.wait_for(lambda a: a.subscribed == [1])
         agent.send(encode_indication(1, IQ))
         observation = spectrum.receive(timeout=patience())
         assert observation is not None
-        assert twin.identity is not None
-        signer, verifier = Signer(twin.identity, twin.epoch), Verifier(twin.identity, twin.epoch)
+        watched = twin.identity or WatchedIdentity(Identity.load(twin_folder))
+        signer, verifier = Signer(watched, twin.epoch), Verifier(watched, twin.epoch)
         decision, statuses = PrbBlock("b", (70,), time.time_ns(), 10_000).encode(), []
         for payload in (decision, signer.sign("control", decision, observation.node or "", observation.epoch)):
             twin.sender("control").send(payload)
@@ -154,6 +163,8 @@ def test_with_identities_a_signed_decision_reaches_the_ran(start: Start, endpoin
     [
         ["--n-prbs", "0"],
         ["--insecure-control", "--identity", "/nonexistent"],
+        ["--insecure-control", "--sign", "/nonexistent"],
+        ["--identity", "/nonexistent", "--sign", "/nonexistent"],
         ["--n-prbs", "106", "--fft-size", "1024"],
         ["--protect-prbs", "5-1"],
         ["--protect-prbs", "106"],

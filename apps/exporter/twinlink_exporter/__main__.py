@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from twinlink_e3 import FFT_SIZES, GENERATIONS, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
-from twinlink.appkit import convert, linking, options, service
+from twinlink.appkit import convert, linking, options, service, signing
 from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
 from twinlink.cli import all_keys
@@ -79,9 +79,9 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
         raise ConfigurationError(f"--protect-prbs: the carrier has PRBs 0-{carrier.n_prbs - 1}")
     if given.out_after == 0:
         raise ConfigurationError("--out-after must be above 0: no twin would ever be in sync")
-    if given.insecure_control and given.identity is not None:
+    if signing.signs(given) and given.insecure_control:
         raise ConfigurationError(
-            "--insecure-control and --identity exclude each other: with an identity, only signed decisions count"
+            "--insecure-control excludes --identity and --sign: with an identity, only signed decisions count"
         )
     grammar.e3ap()
     grammar.spectrum()
@@ -117,13 +117,14 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
     ledger = Ledger(_sends(given), RECEIVES) if given.records else None
     reduction = reduction_of(given)
     with linking.open_link(given) as link:
+        identity = signing.signing_identity(given, link)
         sockets = open_sockets(endpoints_of(given))
         exporter = Exporter(
             link, sockets, carrier, limits, journal,
             search=GenerationSearch.of(given.e3_generation, given.e3_encoding), reduction=reduction,
             sensing=given.sensing,
             sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
-            authentication=Authentication(link.identity, link.epoch, given.insecure_control),
+            authentication=Authentication(identity, link.epoch, given.insecure_control),
         )  # fmt: skip
         _on_signal(exporter.stop)
         what = "listening on" if link.listening else "connecting to"
@@ -193,6 +194,7 @@ def make_parser() -> options.Parser:
         help="send what the MAC leaves free, too, on flow sensing (with RAN function 2)",
     )
     guard = parser.add_argument_group("what the twin may ask for")
+    signing.add_option(guard, "results")
     guard.add_argument(
         "--insecure-control",
         action="store_true",
@@ -221,11 +223,11 @@ def make_parser() -> options.Parser:
 
 def _deciders(given: argparse.Namespace) -> str:
     """Whose decisions count."""
-    if given.identity is not None:
+    if signing.signs(given):
         return "signed ones of trusted twins"
     if given.insecure_control:
         return "those of any twin (--insecure-control)"
-    return "none, without an identity (see --identity, --insecure-control)"
+    return "none, without an identity (see --identity, --sign, --insecure-control)"
 
 
 def _sends(given: argparse.Namespace) -> tuple[str, ...]:

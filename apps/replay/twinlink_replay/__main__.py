@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.appkit import convert, linking, options, service
+from twinlink.appkit import convert, linking, options, service, signing
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
@@ -64,7 +64,8 @@ def _plan(given: argparse.Namespace) -> list[str]:
     """The lines of ``--check``."""
     from .blocks import gnuradio_compat  # noqa: F401  (raises where GNU Radio is missing)
 
-    decides = f"blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
+    signed = "signed " if signing.signs(given) else ""
+    decides = f"{signed}blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
         *service.plan_of_link(given, SENDS, RECEIVES, "exporter"),
@@ -91,6 +92,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         given.records.mkdir(parents=True, exist_ok=True)  # fails now, not at the end of the run
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
     with linking.open_link(given) as link:
+        identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
         # This policy never blocks; with "latest" some decisions would have no result.
         control = link.sender("control", overflow="drop-oldest", on_ack=ledger.acknowledged if ledger else None)
@@ -104,7 +106,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             protected=given.protect_prbs or frozenset(),
             control=given.control,
             count=given.count,
-            authentication=Authentication(link.identity, link.epoch),
+            authentication=Authentication(identity, link.epoch),
         )
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
@@ -217,6 +219,7 @@ def make_parser() -> options.Parser:
     linking.add_link_options(link, listens=True, other="the exporter", node="twin-1")
     link.add_argument("--buffer-mb", type=convert.whole(1, 65536), default=256, help="queue to the flowgraph, in MiB")
     control = parser.add_argument_group("control loop")
+    signing.add_option(control, "decisions")
     control.add_argument(
         "--no-control", dest="control", action="store_false", help="observe only, propose no PRB block"
     )
