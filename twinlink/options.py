@@ -93,7 +93,7 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
     if not transport.takes_identity:
         raise ConfigurationError(
             f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity ({folder}): use "
-            f"zeromq, zenoh, mqtt or websocket. Where {IDENTITY_VARIABLE} gives one, identity='' opens a link without"
+            f"zeromq, zenoh, mqtt, websocket. Where {IDENTITY_VARIABLE} gives one, identity='' opens a link without it"
         )
     identity = Identity.load(folder)
     if node not in {None, identity.name}:
