@@ -71,6 +71,22 @@ def test_a_delay_of_the_path_shows_as_the_stated_round_trips(tmp_path: Path) -> 
     assert interfaces() == before
 
 
+@needs_root
+def test_uadp_over_ethernet_needs_the_cable(tmp_path: Path) -> None:
+    plan = Plan(("raw-uadp-eth",), (100, 1448, 1449), count=4, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
+    run = measure(tmp_path / "cable", plan, Namespaces())
+    for cell in run["cells"]:
+        if cell["octets"] == 1449:
+            assert (cell["status"], cell["reason"][:42]) == ("skipped", "its greatest payload is 1,448 octets: an E")
+            continue
+        assert cell["status"] == "done", cell["reason"]
+        assert table(tmp_path / "cable", cell, "sent")["acknowledged"].all()
+        # 20 octets of UADP, 32 of the message's header and 14 of Ethernet; no IP.
+        assert cell["rounds"][0]["wire_octets"]["forward"] == 4 * (cell["octets"] + 20 + 32 + 14)
+    for cell in measure(tmp_path / "no-cable", plan)["cells"]:
+        assert (cell["status"], cell["reason"][:17]) == ("skipped", "it needs Ethernet")
+
+
 def _fail_in(setting: Namespaces, holders: list[int]) -> None:
     with setting:
         holders += [holder.pid for holder in setting._holders]

@@ -63,6 +63,7 @@ SUBJECTS = {
     "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", raw=True),
     "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", raw=True),
     "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "8", raw=True),
+    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "8", raw=True),
     "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", raw=True),
     "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", raw=True),
     "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", raw=True),
@@ -98,7 +99,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 def setting(run: Mapping[str, Any]) -> str:
     """Where a run was measured, such as "two hosts"; ``run`` is run.json or results.json."""
-    text = SETTINGS.get(run["setting"], run["setting"])
+    text = str(SETTINGS.get(run["setting"], run["setting"]))
     if run.get("rate_limit"):
         text += f", limited to {run['rate_limit']}"
     if run.get("delay_ms"):

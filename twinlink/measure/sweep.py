@@ -10,7 +10,7 @@ from ..errors import TwinlinkError
 from . import formatting, load
 from .cell_run import CellRun, failure
 from .cells import Plan
-from .channels import beyond, round_trips
+from .channels import beyond, round_trips, without_cable
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
@@ -56,11 +56,12 @@ class Sweep:
         self._peer_sampled: set[int] = set()  # rounds in which the other host's load was asked
 
     def _measurable(self, cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Add all cells to the run; yields those whose payload their subject can carry, the others stay skipped."""
+        """Add all cells to the run; yields those that their subject can carry here, the others stay skipped."""
         for cell in cells:
             cell["round_trips"] = round_trips(cell["subject"], cell["octets"], cell["direction"])
             self._run.add_cell(cell)
-            reason = beyond(cell["subject"], cell["octets"])
+            cable = without_cable(cell["subject"], self._setting.counts_wire)
+            reason = cable or beyond(cell["subject"], cell["octets"])
             if reason is None:
                 yield cell
             else:

@@ -18,7 +18,19 @@ from ...transports.mosquitto import SBIN
 from .base import Channel, PeerLost
 from .subjects import OWN_SUBSCRIPTION, RANGES_MS, SUBJECTS, SWITCHES, SYSTEMS, Subject, over
 
-__all__ = ["SUBJECTS", "SYSTEMS", "Channel", "PeerLost", "Subject", "beyond", "channel", "check", "find", "round_trips"]
+__all__ = [
+    "SUBJECTS",
+    "SYSTEMS",
+    "Channel",
+    "PeerLost",
+    "Subject",
+    "beyond",
+    "channel",
+    "check",
+    "find",
+    "round_trips",
+    "without_cable",
+]
 
 PORTS = 2  # consecutive ports of a subject
 
@@ -41,6 +53,14 @@ def beyond(subject: str, octets: int) -> str | None:
     if not greatest or octets <= greatest[0]:
         return None
     return f"its greatest payload is {greatest[0]:,} octets: {greatest[1]}"
+
+
+def without_cable(subject: str, cable: bool) -> str | None:
+    """Why a subject cannot be measured in a setting with or without a ``cable``; None if it can."""
+    known = SUBJECTS.get(subject)
+    if cable or not known or not known.cable:
+        return None
+    return "it needs Ethernet: the cable between two network namespaces (--setting netns, without --delay)"
 
 
 def round_trips(subject: str, octets: int, direction: str) -> int | None:

@@ -10,6 +10,7 @@ from .mailbox import MODBUS, S7, Memory
 
 SEND_S = 5.0  # send_timeout: back-pressure must show as delay in an open loop and a search
 UADP_GREATEST = UADP_MOST - HEADER_OCTETS
+ETHERNET_GREATEST = 1500 - 20 - HEADER_OCTETS  # 20: of UADP, around a ByteString
 RoundTrips = Callable[[int, str], int]
 
 
@@ -32,6 +33,7 @@ class Subject:
             direction; without connection set-up at the beginning, and while TCP's window has room.  None: not stated.
         polled: whether messages from the Digital Twin wait there for a poll or the publishing.  Their one-way delay is
             an *age*, which includes that wait.
+        cable: whether it needs Ethernet: the cable between two namespaces, and no delay on it.
     """
 
     module: str
@@ -43,6 +45,7 @@ class Subject:
     greatest: tuple[int, str] | None = None
     round_trips: RoundTrips | None = None
     polled: bool = False
+    cable: bool = False
 
 
 def over(transport: str, *programs: str, **options: Any) -> Subject:
@@ -135,6 +138,13 @@ SUBJECTS = {
         greatest=(UADP_GREATEST, "a UDP datagram has 65,507 octets, and UADP's chunks are not used"),
         round_trips=_alike(1),
     ),
+    "raw-uadp-eth": Subject(
+        "uadp",
+        "UadpEthernetChannel",
+        greatest=(ETHERNET_GREATEST, "an Ethernet frame has 1500 octets, and UADP's chunks are not used"),
+        round_trips=_alike(1),
+        cable=True,
+    ),
     "raw-opcua-sub": _opcua("OpcuaSubscriptionChannel", _alike(1), publishing_ms=0, sampling_ms=0),
 }
 # For experiments: a client's own subscription (own_subscription.py), which no sweep measures beside the others.
@@ -160,7 +170,7 @@ SYSTEMS = {
     "modbus": ("raw-modbus",),
     "s7": ("raw-s7",),
     "opcua": ("raw-opcua", "raw-opcua-sub"),
-    "uadp": ("raw-uadp",),
+    "uadp": ("raw-uadp", "raw-uadp-eth"),
 }
 # The values of settable options: true and false, or a range in ms.
 RANGES_MS = {"poll_ms": (0, 10_000), "publishing_ms": (0, 10_000), "sampling_ms": (0, 10_000), "sweep_ms": (0, 2_000)}

@@ -1,6 +1,7 @@
-"""OPC UA PubSub over UDP: a frame is the only field, a ByteString, of a NetworkMessage in UADP (`measure/uadp.py`).
+"""OPC UA PubSub over UDP or Ethernet: a frame is the only field, a ByteString, of a UADP NetworkMessage (`../uadp.py`).
 
-The Digital Twin answers to the address of the newest datagram.  Nothing is repaired: what a full buffer drops is lost.
+Over UDP, the Digital Twin answers to the address of the newest datagram; Ethernet frames are broadcast, as the cable
+between the two namespaces has two ends.  Nothing is repaired: what a full buffer drops is lost.
 """
 
 import contextlib
@@ -8,14 +9,16 @@ import socket
 import struct
 from typing import Any
 
+from ...errors import ConfigurationError
 from ...transports import Endpoint
-from ..uadp import BuiltIn, DataSetMessage, NetworkMessage, UadpError, Variant, decode, encode
+from ..uadp import ETHER_TYPE, BuiltIn, DataSetMessage, NetworkMessage, UadpError, Variant, decode, encode
 from .base import TICK_S, RawChannel
 from .tcp import BUFFER
 
 MOST_OCTETS = 65_507  # of a UDP datagram over IPv4
 PUBLISHERS = {True: 2, False: 1}  # PublisherId by whether this side listens
 WRITER_GROUP, WRITER = 100, 1
+BROADCAST = b"\xff" * 6
 _SO_RCVBUFFORCE = 33  # asm-generic/socket.h; for root: beyond the limit of the system
 
 
@@ -32,15 +35,18 @@ class UadpChannel(RawChannel):
         """Bind the socket.  Raises OSError."""
         host = self.endpoint.host.strip("[]")
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        with contextlib.suppress(PermissionError):
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, BUFFER)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(TICK_S * 1e6)))
+        self._tune()
         if self.listening:
             self._socket.bind((host, self.endpoint.port))
         else:
             self._peer = (host, self.endpoint.port)
             self._send(DataSetMessage(writer_id=WRITER, keep_alive=True))  # so that the other side knows the address
+
+    def _tune(self) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        with contextlib.suppress(PermissionError):
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, BUFFER)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(TICK_S * 1e6)))
 
     def settings(self) -> dict[str, Any]:
         """The buffer, as the system granted it."""
@@ -77,11 +83,35 @@ class UadpChannel(RawChannel):
         except UadpError:
             self.refused += 1
             return None
-        if self.listening:
-            self._peer = source
+        self._heard_from(source)
         fields = message.messages[0].fields
         return fields[0].value if fields and fields[0].type == BuiltIn.BYTE_STRING else None
+
+    def _heard_from(self, source: Any) -> None:
+        if self.listening:
+            self._peer = source
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+class UadpEthernetChannel(UadpChannel):
+    """Ethernet frames of EtherType 0xB62C, through the only interface of the namespace.  It has no options."""
+
+    def open(self) -> None:
+        """Bind the socket.  Raises ConfigurationError where it cannot be, or OSError."""
+        interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
+        if len(interfaces) != 1:
+            raise ConfigurationError("UADP over Ethernet is for the cable between two network namespaces")
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETHER_TYPE))
+        self._socket.bind((interfaces[0], ETHER_TYPE))
+        self._tune()
+        self._peer = (interfaces[0], ETHER_TYPE, 0, 0, BROADCAST)
+
+    def reflect(self, octets: int, bulk: bool) -> None:
+        """Answer each message: an answer to many would not fit into an Ethernet frame."""
+        super().reflect(octets, False)
+
+    def _heard_from(self, source: Any) -> None:
+        """The peer is whatever is at the other end of the cable."""
