@@ -97,11 +97,12 @@ def read(path: Path) -> Table:
     """
     try:
         files.check_unpacked(path, MOST_OCTETS)
-        lines = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
-        first = next(lines, [])
-        for dtype in TABLES.values():
-            if first == [name for name in dtype.names or () if name != "acknowledged"]:
-                return np.concatenate([np.zeros(0, dtype), *_parts(path, dtype, lines)])
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            lines = csv.reader(file)
+            first = next(lines, [])
+            for dtype in TABLES.values():
+                if first == [name for name in dtype.names or () if name != "acknowledged"]:
+                    return np.concatenate([np.zeros(0, dtype), *_parts(path, dtype, lines)])
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     raise ValueError(f"{path}: the first line names the columns of neither a sent nor a received record")

@@ -101,7 +101,8 @@ def parse(octets: bytes, name: str) -> list[Row]:
     """The rows in a file's octets, as `read`; ``name`` is for error messages."""
     rows = []
     try:
-        lines = csv.reader(io.StringIO(octets[: octets.rfind(b"\n") + 1].decode()))
+        whole_lines = io.BytesIO(octets[: octets.rfind(b"\n") + 1])
+        lines = csv.reader(io.TextIOWrapper(whole_lines, encoding="utf-8", newline=""))
         if tuple(next(lines, ())) != Row._fields:
             raise ValueError(f"{name}: the first line does not name the columns of a bridge's records")
         for number, line in enumerate(lines, 2):

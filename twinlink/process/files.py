@@ -9,11 +9,14 @@ _STEP = 1024 * 1024
 
 def read(path: Path, most: int) -> bytes:
     """The content.  Raises OSError, also with EFBIG if it has more than ``most`` octets."""
+    parts, count = [], 0
     with path.open("rb") as file:
-        octets = file.read(most + 1)
-    if len(octets) > most:
-        raise _too_long(path, "has", most)
-    return octets
+        while part := file.read(_STEP):  # not `most` at once, for which as much memory would be allocated
+            parts.append(part)
+            count += len(part)
+            if count > most:
+                raise _too_long(path, "has", most)
+    return b"".join(parts)
 
 
 def check_unpacked(path: Path, most: int) -> None:
