@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from tests.cli.running import Run, Start
+from tests.link import named_host
 from twinlink.cli import checks
 
 SCHEMA = {
@@ -252,3 +253,20 @@ def test_a_port_that_only_root_may_have(start: Start) -> None:
     row = report(start("doctor", "--json", "--listen", "tcp/127.0.0.1:80", preexec_fn=without_low_ports))["ports"]
     assert row["status"] == "fail"
     assert "below 1024" in row["next"]
+
+
+_PORTS = """
+import socket
+from twinlink.cli import checks
+
+stands_for("127.0.0.2", "::1")
+print(*(row.status for row in checks.ports("tcp/twin.example:7447", True)))
+with socket.create_server(("::1", 7448), family=socket.AF_INET6):
+    print(*(f"{row.status} {row.seen}" for row in checks.ports("tcp/twin.example:7447", True)))
+"""
+
+
+def test_a_port_in_use_at_the_second_address_of_a_name_is_found(tmp_path: Path) -> None:
+    free, used = named_host.run(tmp_path, _PORTS).splitlines()
+    assert free == "ok"
+    assert used == "fail twin.example, TCP 7447 and 7448: 7448: Address already in use"
