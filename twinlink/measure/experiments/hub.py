@@ -85,6 +85,7 @@ def _path(run: Run, setting: Setting, part: Any) -> Iterator[dict[str, Any]]:
                 pids[HUB] = stack.enter_context(NodeRed(run.node_red, hub, prefix(setting, 1))).pid
         twin = {
             "protocol": part["protocol"], "host": target[0], "port": target[1], "poll_ms": part["poll_ms"],
+            "spread_ms": max(run.counts["update_ms"], part.get("sampling_ms", 0)),
             **{name: run.counts[name] for name in ("update_ms", "repetitions", "seconds") if name in run.counts},
         }  # fmt: skip
         yield {TWIN: start(TWIN, "twin_program", twin, 0), "pids": pids}

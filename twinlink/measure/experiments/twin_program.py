@@ -5,8 +5,8 @@ Arguments: ``protocol`` (`boolean_clients`), ``host``, ``port``, ``poll_ms`` of 
 - ``repetitions``: round trips, for each of which it writes ``{"ms": ...}``, null after `ANSWER_S`; or
 - ``seconds`` with ``update_ms``: it changes the Boolean at that interval.
 
-It ends with ``{"done": true}``.  A round trip begins after a part of ``update_ms`` that follows the golden ratio, so
-that the phases against all polls are spread evenly.
+It ends with ``{"done": true}``.  A round trip begins ``update_ms`` after the last, and a part of ``spread_ms``, the
+longest interval of the path; the parts follow the golden ratio, so that the phases against it are spread evenly.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ async def main() -> None:
         value = not value
         await round_trip(client, value)
     say(ready=True)
-    update_s, part = given["update_ms"] / 1000, 0.0
+    update_s, spread_s, part = given["update_ms"] / 1000, given["spread_ms"] / 1000, 0.0
     for _ in range(given.get("repetitions", 0)):
         part = (part + GOLDEN) % 1
-        await asyncio.sleep(update_s * (1 + part))
+        await asyncio.sleep(update_s + part * spread_s)
         value = not value
         say(ms=await round_trip(client, value))
     if "seconds" in given:
