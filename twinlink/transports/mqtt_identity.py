@@ -45,7 +45,7 @@ class MqttIdentity:
             )
         self.watched = watched
         self._listening = listening
-        self._version = -1  # of the identity, when the connection was made or the broker started
+        self._client_version = self._broker_version = -1  # of the identity, as these use it
         self._listener: str | None = None  # the name of the listener to which a connector is connected
 
     @property
@@ -56,11 +56,12 @@ class MqttIdentity:
     @property
     def is_stale(self) -> bool:
         """Whether keys have changed since the connection was made or the broker started."""
-        return self._version != self.watched.version
+        stale_broker = self._listening and self._broker_version != self.watched.version
+        return stale_broker or self._client_version != self.watched.version
 
     def context(self) -> ssl.SSLContext:
         """For a connection, with the keys as they are now.  Raises OSError."""
-        self._version, own = self.watched.version, self.watched.identity
+        self._client_version, own = self.watched.version, self.watched.identity
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False  # the certificate is pinned: its name and address do not count
@@ -90,7 +91,7 @@ class MqttIdentity:
 
     def broker_files(self, directory: Path) -> str:
         """Write the files of a private broker into its directory; returns lines of its configuration."""
-        self._version, own = self.watched.version, self.watched.identity
+        self._broker_version, own = self.watched.version, self.watched.identity
         _write(directory / "trusted", self._roots())
         _write(directory / "access", ACCESS.encode())
         return BROKER.format(directory=directory, certificate=own.certificate_file, key=own.private_key_file)

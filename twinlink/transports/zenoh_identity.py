@@ -29,7 +29,7 @@ SUBSCRIBED = "*/*/*"  # name, traffic or ack, flow
 
 
 class ZenohIdentity:
-    """Of one transport; for the thread that receives, unless stated otherwise.
+    """Of one transport; for the thread that receives, but `sender` for any.
 
     Args:
         watched: the identity.
@@ -67,16 +67,11 @@ class ZenohIdentity:
         own, used = self.watched.identity, self._used
         return used is None or used.line != own.line or self._used_peers != self.pins
 
-    def pin(self, certificate: bytes | None = None) -> bool:
-        """Expect the listener with this certificate (DER), or the peer that was trusted last, from now on.
-
-        Returns whether that is another one than before.
-        """
-        before = self.pinned
-        found = [peer for peer in self.watched.valid if certificate in (None, peer.line.certificate)]
-        if certificate is not None or before not in self.watched.valid:
+    def pin(self, certificate: bytes | None = None) -> None:
+        """Expect the listener with this certificate (DER) from now on; None: the one before, while it is trusted."""
+        if certificate is not None or self.pinned not in self.watched.valid:
+            found = [peer for peer in self.watched.valid if certificate in (None, peer.line.certificate)]
             self.pinned = found[-1] if found else None
-        return self.pinned != before
 
     def sender(self, name: str) -> AuthenticatedPeer | None:
         """The peer that puts below this name, if it is trusted now."""
