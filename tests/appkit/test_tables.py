@@ -68,4 +68,4 @@ def test_markdown_is_laid_out_on_a_terminal_only() -> None:
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colours_where_they_are_not_wanted(environment: dict[str, str]) -> None:
-    assert "\033[31m" not in on_a_terminal(40, **environment)
+    assert "\033[31m" not in on_a_terminal(40, COMMAND, **environment)

@@ -19,7 +19,9 @@ def walk(start: Start, transport: str) -> str:
     link = ("--transport", transport)
     twin = start("twinlink-replay", *link, "--listen", ENDPOINT, "--count", str(RECORDS), *common)
     twin.wait_for("started")
-    exporter = start("twinlink-exporter", *link, "--connect", ENDPOINT, "--insecure-control", "--max-age-ms", "5000", *common)
+    exporter = start(
+        "twinlink-exporter", *link, "--connect", ENDPOINT, "--insecure-control", "--max-age-ms", "5000", *common
+    )
     exporter.wait_for("peer-up")
     emulator = start("twinlink-ran-emulator", "--pace", "2", *common)
     assert emulator.wait_for("done")["complete"], emulator.err

@@ -14,9 +14,10 @@ from twinlink.protocol.frames import Kind, frame
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import in_thread
 from twinlink.transports import Endpoint
-from twinlink.transports.zenoh import TICK_S, ZenohTransport
+from twinlink.transports.zenoh import ZenohTransport
 from twinlink.transports.zenoh_config import ZenohOptions
 from twinlink.transports.zenoh_connections import LINGER, ZENOHS_LINGER
+from twinlink.transports.zenoh_inbox import TICK_S
 
 
 def test_a_connector_that_renews_its_session_misses_nothing() -> None:

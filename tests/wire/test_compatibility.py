@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.pair import MS, End, Pair, pair
-from tests.wire.make_vectors import VECTORS
+from tests.wire.test_vectors import TWINS
 from twinlink.events import Gap, Lost, Malformed, PeerDown
 from twinlink.protocol.frames import HEADER_OCTETS, VERSION, Kind, check, frame
 
@@ -53,7 +53,7 @@ def test_a_running_link_takes_every_vector(monkeypatch: pytest.MonkeyPatch) -> N
     """What must be dropped is counted once, under the name that its vector gives; the peers do not notice."""
     made = pair(monkeypatch)
     expected = []
-    for twin in sorted(VECTORS.glob("*.json")):
+    for twin in TWINS:
         description = json.loads(twin.read_text(encoding="utf-8"))
         made.near.session.receive_frame(
             description["topic"].encode(), twin.with_suffix(".bin").read_bytes(), made.now, made.now

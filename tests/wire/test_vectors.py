@@ -12,7 +12,8 @@ from twinlink.protocol.frames import Hello, Kind, check
 from twinlink.transports import Endpoint, transport_class
 from twinlink.transports.base import Options
 
-TWINS = [path for path in sorted(VECTORS.glob("*.json")) if not path.name.startswith("websocket-")]  # those are frames
+# A WebSocket message has its topic in front of the frame, so its vectors are not frames.
+TWINS = [path for path in sorted(VECTORS.glob("*.json")) if not path.name.startswith("websocket-")]
 GOOD = [path for path in TWINS if not path.name.startswith("malformed-")]
 BAD = [path for path in TWINS if path.name.startswith("malformed-")]
 
