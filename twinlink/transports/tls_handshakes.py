@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity
 
 FIRST_S = 0.3  # without a connection; a handshake takes less, or the path is long
-AGAIN_S = 1.0
+AGAIN_S = 0.2  # after an answer that tells nothing, as when the end of a connection overtook its reason; then doubled
+AT_MOST_S = 2.0
 
 
 class TlsHandshakes:
@@ -33,6 +34,7 @@ class TlsHandshakes:
         self._endpoint, self._watched = endpoint, watched
         self._where = f"the listener at {endpoint.host} port {endpoint.port}"
         self._next_s: float | None = None
+        self._pause_s = AGAIN_S
         self._has_been = False  # connected
         self._version = watched.version if watched is not None else 0
         self._asking: threading.Thread | None = None
@@ -51,18 +53,20 @@ class TlsHandshakes:
             return
         now = time.monotonic()
         if self._watched is not None and self._watched.version != self._version:
-            self._version, self._next_s = self._watched.version, now  # what was found before may be repaired
+            self._version = self._watched.version
+            self._next_s, self._pause_s = now, AGAIN_S  # what was found before may be repaired
         if self._next_s is None:
-            self._next_s = now + FIRST_S
+            self._next_s, self._pause_s = now + FIRST_S, AGAIN_S
         elif self._asking is not None and not self._asking.is_alive():
-            self._asking, self._next_s = None, now + AGAIN_S
+            self._asking, self._next_s = None, now + self._pause_s
+            self._pause_s = min(2 * self._pause_s, AT_MOST_S)
             self._take(self._finding)
         elif self._asking is None and now >= self._next_s:
             self._asking = threading.Thread(target=self._ask, name="twinlink-tls-probe", daemon=True)
             try:
                 self._asking.start()
             except RuntimeError:  # no more threads, or the interpreter ends
-                self._asking, self._next_s = None, now + AGAIN_S
+                self._asking, self._next_s = None, now + AT_MOST_S
 
     def _ask(self) -> None:
         trusted, pair = [], None

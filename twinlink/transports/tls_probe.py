@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..process.resolver import connect
 
-WITHIN_S = 1.4
+WITHIN_S = 1.0
 ALERT_S = 0.1  # and four round trips: a listener that refuses a certificate of TLS 1.3 says so after the handshake
 ROUND_TRIPS = 8  # within which a listener of TLS has answered for certain
 RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us
