@@ -9,6 +9,7 @@ The line itself adds some 0.05 ms each way.  It ends when stdin does.  It needs 
 import contextlib
 import ctypes
 import fcntl
+import functools
 import os
 import select
 import struct
@@ -71,14 +72,19 @@ def _pass_on(source: int, sink: int, delay_ns: int) -> None:
         try:
             while True:
                 packet = os.read(source, PACKET)
-                if delay_ns == 0:
-                    _write(sink, packet)
-                elif len(waiting) < WAITING:
+                if len(waiting) < WAITING:
                     waiting.append((time.monotonic_ns() + delay_ns, packet))
-                if waiting and waiting[0][0] <= time.monotonic_ns():
+                else:
+                    _tell_full()
+                if waiting[0][0] <= time.monotonic_ns():
                     break
         except BlockingIOError:
             pass
+
+
+@functools.cache  # once is enough
+def _tell_full() -> None:
+    print(f"the path of the delay holds {WAITING:,} packets: it drops further ones", file=sys.stderr, flush=True)
 
 
 def _write(sink: int, packet: bytes) -> None:

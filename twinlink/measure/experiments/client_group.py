@@ -10,6 +10,7 @@ import contextlib
 import logging
 import struct
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from .program import arguments, say
@@ -20,8 +21,8 @@ QUESTION, ANSWER = "B", "A"
 _HEAD = struct.Struct("!II")  # round, client
 
 
-class Group:
-    """The clients; a system fills `open`, `ask` and `close`, and calls `answered`."""
+class Group(ABC):
+    """The clients; a system fills `open` and `ask`, and calls `answered`."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.given = given
@@ -29,9 +30,11 @@ class Group:
         self._seen: set[int] = set()
         self._all = asyncio.Event()
 
+    @abstractmethod
     async def open(self) -> None:
         """Connect all."""
 
+    @abstractmethod
     async def ask(self, message: bytes) -> None:
         """Let the first client publish the question."""
 
@@ -141,7 +144,7 @@ async def main() -> None:
     given = arguments()
     logging.getLogger("asyncua").setLevel(logging.CRITICAL)
     began = time.monotonic()
-    group = (MqttGroup if given["system"] == "mqtt" else OpcuaGroup)(given)
+    group: Group = MqttGroup(given) if given["system"] == "mqtt" else OpcuaGroup(given)
     await group.open()
     say(connected_s=time.monotonic() - began)
     await group.round()  # not counted
