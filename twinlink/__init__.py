@@ -150,7 +150,7 @@ def open(
         receive_buffer: octets of messages, of all flows and peers, that may wait here for the application; of these a
             peer gets half at most, and ``window`` on each flow.  What there is no room for is requested again later.
         max_flows: that peers may name, and are held; a peer names 1024 at most.  Messages of others are rejected.
-        max_peers: whose hellos are heard.
+        max_peers: that are heard; hellos of more are refused.
         busy_poll: whether a thread that waits for a message may poll for up to 0.3 ms before it sleeps.  It does so
             only while trials find that answers come sooner by it, and never under a CPU limit of the control group.
         options: of the transport; see its ``Options`` class.

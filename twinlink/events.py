@@ -145,7 +145,7 @@ class Malformed(Event):
     """Octets that are not a twinlink message were dropped; at most one event a second for each ``reason``.
 
     The reason ``transport``: a program that connected to this listener speaks another protocol than its transport.
-    The reason ``identity``: a frame that cannot be from the peer whose connection it came over, or that its role does
+    The reason ``identity``: a frame that names another peer than the one of its connection, or that the role does
     not let it send.
     ``count`` is the total for this reason since the link was opened.
     """

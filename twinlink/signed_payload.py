@@ -9,7 +9,7 @@ octets    field
 0 to 1    magic     0x74 0x53 ("tS")
 2         kind      1: a decision, on flow control; 2: a result, on flow control-result
 3 to 10   key       of the signer: the first 8 octets of SHA-256 of its public key
-11 to 26  audience  whom it is for: the first 16 octets of SHA-256 of the node's name; zeros: every peer
+11 to 26  audience  its receiver: the first 16 octets of SHA-256 of the node's name; zeros: every peer
 27 to 34  audience session  epoch of the addressee's session, drawn anew when it restarts; zeros: every peer
 35 to 42  session   epoch of the signer's session, as in the header of the frame
 43 to 50  counter   of the signer in this session and kind; each payload has a greater one
@@ -36,7 +36,7 @@ MAGIC = b"tS"
 CONTEXT = b"twinlink signed payload 1\0"
 HEAD_OCTETS = 115
 UNSIGNED_HEAD = struct.Struct("!2sB8s16sQQQ")
-# Sessions of trusted peers whose counters are kept.  Beyond it, the one that was quiet longest is forgotten: only a
+# Sessions of trusted peers with counters that are kept.  Beyond it, the one that was quiet longest is forgotten: only a
 # trusted peer can cause that.
 MAX_SESSIONS = 4096
 

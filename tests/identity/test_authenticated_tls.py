@@ -1,4 +1,4 @@
-"""Transports over TLS with identities: who meets whom, and that what is repaired, rotated or revoked takes effect."""
+"""Transports over TLS with identities: which peers meet, and that what is repaired, rotated or revoked takes effect."""
 
 import os
 import shutil

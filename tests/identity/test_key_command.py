@@ -63,7 +63,7 @@ def test_a_refusal_names_the_command_that_repairs_it(start: Start, endpoint: str
     ping = start("ping", "--connect", endpoint, "--identity", str(stranger.folder))
     assert ping.code() == 1
     assert "twinlink key trust LINE --as gnb-2 --role gnb" in ping.err
-    pong.wait_for("whose key is not trusted: if it is a peer, run `twinlink key trust LINE")
+    pong.wait_for("its key is not trusted; if it is a peer, run `twinlink key trust LINE")
     secret = (stranger.folder / "secret").read_text().split()[3]
     assert secret not in ping.err + pong.err
 

@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=(_TWINLINK, "twinlink-exporter", "twinlink-replay", "twinlink-ran-emulator"),
         default=_TWINLINK,
         metavar="PROGRAM",
-        help="whose script: twinlink (default), twinlink-exporter, twinlink-replay or twinlink-ran-emulator",
+        help="program to complete: twinlink (default), twinlink-exporter, twinlink-replay or twinlink-ran-emulator",
     )
 
 

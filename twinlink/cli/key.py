@@ -94,7 +94,7 @@ def _trust(given: argparse.Namespace) -> None:
     line = PublicLine.parse(" ".join(given.subject or ()))
     if given.as_name is None:
         raise ConfigurationError(
-            f"give --as NAME: the name of the peer whose line you mean; this one is of {line.name}"
+            f"give --as NAME: the peer's name that you expect in the line; this one is of {line.name}"
         )
     if given.as_name != line.name:
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""Frames of authenticated peers: a frame counts only if it may be from the peer whose connection it came over.
+"""Frames of authenticated peers: a frame counts only if it may be from the peer of the connection that it came over.
 
 With an identity, the first half of an epoch is made of the node's name (docs/protocol.md).  So it needs no memory to
-tell whose session a frame belongs to, and no peer can lay claim to another's session, old or new.
+tell to which peer's session a frame belongs, and no peer can lay claim to another's session, old or new.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ class FrameAuthentication:
         self.refused: Counter[str] = Counter()
 
     def admits(self, peer: AuthenticatedPeer | None, topic: bytes, frame: Frame) -> bool:
-        """Whether a frame counts.  ``peer``: over whose connection it came; None: of no peer that is trusted."""
+        """Whether a frame counts.  ``peer``: that of the connection it came over; None: no trusted one."""
         if (
             peer is not None
             and frame[EPOCH] == peer.prefix

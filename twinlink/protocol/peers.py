@@ -184,7 +184,7 @@ class PeerManager:
         self._update_alone()
 
     def end_untrusted(self, trusted: Set[bytes]) -> None:
-        """End the sessions whose epochs begin with none of these octets: their peers' keys do not count any more."""
+        """End the sessions of peers that are no longer trusted: their epochs begin with none of these octets."""
         for epoch in list(self.peers.sessions):
             if epoch.to_bytes(8)[:PREFIX_OCTETS] not in trusted:
                 self._apply(self.peers.on_bye(epoch, "untrusted"))

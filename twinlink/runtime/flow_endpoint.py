@@ -261,7 +261,7 @@ class FlowEndpoint:
         self.core.close()
 
     def close(self) -> tuple[str, str, RangeSet]:
-        """Keep no message any more; for the log: the flow, by whom, and what is outstanding, or lost and not named yet.
+        """Keep no message any more; for the log: the flow, the peers that owe acks, and what is outstanding or lost.
 
         Its frames go now: a link refers to itself, and Python's garbage collection may take long to find a closed one.
         """

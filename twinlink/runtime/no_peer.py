@@ -1,4 +1,4 @@
-"""Advice for a person whose link has met no peer."""
+"""Advice where a link has met no peer."""
 
 import socket
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from ..transports import Transport
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 CONNECT_S = 1.0
 NAMED = 4
-GREETS = {"zeromq", "mqtt"}  # the transports whose listeners are recognised
+GREETS = {"zeromq", "mqtt"}  # transports with listeners that `probe` recognises
 
 
 def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_s: float) -> PeerTimeout:

@@ -90,7 +90,7 @@ class Transport(ABC):
     admits_only_trusted: bool = False  # whether a listener refuses peers without a certificate that it trusts
     takes_identity: ClassVar[bool] = False  # whether it can authenticate its peers
     identity: "WatchedIdentity | None" = None  # of the link that opens it, set before
-    # With an identity: the peer over whose connection the frame came that `receive` returned last; None: not trusted.
+    # With an identity: the peer of the connection that the last frame of `receive` came over; None: not trusted.
     sender: AuthenticatedPeer | None = None
     # For a person: why this side and the listener refuse each other, and what repairs it.  Only of a connector.
     authentication_problem: str | None = None

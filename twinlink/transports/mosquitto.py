@@ -85,7 +85,7 @@ class Mosquitto:
             endpoint: where to listen; a free port of 127.0.0.1 if None.
             max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
             no_delay: TCP_NODELAY of its connections.
-            security: writes files into a folder, and returns lines of the configuration; None: anybody may connect.
+            security: writes files into a folder, and returns lines of the configuration; None: any client may connect.
             prefix: a command that executes the one that follows, such as ``("ip", "netns", "exec", "NAME")``.
 
         Raises:

@@ -30,12 +30,12 @@ class Refusal(NamedTuple):
         here, known = folder or "DIR", f"{self.identity or 'a peer'} from {self.address}"
         if self.reason == "unknown":
             return (
-                f"refused {known}, whose key is not trusted: if it is a peer, run `twinlink key trust LINE --as NAME "
+                f"refused {known}: its key is not trusted; if it is a peer, run `twinlink key trust LINE --as NAME "
                 f"--identity {here}` with the line that `twinlink key show` prints there"
             )
         if self.reason in {"revoked", "expired"}:
             what = "was revoked here" if self.reason == "revoked" else "has expired"
-            return f"refused {known}, whose key {what}: have it run `twinlink key rotate`, and trust its new line"
+            return f"refused {known}: its key {what}; have it run `twinlink key rotate`, and trust its new line"
         if self.reason == "key":
             return (
                 f"{known} expects another key of this side: run there `twinlink key trust LINE --as NAME --identity "

@@ -28,7 +28,7 @@ VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view
 UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
 REQUEST_OCTETS = 16 * 1024  # of a handshake's request
-FORBIDDEN = 403  # HTTP's status for a peer whose key is not trusted
+FORBIDDEN = 403  # HTTP's status for a peer with a key that is not trusted
 MALFORMED = b"", b""
 # OpenSSL's reasons where the other side does not speak TLS
 FOREIGN_TLS = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}

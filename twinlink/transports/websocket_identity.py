@@ -1,7 +1,7 @@
 """Identities on WebSocket: TLS 1.3 with a certificate of each side, which is one of those that the other trusts.
 
-The certificates are self-signed, and pinned: names and addresses in them do not count.  A listener lets a peer whose
-key was revoked finish the handshake of TLS, to refuse it by name, with HTTP status 403.
+The certificates are self-signed, and pinned: names and addresses in them do not count.  A listener lets a peer
+with a revoked key finish the handshake of TLS, to refuse it by name, with HTTP status 403.
 """
 
 import ssl

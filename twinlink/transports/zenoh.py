@@ -146,7 +146,7 @@ class ZenohTransport(Transport):
             self._reidentify()
 
     def _reidentify(self) -> None:
-        """Open the session anew, with other keys.  A listener needs its port, and whoever is not trusted must go."""
+        """Open the session anew, with other keys.  A listener needs its port, and untrusted peers must go."""
         old = self._session
         self._be_without_session()
         if not isinstance(old, AbsentSession):

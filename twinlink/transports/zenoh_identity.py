@@ -4,7 +4,7 @@ A node puts below its own name: ``<name>/traffic/<flow>``, ``<name>/ack/<flow>``
 decides below which name it may put (Zenoh's access control, default deny).
 
 Zenoh takes a pinned certificate as a trust anchor: with its key, its owner could issue another one in the name of any
-node.  So a connector pins one listener at a time, and proves to it with a password who it is.  Each pair has its own,
+node.  So a connector pins one listener at a time, and proves its own identity with a password.  Each pair has its own,
 derived from the keys that it uses for CURVE over ZeroMQ: X25519 (RFC 7748) and HKDF (RFC 5869).
 """
 
@@ -105,7 +105,7 @@ class ZenohIdentity:
     def _password_file(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> str:
         """A file in memory."""
         self.forget_passwords()
-        lines = [f"{secrets.token_hex(16)}:{secrets.token_hex(32)}"]  # an empty file might let everybody in
+        lines = [f"{secrets.token_hex(16)}:{secrets.token_hex(32)}"]  # an empty file might admit every client
         for peer in peers:
             password = _password(own, peer, connector=peer.curve_public, listener=own.curve_public)
             lines.append(f"{_user(peer.curve_public)}:{password}")

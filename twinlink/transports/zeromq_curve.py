@@ -171,7 +171,7 @@ class ZeromqCurve:
 
     @property
     def listener(self) -> AuthenticatedPeer | None:
-        """The peer whose key is pinned, while it is trusted."""
+        """The peer with the pinned key, while it is trusted."""
         return self.watched.by_curve.get(self.pinned.curve_public.decode()) if self.pinned else None
 
     @property

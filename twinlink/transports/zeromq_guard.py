@@ -160,7 +160,7 @@ class ZeromqGuard:
         guard.closed(fd)
 
     def _end_untrusted(self, curve: "ZeromqCurve") -> None:
-        """End the connections of a listener whose keys are not trusted any more; the others stay."""
+        """End the connections of a listener with keys that are no longer trusted; the others stay."""
         with contextlib.suppress(IndexError):
             while True:
                 of_pub, fd, key = self._proved.popleft()

@@ -198,7 +198,7 @@ def make_parser() -> options.Parser:
     guard.add_argument(
         "--insecure-control",
         action="store_true",
-        help="without an identity, take decisions from any twin, that is from anybody who reaches it; else from none",
+        help="without an identity, take decisions from any program that reaches it; else from none",
     )
     guard.add_argument(
         "--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never block these (SSB, CORESET0, PRACH)"
@@ -222,7 +222,7 @@ def make_parser() -> options.Parser:
 
 
 def _deciders(given: argparse.Namespace) -> str:
-    """Whose decisions count."""
+    """Which decisions count."""
     if signing.signs(given):
         return "signed ones of trusted twins"
     if given.insecure_control:

@@ -17,7 +17,7 @@ class Authentication:
     Args:
         watched: identity of this exporter; None: it has none.
         epoch: of its link.
-        insecure_control: without an identity, whether anybody may decide.
+        insecure_control: without an identity, whether any twin may decide.
     """
 
     def __init__(self, watched: "WatchedIdentity | None", epoch: int, insecure_control: bool = False) -> None:

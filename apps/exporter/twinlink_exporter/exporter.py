@@ -58,7 +58,7 @@ class Exporter:
         sync_limits: when a twin is out of sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
         ledger: records every message of `SENDS` and `RECEIVES`.
-        authentication: whose decisions count; without it, none does.
+        authentication: which decisions count; without it, none does.
 
     Attributes:
         counters: see `Counters`.

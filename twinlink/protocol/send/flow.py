@@ -20,7 +20,7 @@ from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
 from .tail_loss_probe import TailLossProbe
 
-MAX_SUSPENDED = 64  # peers that fell silent and for whom messages are kept
+MAX_SUSPENDED = 64  # silent peers for which messages are kept
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 

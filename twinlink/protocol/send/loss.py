@@ -9,7 +9,7 @@ from ..frames import MAX_SEQUENCE, AbandonReason
 from ..rangeset import RangeSet
 
 ANY_PEER = None
-MAX_GROUPS = 64  # of peers of whom it is remembered what they may have
+MAX_GROUPS = 64  # of peers, with what they may have
 MAX_REMEMBERED = 4096  # ranges of each kind: in lasting overload what is dropped alternates with what is not
 
 REASONS = {
