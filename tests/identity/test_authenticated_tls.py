@@ -11,6 +11,7 @@ import pytest
 import twinlink
 from tests.identity.nodes import Node, make, make_pair
 from tests.identity.test_authenticated_zeromq import CELLS, deliver
+from twinlink.cli.identity_checks import identity
 from twinlink.identity import trust
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
@@ -143,3 +144,14 @@ def test_rotation_loses_nothing(rotates: str, opened: Opened, endpoint: str, tmp
         assert got == [number.to_bytes(4) for number in range(sent)]
         assert drain(listener, twinlink.Gap) == []
         assert drain(connector, twinlink.Lost) == []
+
+
+def test_doctor_does_a_handshake(opened: Opened, endpoint: str, tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    stranger = make(tmp_path, "gnb-2", "gnb")
+    stranger.trust(twin)
+    with opened("listen", endpoint, twin):
+        found = {row.check: row for row in identity(str(gnb.folder), endpoint)}["handshake"]
+        assert (found.status, "twin-1 over TLS" in found.seen) == ("ok", True)
+        refused = {row.check: row for row in identity(str(stranger.folder), endpoint)}["handshake"]
+        assert (refused.status, "the listener refuses our certificate" in refused.seen) == ("fail", True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import twinlink
 from twinlink.errors import AuthenticationError, TwinlinkError
+from twinlink.process import listener_probe
+from twinlink.transports import Endpoint, tls_probe
 
 from .checks import Row
 
@@ -35,7 +37,7 @@ def identity(folder: str, connect: str | None) -> Iterator[Row]:
     for peer in found.trusted:
         yield _peer(peer, folder)
     if connect is not None and found.valid():
-        yield _handshake(folder, connect)
+        yield _handshake(found, folder, connect)
 
 
 def _own(found: "Identity") -> Row:
@@ -73,8 +75,23 @@ def _owner(folder: Path) -> str:
     return "this user" if folder.stat().st_uid == os.geteuid() else f"the user {folder.stat().st_uid}"
 
 
-def _handshake(folder: str, connect: str) -> Row:
-    """Whether the listener and this node take each other, over ZeroMQ."""
+def _handshake(found: "Identity", folder: str, connect: str) -> Row:
+    """Whether the listener and this node take each other, over whichever transport it has."""
+    endpoint = Endpoint.parse(connect)
+    if listener_probe.probe(endpoint.host, endpoint.port, _HANDSHAKE_S, asks=True).protocol == "zeromq":
+        return _zeromq_handshake(folder, connect)
+    valid = {peer.line.certificate: peer.name for peer in found.valid()}
+    pair = found.certificate_file, found.private_key_file
+    met = tls_probe.probe(endpoint.host, endpoint.port, valid, pair)
+    if met.outcome is tls_probe.Outcome.MET and met.certificate is not None:
+        return Row("handshake", "ok", f"{connect}: {valid[met.certificate]} over TLS; both sides trust each other")
+    if met.outcome in {tls_probe.Outcome.REFUSED_HERE, tls_probe.Outcome.REFUSED_THERE}:
+        advice = "`twinlink key trust` on the side that refuses the other"
+        return Row("handshake", "fail", f"{connect}: {met.outcome.value}", advice)
+    return _zeromq_handshake(folder, connect)
+
+
+def _zeromq_handshake(folder: str, connect: str) -> Row:
     try:
         with twinlink.open("zeromq", connect=connect, identity=folder) as link:
             link.wait_ready(_HANDSHAKE_S)
