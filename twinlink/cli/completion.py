@@ -6,6 +6,7 @@
 import argparse
 from pathlib import Path
 
+from twinlink.errors import TwinlinkError
 from twinlink.transports import names
 
 from ..appkit import options
@@ -39,10 +40,13 @@ def run(given: argparse.Namespace) -> int:
     from twinlink import cli
 
     if given.program == _TWINLINK:
-        parser = _with_commands(cli.command_parsers())
+        parser: argparse.ArgumentParser = _with_commands(cli.command_parsers())
     else:
-        parser = cli.program_parsers()[given.program.removeprefix("twinlink-")]
-        _prepare(parser)
+        found = cli.program_parsers().get(given.program.removeprefix("twinlink-"))
+        if found is None:
+            raise TwinlinkError(f"{given.program} cannot be loaded here; `{given.program} --help` says why")
+        _prepare(found)
+        parser = found
     Output(as_json=False).write(shtab.complete(parser, shell=given.shell).encode() + b"\n")
     return DONE
 

@@ -1,14 +1,18 @@
 """The figures of `twinlink ping`: round-trip times and one-way delays, from the four timestamps of each answer."""
 
 from array import array
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from twinlink import Ack
-from twinlink.measure import clock, formatting
+from twinlink.measure import formatting
 from twinlink.protocol.rtt import percentiles
+
+if TYPE_CHECKING:  # NumPy is loaded for the summary, so that the first message need not wait for it
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Ints = NDArray[np.int64]
+    _Floats = NDArray[np.float64]
 
 _COLUMNS = ("min", "mean", "p50", "p99", "max", "mdev")
 _ROWS = {
@@ -17,8 +21,6 @@ _ROWS = {
     "one_way_delay_ns": "one-way delay, there",
     "one_way_delay_back_ns": "one-way delay, back",
 }
-
-_Ints = NDArray[np.int64]
 
 
 class PingStatistics:
@@ -37,6 +39,8 @@ class PingStatistics:
 
         ``one_way_bound_ns`` is by how much each one-way delay may be off, the greatest over all answers.
         """
+        import numpy as np
+
         sessions = [np.frombuffer(stamps, np.int64).reshape(-1, 5) for stamps in self._of_session.values()]
         delays = [found for stamps in sessions if (found := _one_way(stamps)) is not None]
         bounds = [float(bound.max()) for _, _, bound in delays]
@@ -49,8 +53,12 @@ class PingStatistics:
         }
 
 
-def _one_way(stamps: _Ints) -> tuple[_Ints, _Ints, NDArray[np.float64]] | None:
+def _one_way(stamps: "_Ints") -> "tuple[_Ints, _Ints, _Floats] | None":
     """Delays to the peer and back, and their bound, of each answer of a session; None if no clock offset is known."""
+    import numpy as np
+
+    from twinlink.measure import clock
+
     t1, t2, t3, t4 = stamps[:, 1:].T
     try:
         estimate = clock.estimate(t1, t2, t3, t4)
@@ -60,8 +68,10 @@ def _one_way(stamps: _Ints) -> tuple[_Ints, _Ints, NDArray[np.float64]] | None:
     return t2 - t1 - offset, t4 - t3 + offset, estimate.bound_at(t1)
 
 
-def _series(parts: list[_Ints]) -> dict[str, int] | None:
-    """Number, percentiles, mean and mean deviation; mdev is ping(8)'s, the standard deviation of the population."""
+def _series(parts: "list[_Ints]") -> dict[str, int] | None:
+    """Number, percentiles, mean, and mdev: that of ping(8), the standard deviation of the population."""
+    import numpy as np
+
     if not parts:
         return None
     values = np.concatenate(parts)

@@ -1,6 +1,7 @@
 """One scrape of a program's `/metrics`: `scrape` asks over HTTP, `Scrape` holds what `twinlink top` shows."""
 
 import http.client
+import math
 import socket
 import time
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ def _parse(text: str, address: HttpAddress, advice: str) -> Scrape:
             for sample in family.samples:
                 if sample.name == "twinlink_build_info":
                     build = sample.labels
-                elif sample.name.startswith(_PREFIX) and "le" not in sample.labels:
+                elif sample.name.startswith(_PREFIX) and "le" not in sample.labels and math.isfinite(sample.value):
                     values[sample.name, sample.labels.get("flow", ""), sample.labels.get("peer", "")] = sample.value
     except (ValueError, KeyError, IndexError):  # of the parser
         build = None

@@ -163,8 +163,8 @@ def _show(output: Output, address: convert.HttpAddress, record: dict[str, Any], 
         return
     up = sum(peer["up"] for peer in record["peers"])
     link = f", {record['transport']}, {up} peer{'' if up == 1 else 's'} up" if record["node"] else ", without a link"
-    title = f"{on_one_line(record['node'] or 'program')} at {address}: twinlink {record['version']}{link}"
-    parts = [title, rendered(_flow_table(record["flows"])) if record["flows"] else "no flow yet"]
+    title = f"{record['node'] or 'program'} at {address}: twinlink {record['version']}{link}"
+    parts = [on_one_line(title), rendered(_flow_table(record["flows"])) if record["flows"] else "no flow yet"]
     if record["peers"]:
         parts.append(rendered(_peer_table(record["peers"])))
     output.write((_CLEAR if screen else b"") + "\n\n".join(parts).encode() + b"\n" + (b"" if screen else b"\n"))
@@ -175,7 +175,7 @@ def _flow_table(flows: list[dict[str, Any]]) -> "Table":
     for row in flows:
         loss = row["loss_ratio"]
         table.add_row(
-            row["flow"], row["direction"], f"{row['messages']:,}", _decimal(row["rate_hz"]),
+            on_one_line(row["flow"]), row["direction"], f"{row['messages']:,}", _decimal(row["rate_hz"]),
             _decimal(row["goodput_mb_s"]), f"{row['lost']:,}", _UNKNOWN if loss is None else f"{100 * loss:.3g}%",
             _ms(row["age_ns"]), _ms(row["rtt_ns"]),
         )  # fmt: skip
