@@ -41,7 +41,8 @@ class MqttIdentity:
     def __init__(self, watched: WatchedIdentity, listening: bool, private_broker: bool) -> None:
         if listening and not private_broker:
             raise ConfigurationError(
-                "mqtt with an identity starts its own broker on the listening side: leave out private_broker=False"
+                "mqtt with an identity starts its own broker on the listening side: leave out private_broker=False, or "
+                "sign the decisions alone (--sign of the exporter and the replay)"
             )
         self.watched = watched
         self._listening = listening

@@ -117,7 +117,8 @@ class ZenohTransport(Transport):
             return None
         if self._client:
             raise ConfigurationError(
-                "zenoh in mode client takes no identity: the router would stand between the two sides; use mode peer"
+                "zenoh in mode client takes no identity, as the router stands between the two sides: use mode peer, or "
+                "sign the decisions alone (--sign of the exporter and the replay)"
             )
         if self.options.shared_memory:
             raise ConfigurationError("zenoh with an identity shares no memory, which is not encrypted: leave it out")
