@@ -11,9 +11,10 @@ import pytest
 
 import twinlink
 from tests.cli.running import Run, Start
-from twinlink import cli
+from twinlink.appkit import options
 from twinlink.appkit.convert import HttpAddress
 from twinlink.appkit.pulse import Pulse
+from twinlink.cli import top
 from twinlink.cli.scrape import Scrape, scrape
 from twinlink.cli.top import measured
 from twinlink.testing import patience, wait_until
@@ -92,33 +93,33 @@ def test_a_program_that_began_anew_counts_from_0() -> None:
 def test_once_prints_one_table_within_80_columns(start: Start, endpoint: str) -> None:
     _, address = pong(start, endpoint)
     start("ping", endpoint, "-i", "0.01", "-q", "--node", "gnb-1").wait_for("is up")
-    top = start("top", address, "--once", "--interval", "0.2")
-    assert top.code() == 0
-    assert top.out[0] == f"twin-1 at {address}: twinlink {twinlink.__version__}, zeromq, 1 peer up"
-    assert any(re.match(r"ping +received +\d+ +\d", line) for line in top.out)
-    assert any(re.match(r"gnb-1 +up", line) for line in top.out)
-    assert "\x1b" not in "".join(top.out)  # no terminal is cleared
-    assert max(map(len, top.out)) <= 80
+    run = start("top", address, "--once", "--interval", "0.2")
+    assert run.code() == 0
+    assert run.out[0] == f"twin-1 at {address}: twinlink {twinlink.__version__}, zeromq, 1 peer up"
+    assert any(re.match(r"ping +received +\d+ +\d", line) for line in run.out)
+    assert any(re.match(r"gnb-1 +up", line) for line in run.out)
+    assert "\x1b" not in "".join(run.out)  # no terminal is cleared
+    assert max(map(len, run.out)) <= 80
 
 
 def test_json_and_a_program_that_ends(start: Start, endpoint: str) -> None:
     program, address = pong(start, endpoint)
-    top = start("top", address, "--json", "--interval", "0.1")
-    wait_until(lambda: len(top.out) >= 2)
+    run = start("top", address, "--json", "--interval", "0.1")
+    wait_until(lambda: len(run.out) >= 2)
     program.process.kill()
-    assert top.code() == 1
-    *samples, summary = top.records()
+    assert run.code() == 1
+    *samples, summary = run.records()
     assert {one["type"] for one in samples} == {"sample"}
     assert summary == {"type": "summary", "address": address, "samples": len(samples)}
-    assert "the program has ended or is busy" in top.err
+    assert "the program has ended or is busy" in run.err
 
 
 def test_interrupt(start: Start, endpoint: str) -> None:
     _, address = pong(start, endpoint)
-    top = start("top", address, "--interval", "0.1")
-    top.wait_for("twin-1 at", "out")
-    top.interrupt()
-    assert top.code() == 0
+    run = start("top", address, "--interval", "0.1")
+    run.wait_for("twin-1 at", "out")
+    run.interrupt()
+    assert run.code() == 0
 
 
 @contextlib.contextmanager
@@ -153,11 +154,11 @@ def answering(answer: bytes) -> Iterator[str]:
 )
 def test_what_answers_is_no_program_of_ours(start: Start, answer: bytes, expected: str) -> None:
     with answering(answer) as address:
-        top = start("top", address, "--once", "--json")
-        assert top.code() == 1
-    assert expected in top.err
-    assert "--http" in top.err
-    assert [record["samples"] for record in top.records()] == [0]
+        run = start("top", address, "--once", "--json")
+        assert run.code() == 1
+    assert expected in run.err
+    assert "--http" in run.err
+    assert [record["samples"] for record in run.records()] == [0]
 
 
 @pytest.mark.parametrize(
@@ -165,15 +166,17 @@ def test_what_answers_is_no_program_of_ours(start: Start, answer: bytes, expecte
     [("twin", "twin", 9464), ("twin:1", "twin", 1), ("::1", "::1", 9464), ("[::1]:1", "::1", 1)],
 )
 def test_a_host_needs_no_port(text: str, host: str, port: int) -> None:
-    given = cli.command_parsers()["top"].parse_args([text])
+    parser = options.Parser(prog="twinlink top")
+    top.add_options(parser)
+    given = parser.parse_args([text])
     assert (given.address.host, given.address.port) == (host, port)
 
 
 def test_nothing_listens(start: Start, endpoint: str) -> None:
     address = endpoint.removeprefix("tcp/")
-    top = start("top", address)
-    assert top.code() == 1
-    assert f"nothing listens at {address}" in top.err
-    assert f"start the program with `--http {address}`" in top.err
+    run = start("top", address)
+    assert run.code() == 1
+    assert f"nothing listens at {address}" in run.err
+    assert f"start the program with `--http {address}`" in run.err
     assert start("top", "10.0.0.5:70000").code() == 3
     assert start("top", "--interval", "0").code() == 3
