@@ -6,9 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
+import pytest
 import zenoh
 
 import twinlink
@@ -85,23 +85,15 @@ def test_idle_connections_keep_no_peer_out(endpoint: str) -> None:
         wait_until(lambda: ended(listener, "handshakes") == len(idle))
 
 
-def test_what_no_thread_reads_is_limited(endpoint: str) -> None:
+def test_what_no_thread_reads_is_limited(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pair("zenoh", endpoint, unread_octets=4 * MIB) as (listener, peer), zenoh.open(config(endpoint)) as stranger:
-        busy, go_on = threading.Event(), threading.Event()
-
-        def take(_: twinlink.Message) -> None:
-            busy.set()
-            go_on.wait(patience())
-
-        listener.receiver("up", handler=take)
         wait_until(lambda: stranger.put("traffic/x", b"?") or listener.stats()["malformed"])
-        peer.sender("up").send(b"")
-        assert busy.wait(patience())
-        for _ in range(100):
-            stranger.put("traffic/x", bytes(256 * 1024), congestion_control=zenoh.CongestionControl.BLOCK)
-            if listener._transport.limits_exceeded["unread_octets"]:
-                break
-        wait_until(lambda: listener._transport.limits_exceeded["unread_octets"])  # while the handler runs
-        go_on.set()
+        with monkeypatch.context() as stalled:
+            stalled.setattr(listener._transport, "receive", lambda _: time.sleep(0.01))
+            for _ in range(100):
+                stranger.put("traffic/x", bytes(256 * 1024), congestion_control=zenoh.CongestionControl.BLOCK)
+                if listener._transport.limits_exceeded["unread_octets"]:
+                    break
+            wait_until(lambda: listener._transport.limits_exceeded["unread_octets"])
         wait_until(lambda: ended(listener, "unread_octets"))
         deliver(listener, peer)

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,23 +104,15 @@ def test_a_subscriber_that_reads_nothing_is_disconnected(endpoint: str, raw: Soc
         wait_until(lambda: ended(listener, "unsent_octets"))
 
 
-def test_what_no_thread_reads_is_limited(endpoint: str, raw: Sockets) -> None:
+def test_what_no_thread_reads_is_limited(endpoint: str, raw: Sockets, monkeypatch: pytest.MonkeyPatch) -> None:
     with pair("zeromq", endpoint, unread_octets=4 * MIB) as (listener, peer):
-        busy, go_on = threading.Event(), threading.Event()
-
-        def take(_: twinlink.Message) -> None:
-            busy.set()
-            go_on.wait(patience())
-
-        listener.receiver("up", handler=take)
         stranger = raw(zmq.PUB, 1)
         wait_until(lambda: stranger.send_multipart([b"traffic/x", b"?"]) or listener.stats()["malformed"])
-        peer.sender("up").send(b"")
-        assert busy.wait(patience())
-        for _ in range(100):
-            stranger.send_multipart([b"traffic/x", bytes(256 * 1024)])
-        wait_until(lambda: listener._transport.limits_exceeded["unread_octets"])  # while the handler runs
-        go_on.set()
+        with monkeypatch.context() as stalled:
+            stalled.setattr(listener._transport, "receive", lambda _: time.sleep(0.01))
+            for _ in range(100):
+                stranger.send_multipart([b"traffic/x", bytes(256 * 1024)])
+            wait_until(lambda: listener._transport.limits_exceeded["unread_octets"])
         wait_until(lambda: ended(listener, "unread_octets"))
         deliver(listener, peer)
 

@@ -262,20 +262,20 @@ class PublisherGuard(ConnectionGuard):
 
         Returns: seconds until the next check.
         """
-        if drained:
-            self._retired, self._drained_at = 0.0, read
-            for one in self._guarded.values():
-                one.backlog = 0.0
-        for one, octets in self._received():
+        received = self._received()
+        for one, octets in received:
             one.backlog += octets
         self._limit_numbers(now)
-        total = self._total()
-        if not drained and total:
+        if total := self._total():
             # Which connections the octets read came from is unknown: from each in proportion.
             left = max(0.0, 1 - (read[0] - self._read[0]) / total)
             self._retired *= left
             for one in self._guarded.values():
                 one.backlog *= left
+        if drained:  # at some time since the last check: what was received before it has been read
+            self._retired, self._drained_at = 0.0, read
+            for one, octets in received:
+                one.backlog = min(one.backlog, octets)
         self._read = read
         octets, messages = read[0] - self._drained_at[0], read[1] - self._drained_at[1]
         if octets:  # what waits is taken to be like what was read

@@ -49,7 +49,7 @@ class ZenohInbox:
         self._waker: Any = None
         self._ticks_left = 0  # until a recv is woken
         self._reading = threading.Lock()
-        self._stowed: deque[Received] = deque()  # read by the ticker, before all later frames
+        self._stowed: deque[tuple[Received, int]] = deque()  # before all later frames; with its octets
         self._drained = False  # whether everything was read since `take_drained` was called
 
     def use(self, subscriber: Any, waker: Any) -> None:
@@ -77,17 +77,19 @@ class ZenohInbox:
         """As `Transport.receive`, with the peer."""
         with self._reading:
             if self._stowed:
-                return self._stowed.popleft()
-            if timeout_s < TICK_S:
+                received, octets = self._stowed.popleft()
+            else:
                 sample = self._subscriber.try_recv()
                 if sample is None:
                     self._drained = True
-                    sample = self._poll(timeout_s)
-            else:
-                self._ticks_left = int(timeout_s / TICK_S)
-                sample = self._subscriber.recv()
-                self._ticks_left = 0
-        return None if sample is None else self._taken(sample)
+                    sample = self._poll(timeout_s) if timeout_s < TICK_S else self._wait(timeout_s)
+                taken = None if sample is None else self._taken(sample)
+                if taken is None:
+                    return None
+                received, octets = taken
+        self._octets += octets
+        self._messages += 1
+        return received
 
     def tick(self) -> None:
         """To be called every `TICK_S`: wakes a recv after its time, as Zenoh's has no time-out; and stows."""
@@ -112,6 +114,13 @@ class ZenohInbox:
                 return sample
         return None
 
+    def _wait(self, timeout_s: float) -> Any:
+        """Wait for some ticks; the sample may be that of a wake-up."""
+        self._ticks_left = int(timeout_s / TICK_S)
+        sample = self._subscriber.recv()
+        self._ticks_left = 0
+        return sample
+
     def _stow(self) -> None:
         for _ in range(STOWED_IN_A_TICK):
             sample = self._subscriber.try_recv()
@@ -121,8 +130,8 @@ class ZenohInbox:
             if (taken := self._taken(sample)) is not None:  # a wake-up without a waiting reader is discarded
                 self._stowed.append(taken)
 
-    def _taken(self, sample: zenoh.Sample) -> Received | None:
-        """None for a wake-up."""
+    def _taken(self, sample: zenoh.Sample) -> tuple[Received, int] | None:
+        """With the octets that it took on the connection; None for a wake-up."""
         topic, sender = str(sample.key_expr), None
         if self._identity is not None:
             name, _, topic = topic.partition("/")
@@ -130,11 +139,10 @@ class ZenohInbox:
         if topic.startswith(WAKE):
             return None
         frame = sample.payload.to_bytes()
-        self._octets += len(frame) + self._put_octets
-        self._messages += 1
+        octets = len(frame) + self._put_octets
         if frame[-SEAL_OCTETS:] != frame[SEAL]:
-            return b"", b"", sender
-        return topic.encode(), memoryview(frame)[:-SEAL_OCTETS], sender
+            return (b"", b"", sender), octets
+        return (topic.encode(), memoryview(frame)[:-SEAL_OCTETS], sender), octets
 
 
 def _put(waker: Any) -> None:
