@@ -15,7 +15,7 @@ from typing import Any
 from twinlink.testing import patience
 
 PATIENCE_S = patience()
-LONG_S = patience(300)  # for what starts many processes
+LONG_S = patience(500)  # for what starts many processes
 
 
 class Run:
