@@ -15,7 +15,6 @@ from twinlink.transports.base import Options
 # A WebSocket message has its topic in front of the frame, so its vectors are not frames.
 TWINS = [path for path in sorted(VECTORS.glob("*.json")) if not path.name.startswith("websocket-")]
 GOOD = [path for path in TWINS if not path.name.startswith("malformed-")]
-BAD = [path for path in TWINS if path.name.startswith("malformed-")]
 
 
 def test_they_are_what_the_script_makes() -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import twinlink
 from twinlink.protocol.frames import MAX_PAYLOAD
@@ -87,28 +88,25 @@ def run(given: argparse.Namespace) -> int:
     interrupted = sent < wanted and not problem
     if interrupted:
         log(_NAME, f"interrupted: {sent} of {wanted} messages were sent")
+    counts = {"sent": sent, "octets": octets, "acknowledged": acknowledged, "lost": sent - acknowledged}
     speed = rate.figures(sent if sent == acknowledged else 0, octets, elapsed_s)  # with losses it would be a time-out's
+    _summarise(output, given, {**counts, "interrupted": interrupted}, speed)
+    return NOT_MET if problem or interrupted or sent != acknowledged else DONE
+
+
+def _summarise(output: Output, given: argparse.Namespace, counts: dict[str, int], speed: dict[str, Any]) -> None:
+    sent, acknowledged = counts["sent"], counts["acknowledged"]
     summary = [
-        f"sent {sent} messages, {octets} B; {acknowledged} acknowledged, {sent - acknowledged} lost",
+        f"sent {sent} messages, {counts['octets']} B; {acknowledged} acknowledged, {counts['lost']} lost",
         *rate.lines(speed),
     ]
     output.emit(
-        {
-            "transport": given.transport,
-            "flow": given.flow,
-            "sent": sent,
-            "octets": octets,
-            "acknowledged": acknowledged,
-            "lost": sent - acknowledged,
-            "interrupted": interrupted,
-            **speed,
-        },
+        {"transport": given.transport, "flow": given.flow, **counts, **speed},
         None if given.hash else "\n".join(summary),
     )
     if given.hash and not given.json:
         for line in summary:  # stdout has the hashes only: `diff` compares it with the output of sub
             log(_NAME, line)
-    return NOT_MET if problem or interrupted or sent != acknowledged else DONE
 
 
 def _tell(output: Output, sequence: int, payload: bytes) -> None:

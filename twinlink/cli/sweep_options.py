@@ -54,10 +54,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         help="also measure the bare libraries, bare TCP and MQTT, interleaved in the same run",
     )
     parser.add_argument(
-        "--subjects",
-        type=convert.names,
-        metavar="NAME[,NAME]",
-        help=f"measure exactly these: {', '.join(SUBJECTS)}",
+        "--subjects", type=convert.names, metavar="NAME[,NAME]", help=f"measure exactly these: {', '.join(SUBJECTS)}"
     )
     parser.add_argument(
         "--systems",

@@ -13,10 +13,10 @@ from typing import Any
 from . import formatting, reference_results
 from .channels.subjects import RANGES_MS, SUBJECTS
 from .mgen_delay import PARTS as MGEN_PARTS
+from .text_columns import WIDTH, aligned
 
 RTT_ONLY = "RTT only"
 MARK = "†"  # before the figures of an unfinished cell
-WIDTH = 80  # columns of a terminal
 LOPSIDED = 1.5  # ratio of an interval's sides from which on both are printed
 SEARCHED = (
     "The highest rate is the median of what each round found (of two in the middle the lower); goodput, loss and delay "
@@ -235,8 +235,7 @@ def text(results: dict[str, Any]) -> str:
     if rows_of_mgen := mgen(results):
         parts.append(("MGEN's delay and the link's, medians in ms", *rows_of_mgen, 1))
     shown = [
-        "\n".join((f"{title[0].upper()}{title[1:]}", *_aligned(head, rows, words)))
-        for title, head, rows, words in parts
+        "\n".join((f"{title[0].upper()}{title[1:]}", *aligned(head, rows, words))) for title, head, rows, words in parts
     ]
     notes = dict.fromkeys(note for block in blocks(results) for note in block.notes(block.subjects))
     shown += [textwrap.fill(note, WIDTH) for note in notes]
@@ -260,30 +259,6 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
                 rows.append([formatting.subject(name).short, *texts])
             title = f"{block.title}, {formatting.DIRECTIONS[direction]}: {what} in ms, ± how far its CI95 reaches"
             yield title, head, rows, 1
-
-
-def _aligned(head: list[str], rows: list[list[str]], words: int) -> Iterator[str]:
-    """Text columns aligned to the left, figures to the right; below each other if they do not fit into `WIDTH`."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for figures in _fitting(widths, words):
-        places = (*range(words), *figures)
-        for row in (head, *rows):
-            fields = (f"{row[place]:{'<' if place < words else '>'}{widths[place]}}" for place in places)
-            yield f"  {' '.join(fields)}"
-
-
-def _fitting(widths: list[int], words: int) -> list[list[int]]:
-    """The columns of figures, by tables; each begins with the text columns."""
-    text_width = 1 + sum(width + 1 for width in widths[:words])
-    tables: list[list[int]] = [[]]
-    used = text_width
-    for place in range(words, len(widths)):
-        if tables[-1] and used + 1 + widths[place] > WIDTH:
-            tables.append([])
-            used = text_width
-        tables[-1].append(place)
-        used += 1 + widths[place]
-    return tables
 
 
 def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:

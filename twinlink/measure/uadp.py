@@ -41,7 +41,6 @@ from typing import Any
 from ..errors import TwinlinkError
 
 ETHER_TYPE = 0xB62C  # over Ethernet (OPC 10000-14, section 7.3.3)
-UDP_PORT = 4840
 MOST = 65_507 - 100  # octets of fields that a UDP datagram surely has room for
 _VERSION = 1
 

@@ -21,9 +21,9 @@ from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
 from .send.endpoint import Priority, SendEndpoint
 
 PAUSE_NS = 600_000_000  # ticks come ten times a second; after such a pause this side was stopped, not its peers
+ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new peers: one answers all that came before
 # A peer says what it owes as soon as it is up, a round trip after it has heard us.  Where this side stood still, some
 # hellos that were sent before are read first.
-ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new peers: one answers all that came before
 NO_START_NS = 1_000_000_000
 NO_START_HELLOS = 5
 LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
@@ -278,8 +278,7 @@ class PeerManager:
             self.peers.restart_timers(now_mono_ns)
         self._ticked_mono_ns, self._drained_mono_ns = now_mono_ns, drained_mono_ns
         self._look_at_path()
-        transitions = self.peers.expire(now_mono_ns, drained_mono_ns)
-        self._apply(transitions)
+        self._apply(transitions := self.peers.expire(now_mono_ns, drained_mono_ns))
         self.hello_due |= bool(transitions) or self._answer_due  # a peer that cannot be heard is to know it
         self._answer_due = False
         self._update_alone()

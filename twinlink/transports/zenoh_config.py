@@ -106,10 +106,7 @@ def configuration(
         "transport/unicast/accept_pending": ACCEPT_PENDING,
         "transport/shared_memory/enabled": options.shared_memory,
         "transport/link/tx/lease": options.lease_ms,
-        "transport/link/tx/queue/size": _queue_sizes(options),
-        "transport/link/tx/queue/congestion_control/block/wait_before_close": options.block_before_close_ms * 1000,
-        "transport/link/tx/queue/congestion_control/drop/wait_before_drop": options.drop_after_ms * 1000,
-        "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": options.drop_after_ms * 1000,
+        **_queues(options),
         "transport/link/rx/max_message_size": max_frame + FRAMING_OCTETS,
         **security,
     }
@@ -123,6 +120,16 @@ def configuration(
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     return config
+
+
+def _queues(options: ZenohOptions) -> dict[str, object]:
+    queue, congestion = "transport/link/tx/queue", "transport/link/tx/queue/congestion_control"
+    return {
+        f"{queue}/size": _queue_sizes(options),
+        f"{congestion}/block/wait_before_close": options.block_before_close_ms * 1000,
+        f"{congestion}/drop/wait_before_drop": options.drop_after_ms * 1000,
+        f"{congestion}/drop/max_wait_before_drop_fragments": options.drop_after_ms * 1000,
+    }
 
 
 def _queue_sizes(options: ZenohOptions) -> dict[str, int]:

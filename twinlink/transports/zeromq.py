@@ -127,13 +127,14 @@ class ZeromqTransport(Transport):
             self._context.destroy(linger=0)  # with an open socket, ending the context blocks for ever
             if not isinstance(error, zmq.ZMQError | OSError):
                 raise
-            what = "listen on" if self.listening else "connect to"
-            known = error.errno is not None and 0 < error.errno < 1000  # not libzmq's own, nor the resolver's
-            reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
-            raise TransportError(
-                f"zeromq cannot {what} {self.endpoint} (ports {self.endpoint.port} and {self.endpoint.port + 1}): "
-                f"{reason}{advice(reason)}"
-            ) from error
+            raise self._not_opened(error) from error
+
+    def _not_opened(self, error: zmq.ZMQError | OSError) -> TransportError:
+        what = "listen on" if self.listening else "connect to"
+        known = error.errno is not None and 0 < error.errno < 1000  # not libzmq's own, nor the resolver's
+        reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
+        ports = f"ports {self.endpoint.port} and {self.endpoint.port + 1}"
+        return TransportError(f"zeromq cannot {what} {self.endpoint} ({ports}): {reason}{advice(reason)}")
 
     def _authenticated(self) -> "ZeromqCurve | None":
         if self.identity is None:

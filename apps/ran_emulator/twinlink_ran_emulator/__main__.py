@@ -200,6 +200,12 @@ def make_parser() -> command_line.Parser:
     agent.add_argument(
         "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"
     )
+    _add_slots(parser)
+    service.add_options(parser)
+    return parser
+
+
+def _add_slots(parser: command_line.Parser) -> None:
     slots = parser.add_argument_group("I/Q of whole slots in shared memory (RAN function 2)")
     slots.add_argument("--slots", action="store_true", help="hand I/Q over there, not in PDUs")
     slots.add_argument(
@@ -216,8 +222,6 @@ def make_parser() -> command_line.Parser:
     slots.add_argument(
         "--shm-suffix", default="", type=_suffix, metavar="TEXT", help="added to the names of the memory"
     )
-    service.add_options(parser)
-    return parser
 
 
 def _tdd(text: str) -> str:

@@ -112,8 +112,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
         link.receiver("control-result", handler=partial(_result, twin, ledger))
-        noted = ledger.received if ledger else None
-        with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, noted) as flowgraph:
+        with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, ledger.received if ledger else None) as flowgraph:
             pulse = Pulse()
 
             def collectors() -> "list[Collector]":

@@ -97,10 +97,9 @@ class MessageReceiver:
                 return  # it is for another peer
             stream = self._flow_table.add_stream(receive_flow, epoch, sequence)
         payload = memoryview(frame)[HEADER_OCTETS:]
-        stream.received_octets += len(payload)
-        message = _new(
-            Message, (payload, receive_flow.flow, sequence, epoch, stream.node, sent_ns, self._context.now_ns)
-        )
+        stream.received_octets += (size := len(payload))
+        fields = (payload, receive_flow.flow, sequence, epoch, stream.node, sent_ns, self._context.now_ns)
+        message = _new(Message, fields)
         if (
             sequence != stream.tracker.next
             or stream.reorder_buffer is not None
@@ -113,7 +112,6 @@ class MessageReceiver:
         # checks.  A frame takes 1.9 us with it, and 2.3 us without.
         tracker, handler, calls = stream.tracker, receive_flow.handler, self._calls
         if handler is None or calls.running or calls.pending or receive_flow.queue:
-            size = len(payload)
             if stream.waiting_octets + size > stream.granted_octets or len(receive_flow.queue) > MAX_UNCONSUMED:
                 self._on_message(receive_flow, ack_topic, stream, message, retransmitted, in_bulk)
                 return
@@ -269,7 +267,6 @@ class MessageReceiver:
     def on_fragment(self, topic: bytes, fragment: Frame, epoch: int, sent_ns: int, known: bool) -> memoryview | None:
         """Take in a fragment; returns the frame that it completes.  ``known``: it is from a peer."""
         receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
-        context = self._context
         try:
             received = self._reassembler.receive(topic, fragment, known)
         except FrameTooLong as error:
@@ -278,8 +275,8 @@ class MessageReceiver:
         if isinstance(received, memoryview):
             return received
         if known:
-            progress = self.acks.fragment_progress(epoch, sent_ns, received, context.now_ns)
-            context.outbox.append((ack_topic, progress))
+            progress = self.acks.fragment_progress(epoch, sent_ns, received, self._context.now_ns)
+            self._context.outbox.append((ack_topic, progress))
         return None
 
     def _skip_too_long(self, receive_flow: ReceiveFlow | None, ack_topic: bytes, epoch: int, sequence: int) -> None:
