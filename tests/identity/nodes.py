@@ -1,11 +1,16 @@
-"""Identities for tests, in folders of their own."""
+"""Identities for tests, in folders of their own, and links between nodes that have them."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import twinlink
 from twinlink.identity import Identity, Role, trust
-from twinlink.testing.base import GENEROUS
+from twinlink.testing import patience, wait_until
+from twinlink.testing.base import GENEROUS, drain
 
 REFUSED_S = GENEROUS * 2.0  # the contract is two seconds, after which the error says which side refuses the other
 
@@ -44,3 +49,30 @@ def make_pair(folder: Path, expires_in_s: float | None = None) -> tuple[Node, No
     twin.trust(gnb)
     gnb.trust(twin)
     return twin, gnb
+
+
+@contextmanager
+def streaming(listener: twinlink.Link, connector: twinlink.Link) -> Iterator[list[bytes]]:
+    """The payloads that the listener has from a stream of the connector; in the end all are there, in order."""
+    got: list[bytes] = []
+    listener.receiver("spectrum", handler=lambda message: got.append(bytes(message.payload)))
+    sender, sent, stop = connector.sender("spectrum"), 0, threading.Event()
+
+    def send() -> None:
+        nonlocal sent
+        while not stop.wait(0.0005):
+            sender.send(sent.to_bytes(4))
+            sent += 1
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        yield got
+    finally:
+        stop.set()
+        sending.join()
+    sender.flush(patience())
+    wait_until(lambda: len(got) == sent)
+    assert got == [number.to_bytes(4) for number in range(sent)]
+    assert drain(listener, twinlink.Gap) == []
+    assert drain(connector, twinlink.Lost) == []

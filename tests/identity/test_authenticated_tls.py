@@ -2,19 +2,18 @@
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import twinlink
-from tests.identity.nodes import Node, make, make_pair
+from tests.identity.nodes import Node, make, make_pair, streaming
 from tests.identity.test_authenticated_zeromq import CELLS, deliver
 from twinlink.cli.identity_checks import identity
 from twinlink.identity import trust
 from twinlink.testing import patience, wait_until
-from twinlink.testing.base import drain, wait_for_event
+from twinlink.testing.base import wait_for_event
 from twinlink.transports.mosquitto import SBIN
 
 Opened = Callable[[str, str, Node | None], twinlink.Link]
@@ -109,41 +108,23 @@ def test_rotation_loses_nothing(rotates: str, opened: Opened, endpoint: str, tmp
     old = rotating.identity.fingerprint
     with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
         wait_until(lambda: listener.peers() and connector.peers())
-        got: list[bytes] = []
-        listener.receiver("spectrum", handler=lambda message: got.append(bytes(message.payload)))
-        sender, sent, stop = connector.sender("spectrum"), 0, threading.Event()
-
-        def send() -> None:
-            nonlocal sent
-            while not stop.wait(0.0005):
-                sender.send(sent.to_bytes(4))
-                sent += 1
-
-        sending = threading.Thread(target=send)
-        sending.start()
-        line = trust.prepare_rotation(rotating.folder)
-        trust.trust(peer.folder, line, rotating.identity.role, beside=True)
-        wait_until(lambda: len(got) > 100)
-        trust.complete_rotation(rotating.folder)
-        of_rotating, of_peer = (
-            link.identity for link in ((listener, connector) if rotates == "listen" else (connector, listener))
-        )
-        assert of_rotating is not None
-        assert of_peer is not None
-        wait_until(lambda: of_rotating.identity.line == line)
-        seen = len(got)
-        wait_until(lambda: len(got) > seen + 100)
-        peer.revoke(rotating, old)
-        wait_until(lambda: [key.line for key in of_peer.valid] == [line])
-        seen = len(got)
-        wait_until(lambda: len(got) > seen + 100)
-        stop.set()
-        sending.join()
-        sender.flush(patience())
-        wait_until(lambda: len(got) == sent)
-        assert got == [number.to_bytes(4) for number in range(sent)]
-        assert drain(listener, twinlink.Gap) == []
-        assert drain(connector, twinlink.Lost) == []
+        with streaming(listener, connector) as got:
+            line = trust.prepare_rotation(rotating.folder)
+            trust.trust(peer.folder, line, rotating.identity.role, beside=True)
+            wait_until(lambda: len(got) > 100)
+            trust.complete_rotation(rotating.folder)
+            of_rotating, of_peer = (
+                link.identity for link in ((listener, connector) if rotates == "listen" else (connector, listener))
+            )
+            assert of_rotating is not None
+            assert of_peer is not None
+            wait_until(lambda: of_rotating.identity.line == line)
+            seen = len(got)
+            wait_until(lambda: len(got) > seen + 100)
+            peer.revoke(rotating, old)
+            wait_until(lambda: [key.line for key in of_peer.valid] == [line])
+            seen = len(got)
+            wait_until(lambda: len(got) > seen + 100)
 
 
 def test_doctor_does_a_handshake(opened: Opened, endpoint: str, tmp_path: Path) -> None:
