@@ -35,7 +35,8 @@ def key(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return Shell(capsys)
 
 
-def test_two_hosts_from_nothing(start: Start, endpoint: str, tmp_path: Path, key: Shell) -> None:
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
+def test_two_hosts_from_nothing(transport: str, start: Start, endpoint: str, tmp_path: Path, key: Shell) -> None:
     twin, gnb = tmp_path / "twin", tmp_path / "gnb"
     gnb_line, told = key(f"new gnb-1 --role gnb --identity {gnb}")
     assert gnb_line.count("\n") == 1
@@ -43,9 +44,10 @@ def test_two_hosts_from_nothing(start: Start, endpoint: str, tmp_path: Path, key
     twin_line, _ = key(f"new twin-1 --role twin --identity {twin}")
     key(f"trust '{gnb_line}' --as gnb-1 --role gnb --identity {twin}")
     key(f"trust {twin_line} --as twin-1 --role twin --identity {gnb}")  # without quotes
-    pong = start("pong", "--listen", endpoint, "--identity", str(twin), "--count", "2")
+    over = ("--transport", transport)
+    pong = start("pong", "--listen", endpoint, *over, "--identity", str(twin), "--count", "2")
     ping = start(
-        "ping", "--connect", endpoint, "--count", "2", "--interval", "0.01", env={"TWINLINK_IDENTITY": str(gnb)}
+        "ping", "--connect", endpoint, *over, "--count", "2", "--interval", "0.01", env={"TWINLINK_IDENTITY": str(gnb)}
     )
     assert ping.code() == 0, ping.err
     assert pong.code() == 0, pong.err
