@@ -1,7 +1,7 @@
 """What a sender has lost."""
 
 from tests.core.sending import numbers
-from twinlink.protocol.send.loss import ANY_PEER, MAX_REMEMBERED, LossLedger, UnconfirmedEvictions
+from twinlink.protocol.send.loss import ANY_PEER, MAX_REMEMBERED, WITHHOLD_NS, LossLedger, UnconfirmedEvictions
 
 OVERLOADED = 3 * MAX_REMEMBERED  # messages of which each second one is dropped
 
@@ -52,3 +52,25 @@ def test_what_one_peer_lacks_another_may_have_and_both_are_told_apart() -> None:
     assert not any(unconfirmed.on_ack(3, sequence) for sequence in (0, 1, 2))
     assert unconfirmed.on_ack(3, 3)
     assert not unconfirmed.open
+
+
+def test_a_peer_is_asked_what_it_has_before_it_is_told_that_it_will_not_come() -> None:
+    unconfirmed = UnconfirmedEvictions()
+    for sequence in range(4):
+        unconfirmed.add((1, 2), sequence, lost=False)
+    unconfirmed.on_nak(1, 6, [(0, 6)])
+    assert unconfirmed.answerable([(0, 6)], {2}, 1) == [(4, 6)]  # 4 and 5 have not been evicted
+    unconfirmed.on_nak(2, 6, [(2, 4)])
+    assert unconfirmed.answerable([(0, 6)], {2}, 2) == [(0, 6)]
+    unconfirmed.on_abandoned(0, 6)
+    assert unconfirmed.on_nak(2, 6, []) == ([(2, 4, False)], [])  # the first two it has
+    assert unconfirmed.on_nak(1, 6, []) == ([(2, 4, True), (0, 2, False)], [])
+
+
+def test_a_peer_that_does_not_answer_is_not_waited_for() -> None:
+    unconfirmed = UnconfirmedEvictions()
+    unconfirmed.add((1, 2), 0, lost=False)
+    unconfirmed.on_nak(1, 1, [(0, 1)])
+    assert unconfirmed.answerable([(0, 1)], {2}, 1) == []
+    assert unconfirmed.answerable([(0, 1)], {2}, 2 + WITHHOLD_NS) == [(0, 1)]
+    assert unconfirmed.answerable([(0, 1)], set(), 1) == [(0, 1)]  # it is not up

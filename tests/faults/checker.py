@@ -98,7 +98,7 @@ def _false_lost(pairs: "Sequence[Pair]", known: set[int]) -> None:
         one.verdict.unpromised += int(np.count_nonzero(claimed & everywhere & unpromised))
         one.mark(Fault.FALSE_LOST, claimed & everywhere & ~unpromised, None)
         for pair in pairs:
-            false = pair.lost_by_name & (pair.survived | pair.acked)
+            false = pair.lost_by_name & (pair.survived | pair.acked) & ~pair.sent_before_down
             pair.verdict.unpromised += int(np.count_nonzero(false & pair.unpromised))
             pair.mark(Fault.FALSE_LOST, false & ~pair.unpromised, pair.receivers[-1])
 

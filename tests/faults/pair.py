@@ -33,6 +33,7 @@ class Pair:
         self.sender = sender
         self.flow = flow
         self.sends = sends
+        self.others = others
         self.receivers = receivers
         self.count = len(sends.sequence)
         self.exact = sender.reliability == "repair"
@@ -43,6 +44,7 @@ class Pair:
         self.acked = np.zeros(self.sendable, bool)  # by some session of the node
         self.unpromised = np.zeros(self.sendable, bool)  # delivered by one that was not owed it
         self.unsettled = self._mask(sender.unsettled.get(flow, []))
+        self.sent_before_down = self._sent_before_down()
         self.lost_by_name = np.zeros(self.sendable, bool)  # to this node, says the sender
         self.lost = self._lost()
         self.for_others = self._for_others(others)
@@ -199,6 +201,19 @@ class Pair:
         return gaps & ~(mine & forgiven)
 
     # What both sides make of it
+
+    def _sent_before_down(self) -> Numbers:
+        """What may be named as lost to this node, though it is there: its acks did not come before it went down.
+
+        Others were told meanwhile that it will not come, and then this node does not tell what it has from what it gave
+        up (`UnconfirmedEvictions`).
+        """
+        epochs = {receiver.epoch for receiver in self.receivers}
+        downs = [one.at_ns for one in self.sender.events if one.name == "PeerDown" and one.fields["epoch"] in epochs]
+        before = np.zeros(self.sendable, bool)
+        if self.others and downs:
+            before[: int(np.searchsorted(self.sends.begun_ns, max(downs)))] = True
+        return before
 
     def _lost(self) -> Numbers:
         """What the sender says did not arrive at this node: by events, or with "detect" by `flush`."""

@@ -245,7 +245,7 @@ class SendFlow:
         self._lose_evicted(epoch, lost)
         self.acknowledged += sum(end - first for first, end in arrived)
         self.abandonment.on_request(epoch, missing, t4_mono_ns)
-        for first, end in missing:
+        for first, end in self.unconfirmed.answerable(missing, self.receivers.pacing - {epoch}, t4_mono_ns):
             self.queue.retransmit(first, end, epoch, self.receivers.first_owed.get(epoch, 0))
             self.unconfirmed.on_abandoned(first, end)
         resuming = self.receivers.resuming

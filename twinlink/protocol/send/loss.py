@@ -9,6 +9,7 @@ from ..frames import MAX_SEQUENCE, AbandonReason
 from ..rangeset import RangeSet
 
 ANY_PEER = None
+WITHHOLD_NS = 1_000_000_000  # five probes
 MAX_GROUPS = 64  # of peers, with what they may have
 MAX_REMEMBERED = 4096  # ranges of each kind: in lasting overload what is dropped alternates with what is not
 
@@ -139,6 +140,7 @@ class UnconfirmedEvictions:
         self.open = False
         self._unknown: dict[int, RangeSet] = {}  # peer epoch -> sequences
         self._missing: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
+        self._withholds_since_mono_ns = 0  # an answer to one peer for the sake of others; 0: it does not
         self._lost = RangeSet()  # of these, what counts as lost already, since another peer lacks it
 
     def awaits_answer(self, up: frozenset[int]) -> bool:
@@ -179,8 +181,29 @@ class UnconfirmedEvictions:
                 there.take(first, end)
         return self._lose(lost), list(there)
 
+    def answerable(
+        self, missing: Sequence[tuple[int, int]], others: Collection[int], now_mono_ns: int
+    ) -> Sequence[tuple[int, int]]:
+        """Of what a peer lacks, all but what ``others`` have not said yet whether they have.
+
+        Once they are told that it will not come, they do not tell what they have from what they have given up.  So the
+        next probe asks them first; but a peer that does not answer is not waited for.
+        """
+        if not self.open:
+            return missing
+        answerable = RangeSet(missing)
+        unknown = [one for epoch in others for one in self._unknown.get(epoch, ())]
+        if not [taken for first, end in unknown for taken in answerable.take(first, end)]:
+            self._withholds_since_mono_ns = 0
+            return missing
+        self._withholds_since_mono_ns = self._withholds_since_mono_ns or now_mono_ns
+        return missing if now_mono_ns - self._withholds_since_mono_ns > WITHHOLD_NS else list(answerable)
+
     def on_abandoned(self, first: int, end: int) -> None:
-        """All peers are told that these will not come: one that has not acknowledged them gives up what it lacks."""
+        """All peers are told that these will not come: one that has not acknowledged them gives up what it lacks.
+
+        So may one that is down, which may hear this side: what it does not lack when it is back counts as lost to it.
+        """
         for epoch, ranges in self._unknown.items():
             if taken := ranges.take(first, end):
                 lacked = self._missing.setdefault(epoch, RangeSet())
