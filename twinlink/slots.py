@@ -53,6 +53,7 @@ from .spectrum import SUBCARRIERS_PER_PRB
 VERSION = 2
 MAX_SLOTS = 64  # of a message
 MAX_ANTENNAS = 16
+MAX_TIME_NS = 2**63 - 1
 SYMBOLS = 14
 ALL_SYMBOLS = (1 << SYMBOLS) - 1
 MAX_PRBS = 275  # 3GPP TS 38.331 maxNrofPhysicalResourceBlocks
@@ -225,6 +226,8 @@ class SlotSpectrum:
         at += _SLOT.size
         number = code & ~_COMPRESSED
         wanted = {Content.IQ: (0, 1), Content.POWER: (2,), Content.POWER_DB: (3,)}[self.content]
+        if max(observed_ns, gnb_ns) > MAX_TIME_NS:
+            raise MalformedPayload(f"slot {sfn}.{slot}: times of {observed_ns} and {gnb_ns} ns")
         if number not in wanted or clock > max(Clock) or not 0 < symbols <= ALL_SYMBOLS or size > len(view) - at:
             text = f"format {code}, clock {clock}, symbols {symbols:#x}, {size} octets"
             raise MalformedPayload(f"slot {sfn}.{slot}: {text}")

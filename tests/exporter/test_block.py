@@ -60,14 +60,18 @@ def test_where_controls_have_a_sequence_id_the_result_has_it_with_its_times() ->
     assert isinstance(installed, Outcome)
     assert installed.result.e3 == E3Control(1, WALL + 7, WALL + 10 * MS, WALL + 12 * MS, WALL + 11)
     assert PrbBlockResult.decode(installed.result.encode()) == installed.result
+    blocks.propose(block("a", 5), WALL, at(15))
+    (again,) = blocks.acknowledged(2, True, at(16), -1)
+    assert isinstance(again, Outcome)
+    assert again.result.e3 == E3Control(2, WALL, WALL + 15 * MS, WALL + 16 * MS)
     blocks.propose(block("b", 6), WALL, at(20))
-    rejected, *_ = blocks.acknowledged(2, False, at(21))
+    rejected, *_ = blocks.acknowledged(3, False, at(21))
     assert isinstance(rejected, Outcome)
-    assert rejected.result.e3 == E3Control(2, WALL, WALL + 20 * MS)
+    assert rejected.result.e3 == E3Control(3, WALL, WALL + 20 * MS)
     clear, cleared = blocks.clear("expired", at(30))
     assert isinstance(clear, Control)
     assert isinstance(cleared, Outcome)
-    assert (clear.sequence_id, cleared.result.e3) == (3, E3Control(1, WALL + 7, WALL + 10 * MS))
+    assert (clear.sequence_id, cleared.result.e3) == (4, E3Control(2, WALL, WALL + 15 * MS))
 
 
 @pytest.mark.parametrize(

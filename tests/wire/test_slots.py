@@ -120,7 +120,7 @@ def test_what_is_encoded_decodes_to_the_same(data: st.DataObject, compress: bool
         else:
             values = RNG.integers(0, 256, shape).astype(np.uint8 if content is Content.POWER_DB else np.float32)
         number = st.integers(0, 65535)
-        times = st.integers(0, 2**64 - 1)
+        times = st.integers(0, 2**63 - 1)
         slots.append(
             Slot(
                 values, data.draw(number), data.draw(number), symbols, data.draw(times), data.draw(times),
@@ -168,6 +168,14 @@ def test_compressed_data_that_claims_more_is_refused_before_it_is_unpacked() -> 
         SlotSpectrum.decode(bytes(claims_less))
     with pytest.raises(MalformedPayload):
         SlotSpectrum.decode(message[:-20] + bytes(20))
+
+
+def test_times_that_no_clock_has_are_refused() -> None:
+    for position in (48, 56):
+        changed = bytearray(GOLDEN)
+        changed[position] = 0x80
+        with pytest.raises(MalformedPayload, match="times"):
+            SlotSpectrum.decode(bytes(changed))
 
 
 def test_data_of_another_shape_is_not_encoded() -> None:

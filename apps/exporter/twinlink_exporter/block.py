@@ -167,7 +167,8 @@ class Blocks:
             self._replaced.acknowledged |= positive
         if self._last.message_id != request_id:
             return []
-        self._last.acknowledged_ns, self._last.ran_ns = now.wall_ns, ran_ns
+        self._last.acknowledged_ns = now.wall_ns
+        self._last.ran_ns = ran_ns if ran_ns is not None and 0 <= ran_ns < 2**63 else None  # no bounds in ASN.1
         if not positive:
             return self._refused(now)
         self._last.acknowledged = True

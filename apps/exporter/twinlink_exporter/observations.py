@@ -27,6 +27,7 @@ from .sensing_reader import SensingReader
 from .session import Session
 from .slot_reader import IndicatedSlot, SlotReader
 
+MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
 NS_PER_SLOT_AT_15_KHZ = 1_000_000  # 3GPP TS 38.211 table 4.3.2-1
 
@@ -157,6 +158,8 @@ class Observations:
 
     def _indicated_slot(self, indication: SlotIndication, observed_ns: int) -> None:
         counters, reader = self._counters, self._reader
+        if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
+            indication = replace(indication, timestamp=0)
         try:
             if not self._indicated and reader.open(indication.shm_name):
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
