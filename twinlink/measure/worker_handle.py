@@ -1,6 +1,5 @@
 """The sweep's handle of a worker (worker.py), local or remote: commands and answers are lines of JSON."""
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .end_process import end_process
 from .row_buffer import decode
 
 LOOK_S = 0.1
@@ -191,16 +191,4 @@ class LocalWorker(WorkerHandle):
 
     def end(self) -> None:
         """Close its stdin, which ends it; kill it if it does not end in time."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for thread in self._threads:
-            thread.join(1)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None and not self._threads[0].is_alive():
-                pipe.close()
+        end_process(self._process, self._threads, END_S)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...errors import TwinlinkError
+from ..end_process import end_process
 
 LOOK_S = 0.2
 END_S = 5.0
@@ -55,19 +56,7 @@ class Program:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End it."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for thread in self._threads:
-            thread.join(1)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+        end_process(self._process, self._threads, END_S)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -1,0 +1,29 @@
+"""The end of a process that reads requests from its stdin, and ends when that is closed."""
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Sequence
+
+
+def end_process(process: subprocess.Popen[bytes], readers: Sequence[threading.Thread], within_s: float) -> None:
+    """Close its stdin; kill it if it does not end within this time, in s; then close what the readers have read.
+
+    Args:
+        process: with pipes as stdin, stdout and stderr.
+        readers: the threads that read its stdout and its stderr, in this order.
+        within_s: seconds.
+    """
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for reader in readers:
+        reader.join(1)
+    for pipe, reader in zip((process.stdout, process.stderr), readers, strict=True):
+        if pipe is not None and not reader.is_alive():  # a child of the process may have the pipe open
+            pipe.close()
