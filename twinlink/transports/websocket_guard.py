@@ -1,4 +1,4 @@
-"""Bounds what one connection can cost the others, and finds those whose other side is gone."""
+"""Bounds what one connection can cost the others, and finds those that have lost the other side."""
 
 import logging
 from collections import Counter

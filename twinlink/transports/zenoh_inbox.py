@@ -30,7 +30,7 @@ PUT_OCTETS = 12  # of Zenoh's own for each frame
 TLS_OCTETS = 22  # of a record of TLS, one for each frame at most
 WAKE = "wake/"
 
-Received = tuple[bytes, Frame, AuthenticatedPeer | None]  # topic, frame, and the peer below whose name it was put
+Received = tuple[bytes, Frame, AuthenticatedPeer | None]  # topic, frame, and the peer that its key names
 
 
 class ZenohInbox:

@@ -55,7 +55,7 @@ class Handshakes:
         self._succeeded = 0
         self._accepted: dict[int, int] = {}  # by descriptor: how many had succeeded then
         self._failed = False  # the last event was a failure
-        self._refused = 0  # connections whose end is yet to come
+        self._refused = 0  # connections that are yet to end
 
     def take(self, kind: int, value: int) -> bool:
         """Take in an event; whether a connection has ended that certainly was not ZMTP's."""

@@ -260,7 +260,7 @@ class Session:
         return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}")
 
     def expects(self, message: IndicationMessage) -> bool:
-        """Whether an indication is for us, and of a RAN function whose telemetry was asked for."""
+        """Whether an indication is for us, and of a RAN function that was asked for telemetry."""
         functions = (wanted.ran_function for wanted in self._subscriptions if wanted.telemetry)
         return message.dapp_identifier == self.dapp_id and message.ran_function_identifier in functions
 

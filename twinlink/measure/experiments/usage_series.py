@@ -39,7 +39,7 @@ class Series:
 
     Args:
         pids: of the processes, by name.
-        watched: the name of the process in whose namespace traffic is counted; None: it is not.
+        watched: the name of the process that gives the namespace in which traffic is counted; None: it is not.
 
     Attributes:
         cpu_percent, rss_mib: by name; processor time as a share of one processor.
