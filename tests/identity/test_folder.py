@@ -222,6 +222,9 @@ def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.Lo
     assert "line 2" in caplog.text
     (twin.folder / "trusted").write_text(trusted)
     becomes("gnb-2")
+    for mode, names in ((0o666, ()), (0o600, ("gnb-2",))):
+        (twin.folder / "trusted").chmod(mode)
+        becomes(*names)
 
 
 def test_what_is_revoked_between_reading_and_watching_counts(tmp_path: Path) -> None:

@@ -91,5 +91,5 @@ def _signature(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:
         except OSError:
             found.append(None)
         else:
-            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+            found.append((status.st_ino, status.st_ctime_ns, status.st_size))  # ctime: of the mode, too
     return tuple(found)
