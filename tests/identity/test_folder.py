@@ -14,6 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from zmq.utils import z85
 
 import twinlink
@@ -106,13 +110,26 @@ def test_a_secret_is_not_taken_for_a_public_line(tmp_path: Path) -> None:
         assert secret.split()[3][:8] not in str(raised.value)
 
 
+def certificate_of(name: str, authority: bool | None) -> bytes:
+    """DER; ``authority``: what it says of itself, None: nothing."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(days=1))
+    if authority is not None:
+        builder = builder.add_extension(x509.BasicConstraints(authority, None), critical=True)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
 def test_a_line_with_keys_that_no_node_has_is_refused(tmp_path: Path) -> None:
-    """Its certificate cannot be read, or its point on Curve25519 is one with which every secret is known."""
+    """Its certificate cannot be read or could issue others, or with its point on Curve25519 every secret is known."""
     line = make(tmp_path, "gnb-1", "gnb").identity.line
     at = line.certificate.index(f"{line.expiry:%y%m%d}".encode())
     for changed in (
         replace(line, certificate=line.certificate[:at] + b"309901" + line.certificate[at + 6 :]),
         replace(line, certificate=line.certificate + b"more"),
+        replace(line, certificate=certificate_of(line.name, authority=True)),
+        replace(line, certificate=certificate_of(line.name, authority=None)),
         replace(line, curve_public=b"0" * 40),
     ):
         with pytest.raises(ConfigurationError):

@@ -73,8 +73,11 @@ def check(der: bytes, name: str) -> None:
     try:
         certificate = x509.load_der_x509_certificate(der)
         subject, _ = certificate.subject, certificate.not_valid_after_utc  # what is used is parsed only when asked for
-    except ValueError:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (ValueError, x509.ExtensionNotFound):
         raise ConfigurationError(f"the certificate of {name} cannot be read: copy the public line again") from None
+    if constraints.ca:  # drivers would take what it issues for that of any node
+        raise ConfigurationError(f"the certificate of {name} is one of an authority, which no identity has")
     names = [attribute.value for attribute in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
         raise ConfigurationError(f"the certificate of {name} has another common name: {', '.join(map(str, names))}")
