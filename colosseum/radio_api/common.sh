@@ -29,7 +29,7 @@ mark() { mkdir -p "$RUN" && printf '%s\n' "${2:-}" >"$RUN/$1"; }
 
 marked() { [ -e "$RUN/$1" ]; }
 
-note() { # for whoever reads /logs afterwards
+note() { # for the reader of /logs afterwards
   mkdir -p "$LOGS"
   printf '%s %s\n' "$(date --utc +%FT%T.%3NZ)" "$*" >>"$LOGS/radio_api.txt"
 }

@@ -269,7 +269,7 @@ def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
     logging.getLogger("twinlink").addHandler(shown)
     try:
         link = twinlink.open("memory", listen=endpoint)
-        link.sender("flow").send(b"to nobody")
+        link.sender("flow").send(b"to no peer")
         threading.Timer(0.1, link.close).start()
         link.receiver("other").receive()  # so that this thread, the main one, ends the link
     finally:

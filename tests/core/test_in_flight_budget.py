@@ -1,4 +1,4 @@
-"""What several flows have in flight together, whoever begins."""
+"""What several flows have in flight together, whichever begins."""
 
 from collections import deque
 from typing import Any
@@ -26,8 +26,8 @@ MESSAGES = st.sampled_from([(0, 1), (100, MANY), (1000, MANY), (20_000, 1), (47_
 class Path:
     """Flows that share a budget, and a peer that answers for what arrives, in order.
 
-    Whoever hands over does so when a flow says after an answer that it goes on, or the budget that there is room again:
-    at no other time, as a link does between two looks of its heartbeat thread.
+    Messages are handed over when a flow says after an answer that it goes on, or the budget that there is room again,
+    and at no other time, as on a link between two looks of its heartbeat thread.
     """
 
     def __init__(self, sharing: int) -> None:
@@ -142,7 +142,7 @@ def test_what_is_given_up_leaves_room() -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_what_a_peer_that_cannot_ask_did_not_get_leaves_room(others: int) -> None:
-    """A connection that is cut takes it with it, and is made anew before anybody counts as gone."""
+    """A connection that is cut takes it with it, and is made anew before any peer counts as gone."""
     budget = InFlightBudget(LIMIT)
     flow = SendFlow("flow", PLENTY, PLENTY, budget, repair=others > 0)
     flow.on_peer_up(1)

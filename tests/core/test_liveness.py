@@ -91,7 +91,7 @@ class Peers(RuleBasedStateMachine):
                 self.model.pop(other, None)
         peer = self.model.setdefault(epoch, Model(node, 0, known=self.fell_silent.pop(epoch, 0)))
         before, peer.heard = peer.up, self.now
-        joins = joins and not peer.up  # nobody is asked of who is up
+        joins = joins and not peer.up  # a peer that is up is not asked for a hello
         silent, peer.number = self.now - peer.number > SUSPECT_NS, self.now
         number = {
             "nothing": None, "never said": 0, "known": peer.known, "a little more": min(peer.known + 1, self.now),
@@ -182,7 +182,7 @@ class Peers(RuleBasedStateMachine):
             peer.heard = peer.hears = self.now
 
     @rule()
-    def whoever_is_up_is_quiet_or_not(self) -> None:
+    def peers_that_are_up_are_quiet_or_not(self) -> None:
         quiet = [peer for peer in self.model.values() if peer.up and self.now - peer.heard > SUSPECT_NS]
         deaf = [peer for peer in self.model.values() if peer.up and self.now - peer.hears > 2 * SUSPECT_NS]
         assert self.table.any_suspect(self.now) == bool(quiet or deaf)
@@ -210,7 +210,7 @@ TestPeers.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def confirming(node: str, now: int) -> Hello:
-    """A hello of somebody who has heard all that was said."""
+    """A hello of a peer that has heard all that was said."""
     return Hello(node, {OURS: now}, {})
 
 
@@ -249,7 +249,7 @@ def test_a_cut_is_noticed_by_both_once_it_is_over_though_nobody_was_down() -> No
         (peer,) = tables[here].all()
         interrupted.append(peer.interrupted)
         here, there, confirmed = there, here, now
-    # Not heard for long; that, and not confirmed for long; not confirmed for long; and nobody needs to say more.
+    # Not heard for long; that, and not confirmed for long; not confirmed for long; and no peer needs to say more.
     assert interrupted == [True, True, True, False]
 
 

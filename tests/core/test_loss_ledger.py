@@ -14,7 +14,7 @@ def test_memory_is_bounded_and_the_count_is_right_in_lasting_overload() -> None:
     assert losses.count == told == OVERLOADED
     assert len(losses.unflushed) == MAX_REMEMBERED
     assert losses.on_late_ack(2 * OVERLOADED - 2, 1)
-    assert not losses.on_late_ack(0, 1)  # the price: of the oldest it is not known any more who may have them
+    assert not losses.on_late_ack(0, 1)  # the price: of the oldest it is no longer known which peers may have them
     assert losses.count == OVERLOADED - 1
 
 

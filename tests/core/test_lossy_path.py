@@ -28,7 +28,7 @@ LOOKS = 12  # several in a row may be needed: something waits for the same as at
 
 
 class Way(Transport):
-    """What is sent lies here until somebody delivers or loses it."""
+    """What is sent lies here until the test delivers or loses it."""
 
     def __init__(self) -> None:
         super().__init__(Endpoint("way", 1), False, 2**16, Options())
@@ -95,7 +95,7 @@ SOME = st.integers(1, 10)
 
 
 class LossyPath(RuleBasedStateMachine):
-    """The real sender and the real receptions; who is up is decided here."""
+    """The real sender and the real receptions; which peers are up is decided here."""
 
     overflow = "block"
 

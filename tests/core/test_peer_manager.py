@@ -167,7 +167,7 @@ def test_a_transport_connects_anew_as_patience_says(driver: SessionDriver, trans
     assert set(alone(met, 60)) == {TIMEOUT_FACTORS[1]}  # what was in force when a peer came
     met += 61 * 10**9
     meet(driver, met, trip_ns=10_000_000)
-    # as much as the path needs: a try that takes long finds late who is back
+    # as much as the path needs: a try that takes long finds a peer late that is back
     assert set(alone(met, 60)) == {TIMEOUT_FACTORS[0]}
 
 

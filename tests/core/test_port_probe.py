@@ -89,7 +89,7 @@ def test_a_silence_of_a_moment_is_a_packet_that_was_lost(port_probe: PortProbe, 
 def test_attempts_that_nobody_answers_are_many_in_turn_and_few_at_a_time(
     port_probe: PortProbe, endpoint: Endpoint
 ) -> None:
-    """Whoever listens and has no room for another connection drops the first packet, as a partition does."""
+    """A listener that has no room for another connection drops the first packet, as a partition does."""
     with ExitStack() as held, listen(endpoint, backlog=0) as listener:
         for _ in range(4):
             one = held.enter_context(socket.socket())

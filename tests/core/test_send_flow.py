@@ -85,7 +85,7 @@ def test_who_fell_silent_may_clog_the_transport_for_a_while(core: SendFlow) -> N
     core.on_peer_up(2, repairs=True)
     budget.apply_backpressure(FULL // 2, until_mono_ns=10)
     core.on_peer_down(2, "silent", may_return=True)
-    for now in (5, 9):  # who sends must not wait, and the others get no more at once than the transport takes
+    for now in (5, 9):  # the sending thread must not wait, and the others get no more at once than the transport takes
         assert not send(core, FULL // 3)
         assert not send(core, FULL // 3)
         assert len(taken(core)) == 1

@@ -26,11 +26,11 @@ from twinlink.protocol.send.flow_control import SLACK_OCTETS
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 
 PEERS = st.integers(1, 3)
-ANYBODY = set(range(10))
+ANY_PEERS = set(range(10))
 
 
 class Sending(RuleBasedStateMachine):
-    """Every message's fate is followed one by one: who still owes an ack for it, and whether it was handed over."""
+    """The fate of every message is followed: which peers still owe an ack for it, and whether it was handed over."""
 
     overflow = "block"
 
@@ -70,16 +70,16 @@ class Sending(RuleBasedStateMachine):
             assert self.overflow == "block"
             assert self.core.unacked.octets + size + ENTRY_OVERHEAD_OCTETS > RETENTION
             return
-        sequence, everybody = self.core.queue.next_sequence, self.up | self.absent
+        sequence, owing = self.core.queue.next_sequence, self.up | self.absent
         direct = send(self.core, size)
         self.sizes.append(size)
         self.note_losses()
-        if everybody and sequence in self.core.unacked.entries:
-            self.owed[sequence] = set(everybody)
-        if direct and everybody:
+        if owing and sequence in self.core.unacked.entries:
+            self.owed[sequence] = set(owing)
+        if direct and owing:
             self.handed_over.append(sequence)
-        if not everybody:
-            self.owed_when_lost[sequence] = ANYBODY
+        if not owing:
+            self.owed_when_lost[sequence] = ANY_PEERS
         outstanding = numbers(self.core.outstanding())
         for gone in set(self.owed) - self.core.unacked.entries.keys():
             waiting = self.owed.pop(gone)
@@ -156,7 +156,7 @@ class Sending(RuleBasedStateMachine):
                 self.settle(epoch, sequence)
             elif sequence in was_lost - self.acknowledged:
                 waiting = self.owed_when_lost[sequence]
-                if waiting in ({epoch}, ANYBODY):
+                if waiting in ({epoch}, ANY_PEERS):
                     self.acknowledged.add(sequence)  # after all
                 self.owed_when_lost[sequence] = waiting - {epoch}
             elif sequence in self.in_doubt(epoch):
@@ -216,7 +216,7 @@ class Sending(RuleBasedStateMachine):
             self.doubt[peer] -= missing
 
     def in_doubt(self, epoch: int | None = None) -> set[int]:
-        """What this peer, or anybody, may or may not have."""
+        """What this peer, or any peer, may or may not have."""
         return {
             one
             for of in (self.doubt, self.lacked)
@@ -234,7 +234,7 @@ class Sending(RuleBasedStateMachine):
     @rule(epoch=st.integers(1, 5), consumed=st.one_of(st.integers(0, 30), st.integers(0, 2**64 - 1)))
     def consume(self, epoch: int, consumed: int) -> None:
         self.core.on_consumed(epoch, consumed)
-        assert self.note_losses() == set()  # who asks for what is missing loses nothing by going on
+        assert self.note_losses() == set()  # a peer that asks for what is missing loses nothing by going on
 
     @rule(epoch=PEERS)
     def peer_up(self, epoch: int) -> None:
@@ -283,8 +283,8 @@ class Sending(RuleBasedStateMachine):
         assert self.note_losses() == expected | doubt
 
     @rule()
-    def everybody_catches_up(self) -> None:
-        """With patience everything kept for those who are up gets through, whatever was asked for before."""
+    def every_peer_catches_up(self) -> None:
+        """With patience everything kept for the peers that are up gets through, whatever was asked for before."""
         same = 0
         while self.up and same < 2:  # what was asked for again may go, and come, without any other change
             before = self.state()

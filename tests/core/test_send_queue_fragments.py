@@ -1,4 +1,4 @@
-"""What leaves in fragments: as much at a time as the path may hold, and until everybody has it."""
+"""What leaves in fragments: as much at a time as the path may hold, and until every peer has it."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_who_returns_has_not_had_the_beginning(core: SendFlow) -> None:
     first = handed_over(core)
     core.on_peer_up(2, repairs=True)
     core.on_peer_down(1, "silent", may_return=True)
-    assert core.queue.next_frame() is None  # nobody who is up waits for it
+    assert core.queue.next_frame() is None  # no peer that is up waits for it
     core.on_peer_up(1, repairs=True)
     assert taken(core) == [(AbandonReason.EVICTED, [])]
     core.on_nak(1, 1, [(0, 1)], 3, 4, 5)

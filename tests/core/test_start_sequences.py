@@ -71,7 +71,7 @@ def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> Non
     driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
-    data(driver, 5, at_once=True)  # as who publishes reaches everybody
+    data(driver, 5, at_once=True)  # as what is published reaches every peer
 
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
         body = Hello("theirs", {OURS: number}, {"flow": 6}, True, start_sequences=placing).encode()

@@ -1,4 +1,4 @@
-"""What a flow does when nothing moves: whom it does not wait for any longer."""
+"""What a flow does when nothing moves: the peers that it no longer waits for."""
 
 from tests.core.sending import FULL, RETENTION, TRANSIT, WINDOW, acknowledge, numbers, send, taken
 from twinlink.protocol.frames import MAX_RANGES, AbandonReason
@@ -76,7 +76,7 @@ def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
 def test_who_consumes_nothing_is_asked_what_it_waits_for_though_the_flow_goes_on(core: SendFlow) -> None:
     asked: list[int | tuple[AbandonReason, list[tuple[int, int]]]] = []
     send(core, 10)
-    # and from now on it waits for something that nobody owes it, or its application takes nothing
+    # and from now on it waits for something that no peer owes it, or its application takes nothing
     core.on_consumed(1, 1)
     for sequence in range(1, 2 * LOSS_TICKS + 6):
         send(core, 10)

@@ -1,4 +1,4 @@
-"""What is refused, as nobody has asked for its flow and there is no room to hold it: the sender is to know."""
+"""What is refused: its flow is not subscribed to, and there is no room to hold it. The sender is to know."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from twinlink.sync import Thresholds
 
 
 def refusing(driver: SessionDriver, detect: bool = False, repairs: bool = True) -> ReceiveFlow:
-    """A flow of a known peer that nobody has asked for, while there is no room for more of such flows."""
+    """A flow of a known peer that the application has not asked for, while there is no room for more of such flows."""
     hello = Hello("theirs", {}, {"flow": 0}, repairs, frozenset(["flow"] if detect else []))
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     driver.session.messages._unclaimed._limit = -1
@@ -49,7 +49,7 @@ def refusals(transport: Kept) -> list[int]:
 def test_a_refusal_that_was_lost_is_said_again_until_the_sender_has_it(
     driver: SessionDriver, transport: Kept, reported: list[Event], claimed: bool
 ) -> None:
-    """Or the sender would take the message for one that is here, and nobody would name it."""
+    """Or the sender would take the message for one that is here, and neither side would name it."""
     receive_flow = refusing(driver)
     data(driver, 0, at_once=True)
     data(driver, 1, at_once=True)
@@ -167,7 +167,7 @@ def test_what_is_refused_is_named_once_and_counts_as_missing(
 def test_what_is_refused_is_named_once_a_second_and_when_the_link_ends(
     driver: SessionDriver, reported: list[Event]
 ) -> None:
-    """A peer may send for ever what nobody asks for."""
+    """A peer may send for ever what is not asked for."""
     refusing(driver)
     for sequence in range(20):
         data(driver, sequence, at_once=True)

@@ -102,7 +102,7 @@ def test_its_records_are_those_of_a_sweep_and_say_what_the_parts_counted(played:
         for name in ("sequence", "sent_ns", "received_ns"):
             assert received[name].tolist() == observed[name].tolist()
     assert len(tables["control"][0]) == spectrum["decisions"]["proposed"] > 0
-    # The end of the run ends the last block, and the twin with whom it ends is not there to be told.
+    # The end of the run ends the last block, and the twin with which it ends is not there to be told.
     assert cells["spectrum"]["statistics"]["lost"] == cells["control"]["statistics"]["lost"] == 0
     assert cells["control-result"]["statistics"]["lost"] <= 1
 

@@ -85,8 +85,8 @@ from twinlink.process.resolver import REFRESH_S, RepeatedLookup
 
 stands_for("127.0.0.2", "127.0.0.3", "::1", "192.0.2.1")
 places = RepeatedLookup("twin.example", 7447)
-nobody = {places.next_address() or time.sleep(REFRESH_S) or places.poll(patience()) for _ in range(4)}
-assert len(nobody) > 2, nobody
+absent = {places.next_address() or time.sleep(REFRESH_S) or places.poll(patience()) for _ in range(4)}
+assert len(absent) > 2, absent
 with socket.create_server(("127.0.0.3", 7447)):
     places.poll(patience())
     seen = set()
@@ -100,7 +100,7 @@ print(seen)
 
 
 def test_of_several_addresses_those_get_a_turn_where_something_listens(tmp_path: Path) -> None:
-    """Or one where nobody is would be tried for as long as a satellite takes; localhost mostly has two."""
+    """Or one where nothing listens would be tried for as long as a satellite takes; localhost mostly has two."""
     assert named_host.run(tmp_path, _WHERE_SOMETHING_LISTENS) == "{'127.0.0.3'}\n"
 
 

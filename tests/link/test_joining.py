@@ -1,4 +1,4 @@
-"""A connector over ZeroMQ joins in two steps, so that nobody sends it more than it is known to take."""
+"""A connector over ZeroMQ joins in two steps, so that the listener sends it no more than it is known to take."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Who receives, whoever waits, acts or is interrupted: a lead with a pump that nothing comes out of."""
+"""Which thread receives, whichever waits, acts or is interrupted: a lead with a pump that nothing comes out of."""
 
 import itertools
 import sys

@@ -269,7 +269,7 @@ def connected(
     topic: str = "nothing",
     on_message: Callable[[Client, Any, MQTTMessage], None] | None = None,
 ) -> Client:
-    """A client as anybody would make it, connected and subscribed, with a thread of its own."""
+    """A client as any program would make it, connected and subscribed, with a thread of its own."""
     client, subscribed = Client(CallbackAPIVersion.VERSION2, protocol=protocol), threading.Event()
 
     def subscribe(*_: Any) -> None:

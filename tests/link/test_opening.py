@@ -77,7 +77,7 @@ def test_a_process_without_descriptors_is_told_so(transport: TransportName, role
 NO_THREADS = """
 import os, resource, sys, threading, twinlink
 role, transport, endpoint = sys.argv[1:]
-twinlink.transports.transport_class(transport)  # now: whom the limit binds may not read the files of driver and Python
+twinlink.transports.transport_class(transport)  # now: below the limit it may not read the files of driver and Python
 "localhost".encode("idna")
 if os.geteuid() == 0:  # the limit does not bind root
     os.setgid(65534)

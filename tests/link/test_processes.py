@@ -381,7 +381,7 @@ def test_a_forked_child_that_waits_leaves_its_parents_link_alone() -> None:
 
 
 def test_a_child_forked_in_the_midst_of_a_send_is_told_so_and_sends_nothing() -> None:
-    """What a thread of the parent held then, nobody will ever let go of in the child."""
+    """What a thread of the parent held then, no thread will ever let go of in the child."""
     endpoint = free_endpoint()
     with twinlink.open("memory", listen=endpoint) as link, twinlink.open("memory", connect=endpoint) as other:
         link.wait_ready(patience())

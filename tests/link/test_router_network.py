@@ -1,4 +1,4 @@
-"""Many nodes on Zenoh routers: who hears whom, and what becomes of messages when a router goes."""
+"""Many nodes on Zenoh routers: which nodes hear each other, and what becomes of messages when a router goes."""
 
 import os
 import subprocess

@@ -11,7 +11,7 @@ from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 
 SOON_S = 10.0  # libzmq itself waits 30 s for a handshake
-UP_S = 0.5  # who has been up for a moment tries again as it did before, not with more patience in turns
+UP_S = 0.5  # a peer that has been up for a moment tries again as it did before, not with more patience in turns
 
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])

@@ -1,4 +1,4 @@
-"""Nobody who sends waits for a transport that makes others wait, or for what nobody is known to hear."""
+"""A sending thread waits neither for a transport that makes others wait, nor for what no peer is known to hear."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""A flow that nobody has asked for, and of which more is sent than there is room to hold."""
+"""A flow that the application has not asked for, and of which more is sent than there is room to hold."""
 
 import pytest
 

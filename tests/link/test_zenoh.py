@@ -127,7 +127,7 @@ link.close()
 
 
 def test_a_process_without_descriptors_goes_on_when_a_connection_ends() -> None:
-    """Nobody can look how the sockets linger then."""
+    """The test cannot look how the sockets linger then."""
     command = [sys.executable, "-c", WITHOUT_DESCRIPTORS, free_endpoint()]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
     assert ended.returncode == 0, ended.stderr
