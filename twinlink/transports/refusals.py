@@ -61,7 +61,7 @@ class Refusals:
 
     def add(self, refusal: Refusal) -> None:
         """Count a refusal, and keep it for `take` if its source has had none for a second."""
-        now, host = time.monotonic(), refusal.address.rpartition(":")[0] or refusal.address
+        now, host = time.monotonic(), _host(refusal.address)
         with self._lock:
             self.count += 1
             self.last = refusal
@@ -81,3 +81,10 @@ class Refusals:
             taken = list(self._pending)
             self._pending.clear()
         return taken
+
+
+def _host(address: str) -> str:
+    """Of an address with or without port; one of IPv6 has brackets where it has a port."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address if address.count(":") > 1 else address.partition(":")[0]
