@@ -24,6 +24,7 @@ import twinlink
 from tests.identity.nodes import Node, make, make_pair
 from twinlink.errors import ConfigurationError
 from twinlink.identity import Identity, PublicLine, certificates, trust
+from twinlink.identity.secret_line import SecretLine
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.testing import patience, wait_until
@@ -100,6 +101,13 @@ def test_a_public_line_is_taken_whole_or_not_at_all(tmp_path: Path) -> None:
     for broken in (line[:-5], line.replace("gnb-1", "gnb-2", 1), line.replace(" gnb ", " twin "), "", "x" * 100):
         with pytest.raises(ConfigurationError):
             PublicLine.parse(broken)
+
+
+def test_a_public_line_needs_no_quotes() -> None:
+    """A word of it that begins with a dash would be taken for an option."""
+    for _ in range(500):
+        public = z85.decode(SecretLine.generate("gnb-1", "gnb").curve_public)
+        assert not base64.urlsafe_b64encode(public).startswith(b"-")
 
 
 def test_a_secret_is_not_taken_for_a_public_line(tmp_path: Path) -> None:

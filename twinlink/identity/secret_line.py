@@ -15,6 +15,9 @@ from ..errors import ConfigurationError
 from .public_line import KEY_OCTETS, Role, check_name, check_role, from_text, to_text
 
 TYPE = "twinlink-secret-1"
+# In base64url.  The TEXT of a public line begins with that of the key of CURVE, and is a word of a command where the line
+# has no quotes: it must not be taken for an option.
+DASH = 62
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,10 @@ class SecretLine:
     @classmethod
     def generate(cls, name: str, role: Role) -> "SecretLine":
         """New keys."""
-        return cls(name, role, zmq.curve_keypair()[1], Ed25519PrivateKey.generate())
+        while True:
+            public, secret = zmq.curve_keypair()
+            if z85.decode(public)[0] >> 2 != DASH:
+                return cls(name, role, secret, Ed25519PrivateKey.generate())
 
     @classmethod
     def parse(cls, text: str, where: str) -> "SecretLine":
