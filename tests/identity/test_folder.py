@@ -172,8 +172,10 @@ def test_a_revoked_key_stays_so(tmp_path: Path) -> None:
     twin.revoke(gnb)
     assert twin.identity.trusted == ()
     assert [peer.name for peer in twin.identity.revoked] == ["gnb-1"]
-    with pytest.raises(ConfigurationError, match="was revoked here"):
-        twin.trust(gnb)
+    renewed = replace(gnb.identity.line, certificate=certificate_of("gnb-1", authority=False))
+    for line in (gnb.identity.line, renewed):
+        with pytest.raises(ConfigurationError, match="was revoked here"):
+            trust.trust(twin.folder, line, "gnb")
     with pytest.raises(ConfigurationError, match="no key of gnb-1 is trusted"):
         twin.revoke(gnb)
 

@@ -15,8 +15,8 @@ from ..errors import ConfigurationError
 from .public_line import KEY_OCTETS, Role, check_name, check_role, from_text, to_text
 
 TYPE = "twinlink-secret-1"
-# In base64url.  The TEXT of a public line begins with that of the key of CURVE, and is a word of a command where the line
-# has no quotes: it must not be taken for an option.
+# In base64url.  The TEXT of a public line begins with the key of CURVE: in a command without quotes, it must not be
+# taken for an option.
 DASH = 62
 
 

@@ -31,7 +31,7 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
             f"the keys of {line.name} expired on {added.expiry:%Y-%m-%d}: have the peer run `twinlink key rotate`"
         )
     with private_files.locked(folder, exclusive=True):
-        if line.fingerprint in {peer.fingerprint for peer in trust_file.read(folder / REVOKED)}:
+        if any(_share_a_key(peer.line, line) for peer in trust_file.read(folder / REVOKED)):
             raise ConfigurationError(
                 f"this key of {line.name} ({line.fingerprint}) was revoked here and stays so: have the peer run "
                 "`twinlink key rotate`, and trust its new line"
