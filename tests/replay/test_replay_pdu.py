@@ -83,7 +83,7 @@ def test_pdu_sink_sends_vectors_and_text_over_a_shared_link(transport: Transport
     block = PrbBlock("a-1", (3, 4), 12, 2000)
     with twinlink.open(transport, connect=endpoint) as gnb:
         received = gnb.receiver("control")
-        gnb.wait_ready(patience())
+        wait_until(lambda: all(link.peers() for link in twinlink.open_links()))  # also the link of the blocks
         source.emit(pmt.init_u8vector(3, [1, 2, 255]))
         source.emit(pmt.init_c32vector(2, [1 + 2j, -3]))
         source.emit(pmt.intern(block.encode().decode()))
