@@ -210,7 +210,7 @@ def test_a_second_signal_that_comes_with_the_first_is_the_same_wish(start: Start
 
 def test_a_peer_that_takes_no_more_ends_it_with_a_summary(start: Start, endpoint: str) -> None:
     pong = start("pong", "--listen", endpoint)
-    ping = start("ping", "--connect", endpoint, "--interval", "0.001", "--size", "1M", "--timeout", "5", "--json")
+    ping = start("ping", "--connect", endpoint, "--interval", "0.00001", "--size", "1M", "--timeout", "5", "--json")
     ping.wait_for('"sequence": 4', "out")
     pong.process.send_signal(signal.SIGSTOP)
     try:

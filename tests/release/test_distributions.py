@@ -131,9 +131,11 @@ grcc -o "$3" "$4"
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can install for the whole system, in a mount namespace")
 @pytest.mark.skipif(not Path("/usr/bin/grcc").exists(), reason="GNU Radio of the system is not installed")
 def test_plain_grcc_finds_the_blocks_after_pip_install(distributions: dict[str, Path], tmp_path: Path) -> None:
+    probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"nothing can be installed for the whole system, in a mount namespace: {probe.stderr.strip()}")
     arguments = [sys.executable, distributions["wheel"], tmp_path, grc.PATH / "uplink_transmit.grc"]
     run("unshare", "--mount", "bash", "-c", PLAIN_GRCC, "bash", *arguments, cwd=tmp_path)
     assert "twinlink_blocks.Source(" in (tmp_path / "uplink_transmit.py").read_text()

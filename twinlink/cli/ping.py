@@ -107,7 +107,8 @@ class _Pinger:
         self._collect(time.monotonic() + given.timeout, None)
 
     def _collect(self, end: float, stop: Stop | None) -> None:
-        """Print answers until ``end``, or until no message is unacknowledged."""
+        """Print the answers that are there, and those until ``end``, or until no message is unacknowledged."""
+        self._drain()  # also where messages take longer than the interval, so that nothing is left until ``end``
         settled = False
         while not settled and not (stop and stop.requested) and (left := end - time.monotonic()) > 0:
             try:

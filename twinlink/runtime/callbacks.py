@@ -82,22 +82,24 @@ class CallbackQueue:
             if until and _monotonic() >= until:
                 return
 
-    def stand_in(self, read: Callable[[], None]) -> None:
+    def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
 
-        For one other thread.  The thread that leads is in the handler, and touches nothing of the session: between the
+        Returns whether it did.  For one other thread.  The thread that leads is in the handler, and touches nothing of the session: between the
         check and the flag there is no call, so no other thread runs (CPython's interpreter lock).
         """
         if not self._is_same_call:
             self._is_same_call = True
-            return
+            return False
         if self.running and self._is_same_call and not self.nested:
             self.has_stand_in = True
-        if self.has_stand_in:
-            try:
-                read()
-            finally:
-                self.has_stand_in = False
+        if not self.has_stand_in:
+            return False
+        try:
+            read()
+        finally:
+            self.has_stand_in = False
+        return True
 
     def wait_for_stand_in(self) -> None:
         """Return when no other thread reads."""

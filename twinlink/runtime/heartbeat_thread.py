@@ -18,7 +18,7 @@ from .driver import SessionDriver
 
 # A handler that has run between two looks takes long.
 LOOK_NS = 50_000_000
-STAND_IN_NS = 5_000_000  # while one runs, or where they take long
+STAND_IN_NS = 5_000_000  # while one does, or where they do
 
 logger = logging.getLogger("twinlink")
 

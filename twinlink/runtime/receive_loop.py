@@ -13,7 +13,8 @@ from .port_probe import PortProbe
 
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 SLOW_HANDLER_NS = 1_000_000  # after a handler that took longer, what has come meanwhile is read before the next call
-SLOW_NS = 1_000_000_000  # so long after such a handler, the next is expected to take long as well
+LONG_HANDLER_NS = 5_000_000  # beside one that takes longer, another thread may read
+LONG_NS = 1_000_000_000  # so long after such a handler, the next is expected to take long as well
 DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 SEARCH_S = SEARCH_INTERVAL_NS / 1e9
 FAST_HELLO_S, FAST_HELLO_NS = 0.005, 100_000_000  # hellos to a side that has come into reach: this often, for so long
@@ -37,7 +38,7 @@ class ReceiveLoop:
         self._callbacks = driver.callbacks
         self._last_frame_ns = 0
         self._handled = False  # a frame came in the last turn, so handlers may have been called
-        self._slow_handler_ns = -SLOW_NS  # when a handler last took long
+        self._long_handler_ns = -LONG_NS  # when a handler last took long
         self._next_tick_ns = 0
         # Under a CPU limit, polling is paid for by being stopped later.
         self._busy_poll = BusyPoll(busy_poll and not cgroups.cpu_is_limited())
@@ -57,7 +58,8 @@ class ReceiveLoop:
             return
         began = _monotonic_ns()
         if self._handled and began - self._last_frame_ns > SLOW_HANDLER_NS:
-            self._slow_handler_ns = began
+            if began - self._last_frame_ns > LONG_HANDLER_NS:
+                self._long_handler_ns = began
             self._read_ahead(began)
         self._handled = False
         if callbacks.pending and not callbacks.running:
@@ -86,10 +88,10 @@ class ReceiveLoop:
     def stand_in(self) -> bool:
         """Read what has come while a handler takes long: for another thread than the one that leads.
 
-        Returns whether a handler runs, or has taken long of late.
+        Returns whether it has read, or a handler has taken long of late.
         """
-        self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
-        return self._callbacks.running or _monotonic_ns() - self._slow_handler_ns < SLOW_NS
+        has_read = self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
+        return has_read or _monotonic_ns() - self._long_handler_ns < LONG_NS
 
     def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         """What comes while no peer is up.  A connector probes meanwhile whether the other side comes into reach."""
