@@ -85,8 +85,9 @@ class CallbackQueue:
     def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
 
-        Returns whether it did.  For one other thread.  The thread that leads is in the handler, and touches nothing of the session: between the
-        check and the flag there is no call, so no other thread runs (CPython's interpreter lock).
+        Returns whether it did.  For one other thread.  The thread that leads is in the handler, and touches nothing of
+        the session: between the check and the flag there is no call, so no other thread runs (CPython's interpreter
+        lock).
         """
         if not self._is_same_call:
             self._is_same_call = True
