@@ -51,7 +51,8 @@ def test_a_clock_that_is_off(offset_ns: int, forward_delay_ns: int, tmp_path: Pa
         delay = found["one_way_delay_ns"]
         true_mean_ns = (received["received_ns"] - received["sent_ns"]).mean() - truth_ns
         assert abs(delay["mean"] - true_mean_ns) <= delay["bound_ns"] + 1, cell["id"]
-        assert delay["flags"] == [], cell["id"]
+        # An offset that is off by less than its bound may make a delay of microseconds negative.
+        assert set(delay["flags"]) <= {"negative"}, cell["id"]
         assert found["rtt_ns"]["mean"] == pytest.approx(sent["rtt_ns"].mean()), cell["id"]
 
 
