@@ -17,10 +17,10 @@ setup: ## install what is missing and make .venv/ (the other targets do it thems
 demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-out/
 	@$(BIN)/twinlink demo --out demo-out $(ARGS)
 
-# Most tests wait for something, so five go on at a time.  The tests of a file or class share what they started.
-# tests/conftest.py has the order.
+# Most tests wait for something, so three go on at a time; more would keep two cores busy, and each other waiting.  The
+# tests of a file or class share what they started.  tests/conftest.py has the order.
 test: setup ## every test
-	@$(BIN)/python -m pytest --numprocesses 5 --dist loadscope --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run
 	@$(BIN)/python -m benchmarks.goals $(ARGS)
