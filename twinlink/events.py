@@ -160,7 +160,7 @@ class Refused(Event):
 
     Attributes:
         identity: the name of the peer where its key is known here, else its key, or empty.
-        address: where it came from.
+        address: where it came from: a host, with its port where the transport tells it.
         reason: ``unknown``, ``revoked`` or ``expired``: its key; ``key``: it expects another key of this side;
             ``mechanism``: one side has an identity, and the other has not.
     """

@@ -430,9 +430,8 @@ def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver,
         driver.receive(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, False)
     assert THEIRS not in receive_flow.streams
     assert [message.sequence for message in receive_flow.queue if message.epoch == THEIRS] == [3]
-    assert [(event.first, event.end) for event in reported if isinstance(event, Gap) and event.epoch == THEIRS] == [
-        (0, 3)
-    ]
+    gaps = [event for event in reported if isinstance(event, Gap) and event.epoch == THEIRS]
+    assert [(gap.first, gap.end) for gap in gaps] == [(0, 3)]
     assert receive_flow.stats()["held"] == 0
 
 

@@ -1,17 +1,26 @@
 """Identities for tests, in folders of their own, and links between nodes that have them."""
 
+import os
+import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 import twinlink
 from twinlink.identity import Identity, Role, trust
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import GENEROUS, drain
+from twinlink.transport_options import TransportName
+from twinlink.transports.mosquitto import SBIN
 
+needs_mosquitto = pytest.mark.skipif(
+    shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SBIN}") is None, reason="mosquitto is not installed"
+)
 REFUSED_S = GENEROUS * 2.0  # the contract is two seconds, after which the error says which side refuses the other
 
 
@@ -49,6 +58,30 @@ def make_pair(folder: Path, expires_in_s: float | None = None) -> tuple[Node, No
     twin.trust(gnb)
     gnb.trust(twin)
     return twin, gnb
+
+
+Opened = Callable[[str, str, Node | None], twinlink.Link]
+
+
+def opener(transport: TransportName) -> Opened:
+    """Opens links: the role ("listen" or "connect"), the endpoint, the identity or None."""
+
+    def opened(role: str, endpoint: str, node: Node | None) -> twinlink.Link:
+        folder = node.folder if node else None
+        if role == "listen":
+            return twinlink.open(transport, listen=endpoint, identity=folder)
+        return twinlink.open(transport, connect=endpoint, identity=folder)
+
+    return opened
+
+
+def deliver(sending: twinlink.Link, receiving: twinlink.Link, flow: str) -> None:
+    receiver, sender = receiving.receiver(flow), sending.sender(flow)
+    sender.send(b"payload")
+    sender.flush(patience())
+    message = receiver.receive(timeout=patience())
+    assert message is not None
+    assert message.payload == b"payload"
 
 
 @contextmanager

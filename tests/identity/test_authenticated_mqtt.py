@@ -10,10 +10,8 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 import twinlink
-from tests.identity.nodes import Node, make, make_pair
-from tests.identity.test_authenticated_tls import needs_mosquitto
+from tests.identity.nodes import Node, deliver, make, make_pair, needs_mosquitto
 from tests.identity.test_authenticated_zenoh import issued_by, refused_frames
-from tests.identity.test_authenticated_zeromq import deliver
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.protocol.frames import Kind, frame
 from twinlink.testing import patience, wait_until

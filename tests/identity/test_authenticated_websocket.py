@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.identity.nodes import REFUSED_S, Node, make, make_pair, streaming
-from tests.identity.test_authenticated_zeromq import CELLS, deliver
+from tests.identity.nodes import REFUSED_S, deliver, make, make_pair, opener, streaming
 from twinlink.identity import trust
 from twinlink.identity.certificates import self_signed
 from twinlink.protocol.authentication import epoch_prefix
@@ -17,36 +16,7 @@ from twinlink.transports import Endpoint
 from twinlink.transports.websocket import WebsocketTransport
 from twinlink.transports.websocket_options import WebsocketOptions
 
-
-def opened(role: str, endpoint: str, node: Node | None) -> twinlink.Link:
-    folder = node.folder if node else None
-    if role == "listen":
-        return twinlink.open("websocket", listen=endpoint, identity=folder)
-    return twinlink.open("websocket", connect=endpoint, identity=folder)
-
-
-@pytest.mark.parametrize("name", [name for name in CELLS if "without" not in name])
-def test_two_sides_do_not_meet_until_both_trust_each_other(name: str, endpoint: str, tmp_path: Path) -> None:
-    cell = CELLS[name]
-    at_listener, at_connector = cell.spoil(tmp_path, *make_pair(tmp_path))
-    assert at_listener is not None
-    assert at_connector is not None
-    assert cell.repair is not None
-    with opened("listen", endpoint, at_listener) as listener, opened("connect", endpoint, at_connector) as connector:
-        for link in (connector, listener):
-            link.sender("flow").send(b"secret")
-        with pytest.raises(twinlink.AuthenticationError) as raised:
-            connector.wait_ready(patience(REFUSED_S))
-        assert cell.says in str(raised.value)
-        if cell.refusal is not None:
-            assert wait_for_event(listener, twinlink.Refused).reason == cell.refusal
-        for link in (listener, connector):
-            assert link.peers() == []
-            assert link.stats()["received"] == {}
-        cell.repair(at_listener, at_connector)
-        wait_until(lambda: connector.peers() and listener.peers())
-        deliver(connector, listener, "spectrum")
-        deliver(listener, connector, "control")
+opened = opener("websocket")
 
 
 @pytest.mark.parametrize(
@@ -66,36 +36,6 @@ def test_a_side_without_an_identity_is_named(role: str, says: str, endpoint: str
         assert listener.peers() == connector.peers() == []
         if role == "connect":
             assert wait_for_event(listener, twinlink.Refused).reason == "mechanism"
-
-
-def test_revoking_ends_the_session_and_only_that_one(endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path)
-    other = make(tmp_path, "gnb-2", "gnb")
-    twin.trust(other)
-    other.trust(twin)
-    with (
-        opened("listen", endpoint, twin) as listener,
-        opened("connect", endpoint, gnb) as stays,
-        opened("connect", endpoint, other) as goes,
-    ):
-        wait_until(lambda: len(listener.peers()) == 2 and stays.peers() and goes.peers())
-        twin.revoke(other)
-        down = wait_for_event(listener, twinlink.PeerDown)
-        assert (down.node, down.reason) == ("gnb-2", "untrusted")
-        refused = wait_for_event(listener, twinlink.Refused)
-        assert (refused.identity, refused.reason) == ("gnb-2", "revoked")
-        deliver(stays, listener, "spectrum")
-        wait_until(lambda: not goes.peers())
-        assert listener.peers() == ["gnb-1"]
-        assert drain(stays, twinlink.PeerDown) == []
-
-
-def test_expiry_ends_a_session(endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path, expires_in_s=patience(2))
-    with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
-        wait_until(lambda: listener.peers() and connector.peers())
-        assert wait_for_event(listener, twinlink.PeerDown).reason == "untrusted"
-        assert wait_for_event(connector, twinlink.PeerDown).reason == "untrusted"
 
 
 @pytest.mark.parametrize("rotates", ["listen", "connect"])

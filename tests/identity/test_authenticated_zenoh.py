@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import twinlink
-from tests.identity.nodes import Node, make, make_pair
-from tests.identity.test_authenticated_zeromq import deliver
+from tests.identity.nodes import Node, deliver, make, make_pair
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.protocol.frames import Kind, frame

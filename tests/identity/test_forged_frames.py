@@ -80,9 +80,11 @@ def forged(victim: twinlink.Link, listener: twinlink.Link) -> dict[str, tuple[by
     return {kind.name.lower(): of for kind, of in made.items()}
 
 
-def test_no_frame_in_the_name_of_another_counts(endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path)
-    spy = make(tmp_path, "gnb-2", "gnb")
+@contextmanager
+def attacked(endpoint: str, folder: Path) -> Iterator[tuple[twinlink.Link, twinlink.Link, ForeignPeer]]:
+    """A listener and its peer, and another trusted node that has met the listener."""
+    twin, gnb = make_pair(folder)
+    spy = make(folder, "gnb-2", "gnb")
     twin.trust(spy)
     spy.trust(twin)
     with (
@@ -92,6 +94,11 @@ def test_no_frame_in_the_name_of_another_counts(endpoint: str, tmp_path: Path) -
     ):
         wait_until(lambda: listener.peers() and victim.peers())
         peer.meet(listener)
+        yield listener, victim, peer
+
+
+def test_no_frame_in_the_name_of_another_counts(endpoint: str, tmp_path: Path) -> None:
+    with attacked(endpoint, tmp_path) as (listener, victim, peer):
         got = listener.receiver("up")
         up = victim.sender("up")
         up.send(b"good")
@@ -135,17 +142,7 @@ def test_a_role_sends_what_it_may(role: Role, sends: set[str], endpoint: str, tm
 
 
 def test_parts_of_one_peer_are_not_taken_for_those_of_another(endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path)
-    spy = make(tmp_path, "gnb-2", "gnb")
-    twin.trust(spy)
-    spy.trust(twin)
-    with (
-        twinlink.open("zeromq", listen=endpoint, identity=twin.folder) as listener,
-        twinlink.open("zeromq", connect=endpoint, identity=gnb.folder) as victim,
-        insider(endpoint, spy) as peer,
-    ):
-        wait_until(lambda: listener.peers() and victim.peers())
-        peer.meet(listener)
+    with attacked(endpoint, tmp_path) as (listener, victim, peer):
         got, up = listener.receiver("up"), victim.sender("up")
         pub: zmq.Socket[bytes] = peer.transport._pub  # type: ignore[attr-defined]
         for number in range(200):

@@ -13,9 +13,9 @@ from .port_probe import PortProbe
 
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 SLOW_HANDLER_NS = 1_000_000  # after a handler that took longer, what has come meanwhile is read before the next call
+DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 LONG_HANDLER_NS = 5_000_000  # beside one that takes longer, another thread may read
 LONG_NS = 1_000_000_000  # so long after such a handler, the next is expected to take long as well
-DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
 SEARCH_S = SEARCH_INTERVAL_NS / 1e9
 FAST_HELLO_S, FAST_HELLO_NS = 0.005, 100_000_000  # hellos to a side that has come into reach: this often, for so long
 MIN_POLLED_WAIT_S = 0.001  # a thread that waits for less does not poll first: it would take too long
