@@ -79,9 +79,9 @@ def test_an_exchange_takes_the_stated_round_trips(subject: str, begun: Begun) ->
         stated = cell["round_trips"]
         if subject == "raw-http-new":
             stated //= 2  # the relay accepts a connection by itself, without delay
-        # The least is that of a first message, which may meet a poll in the middle of its round trip.
-        taken = np.sort(sent["rtt_ns"])[1] / (2 * ONE_WAY_NS)
-        assert stated <= taken < 2 * stated + 1, cell["id"]
+        # A message may meet a poll in the middle of its round trip, and then waits for less than a whole one.
+        taken = np.median(sent["rtt_ns"]) / (2 * ONE_WAY_NS)
+        assert stated - 0.5 < taken < 2 * stated + 1, cell["id"]
 
 
 @pytest.mark.parametrize("subject", SWEPT)
