@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from ...errors import ConfigurationError
+from ...spelling import near
 from . import NAMES
 
 Made = TypeVar("Made")
@@ -158,7 +159,8 @@ class Experiment:
 def load(name: str) -> Experiment:
     """The experiment of this name.  Raises ConfigurationError."""
     if name not in NAMES:
-        raise ConfigurationError(f"no experiment is called {name!r}; `twinlink experiment list` names all")
+        told = f"no experiment is called {name!r}; `twinlink experiment list` names all"
+        raise ConfigurationError(told + near(name, NAMES))
     text = resources.files(__package__).joinpath("data", f"{name}.toml").read_text(encoding="utf-8")
     return parse(name, text)
 
