@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from .world import World
 
-MARK = "TWINLAB_GUEST"  # set in the virtual machine (tests/faults/guest), which has a clock of its own
+MARK = "TWINLAB_GUEST"  # set in the virtual machine (tests/faults/guest.py), which has a clock of its own
 HIDDEN_OCTETS = 1400  # a path that swallows what is longer, and says nothing: a PMTU hole
 
 

@@ -3,10 +3,15 @@
 import gzip
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from .packages import Kernel
+
+OWN_FOLDERS = ("tmp", "run", "var/tmp", "mnt")  # in the machine's memory; this host's are not seen
+INIT_RUNS = "guest: the kernel has started"  # the first line on the console
 INIT = """#!/bin/busybox sh
+echo "{runs}"
 /bin/busybox mkdir -p /proc /sys /dev /new
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t sysfs sys /sys
@@ -14,9 +19,8 @@ INIT = """#!/bin/busybox sh
 for module in {modules}; do /bin/busybox insmod /modules/$module || echo "no $module"; done
 share=trans=virtio,version=9p2000.L,msize=512000
 /bin/busybox mount -t 9p -o $share,ro,cache=loose root /new
-for folder in tmp run var/tmp mnt; do /bin/busybox mount -t tmpfs tmp /new/$folder; done
-/bin/busybox mkdir -p /new{sources}
-/bin/busybox mount -t 9p -o $share,ro,cache=loose sources /new{sources}
+for folder in {own}; do /bin/busybox mount -t tmpfs tmp /new/$folder; done
+{shares}
 /bin/busybox mount -t proc proc /new/proc
 /bin/busybox mount -t sysfs sys /new/sys
 /bin/busybox mount -t devtmpfs dev /new/dev
@@ -31,15 +35,24 @@ echo $? > /new/mnt/code
 """
 
 
-def write(kernel: Path, wanted: Sequence[str], sources: Path, path: Path) -> None:
-    """Make the archive for an unpacked kernel package.
+def write(kernel: Kernel, wanted: Sequence[str], shares: Mapping[str, Path], path: Path) -> None:
+    """Make the archive.
 
-    The share "sources" goes where the host has it, also below /tmp, which is the machine's own.
+    Args:
+        kernel: of the machine.
+        wanted: names of kernel modules.
+        shares: folders of this host that are seen at their own place, read-only, by tag.
+        path: of the archive.
     """
     modules = list(_in_order(kernel, wanted))
-    init = INIT.format(modules=" ".join(module.name for module in modules), sources=shlex.quote(str(sources)))
+    init = INIT.format(
+        runs=INIT_RUNS,
+        modules=" ".join(module.name for module in modules),
+        own=" ".join(OWN_FOLDERS),
+        shares="\n".join(_mount(tag, shlex.quote(f"/new{folder}")) for tag, folder in shares.items()),
+    )
     files = {
-        "bin/busybox": (0o755, (kernel / "bin/busybox").read_bytes()),
+        "bin/busybox": (0o755, kernel.busybox.read_bytes()),
         "init": (0o755, init.encode()),
         **{f"modules/{module.name}": (0o644, module.read_bytes()) for module in modules},
     }
@@ -51,9 +64,13 @@ def write(kernel: Path, wanted: Sequence[str], sources: Path, path: Path) -> Non
         archive.write(_entry("TRAILER!!!", 0, b""))
 
 
-def _in_order(kernel: Path, wanted: Iterable[str]) -> Iterable[Path]:
+def _mount(tag: str, place: str) -> str:
+    return f"/bin/busybox mkdir -p {place}\n/bin/busybox mount -t 9p -o $share,ro,cache=loose {tag} {place}"
+
+
+def _in_order(kernel: Kernel, wanted: Iterable[str]) -> Iterable[Path]:
     """Module files, each after those it depends on (its own ``depends=`` says which)."""
-    found = {path.name.removesuffix(".ko").replace("-", "_"): path for path in kernel.rglob("*.ko")}
+    found = {path.name.removesuffix(".ko").replace("-", "_"): path for path in kernel.modules.rglob("*.ko")}
     loaded: dict[str, None] = {}
 
     def load(name: str) -> None:
