@@ -1,30 +1,92 @@
 """Slots of a gNB whose indications are odd."""
 
 import io
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from twinlink_e3 import SlotIndication
 from twinlink_exporter.counters import Counters
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.observations import Observations
 from twinlink_exporter.reduction import Reduction
 
 from twinlink.appkit.journal import Journal
-from twinlink.slots import Clock, SlotSpectrum
+from twinlink.slots import Clock, Slot, SlotSpectrum
 
 from .gnb_memory import GnbMemory
 
 
+@pytest.fixture
+def memory() -> Iterator[GnbMemory]:
+    with GnbMemory(rows=4) as made:
+        yield made
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[list[bytes]], Observations]]:
+    with Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
+        carrier = Carrier(24, 15)  # a slot takes a second: nothing is late because this machine is busy
+        yield lambda sent: Observations(carrier, Reduction(), Counters(), journal, lambda: True, sent.append)
+
+
+def indicate(observations: Observations, *indications: SlotIndication) -> None:
+    for indication in indications:
+        observations._indicated_slot(indication, 1)
+
+
+def slots(sent: list[bytes]) -> list[Slot]:
+    return [SlotSpectrum.decode(payload).slots[0] for payload in sent]
+
+
 @pytest.mark.parametrize("timestamp", [-5, 2**63, -(2**4000), 2**4000])
-def test_a_time_that_no_clock_has_counts_as_none(tmp_path: Path, timestamp: int) -> None:
+def test_a_time_that_no_clock_has_counts_as_none(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory, timestamp: int
+) -> None:
     sent: list[bytes] = []
-    carrier = Carrier(24, 15)  # a slot takes a second: nothing is late
-    with GnbMemory(rows=60) as memory, Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
-        observations = Observations(carrier, Reduction(), Counters(), journal, lambda: True, sent.append)
-        for indication in (memory.write(), memory.write()):
-            observations._indicated_slot(replace(indication, timestamp=timestamp), 1)
-        observations.read(all_read=True)
-        observations.close()
-    slots = [SlotSpectrum.decode(payload).slots[0] for payload in sent]
-    assert [(slot.gnb_ns, slot.clock, slot.missing) for slot in slots] == [(0, Clock.UNKNOWN, 0)] * 2
+    observations = make(sent)
+    indicate(observations, *(replace(memory.write(), timestamp=timestamp) for _ in range(2)))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    assert [(slot.gnb_ns, slot.clock, slot.missing) for slot in slots(sent)] == [(0, Clock.UNKNOWN, 0)] * 2
+
+
+def test_a_copy_does_not_count_if_the_gnb_came_round_meanwhile(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    indicate(observations, *(memory.write() for _ in range(3)))
+    assert observations.copy(all_read=True)
+    indicate(observations, *(memory.write() for _ in range(4)))  # at once, which takes the gNB 4 s otherwise
+    observations.send(all_read=True)
+    assert [slot.slot for slot in slots(sent)] == [1, 2]
+    assert slots(sent)[0].missing == 1
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_shared_memory_that_is_made_anew_does_not_take_the_place_of_what_was_indicated(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory, copied: bool
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    indicate(observations, memory.write(), memory.write())
+    if copied:
+        observations.copy(all_read=True)
+    else:  # so that the time of reading them is known
+        observations._reader.all_read(time.monotonic_ns())
+    memory.make()
+    memory.written = 5
+    indicate(observations, memory.write())
+    assert [slot.slot for slot in slots(sent)] == [0, 1]
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    rows = [np.asarray(slot.data).view(np.uint16)[0] for slot in slots(sent)]
+    assert [
+        np.array_equal(row, memory.row(number)[0, :, : 24 * 12]) for row, number in zip(rows, (0, 1, 5), strict=True)
+    ]
+    observations.close()

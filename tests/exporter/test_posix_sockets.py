@@ -74,6 +74,19 @@ def test_a_burst_comes_out_whole_and_says_so(
     from_dapp.close()
 
 
+def test_what_the_ran_sent_before_it_was_gone_is_read(
+    sockets: PosixSockets, posix: e3.Endpoints, listen: Callable[[str], socket.socket]
+) -> None:
+    to_dapp, from_dapp = listen(posix.to_dapp), listen(posix.from_dapp)
+    until(sockets, lambda: sockets.connected)
+    ran, receiving = to_dapp.accept()[0], from_dapp.accept()[0]
+    with ran, receiving:
+        ran.sendall(e3.frame(b"first") + e3.frame(b"last"))
+    assert until(sockets, lambda: not sockets.connected)  # by the end of the other connection
+    assert sockets.has_more
+    assert [sockets.receive(), sockets.receive(), sockets.receive()] == [b"first", b"last", None]
+
+
 def test_a_connection_is_kept_while_the_other_is_refused(
     sockets: PosixSockets, posix: e3.Endpoints, listen: Callable[[str], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

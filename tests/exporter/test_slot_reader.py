@@ -25,7 +25,8 @@ def memory() -> Iterator[GnbMemory]:
 
 
 def indicate(reader: SlotReader, indication: SlotIndication) -> IndicatedSlot:
-    reader.open(indication.shm_name)
+    if not reader.is_open(indication.shm_name):
+        reader.open(indication.shm_name)
     slot = reader.indicated(indication, 1)
     assert slot is not None
     reader.all_read(time.monotonic_ns())
@@ -128,6 +129,23 @@ def test_a_gnb_that_starts_anew_is_followed(memory: GnbMemory) -> None:
     assert np.array_equal(part.view(np.uint16)[0, 0], memory.row(4)[0, 0])
 
 
+def test_another_layout_in_the_same_file_is_not_what_was_opened(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    reader.open(memory.name)
+    assert reader.is_open(memory.name)
+    with memory.path.open("r+b") as file:
+        file.write(RanBuffers(antennas=1, rows=6).header())
+    assert not reader.is_open(memory.name)
+
+
+def test_what_a_gnb_wrote_before_it_ended_is_still_there(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    slot = indicate(reader, memory.write())
+    memory.path.unlink()
+    assert reader.is_open(memory.name)
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+
+
 @pytest.mark.parametrize("size", [0, 10, 64, 1000])
 def test_a_short_file_is_an_error_and_is_opened_again(memory: GnbMemory, size: int) -> None:
     reader, octets = SlotReader(LONG_NS), memory.path.read_bytes()
@@ -135,7 +153,8 @@ def test_a_short_file_is_an_error_and_is_opened_again(memory: GnbMemory, size: i
     with pytest.raises(SharedMemoryError):
         reader.open(memory.name)
     memory.path.write_bytes(octets)
-    assert reader.open(memory.name)
+    reader.open(memory.name)
+    assert reader.is_open(memory.name)
     os.truncate(memory.path, 5000)  # under the reader
     slot = indicate(reader, SlotIndication(memory.name, 1, 2, time.monotonic_ns(), 0, 0))
     with pytest.raises(SharedMemoryError, match="less than"):

@@ -48,11 +48,11 @@ class SharedMemoryFile:
         self._identity = status.st_dev, status.st_ino  # not given to another file as long as this one is open
 
     def is_current(self) -> bool:
-        """Whether the name still stands for this file: a gNB that restarts makes another one."""
+        """Whether no other file has this name: a gNB that restarts makes another one, one that ends leaves none."""
         try:
             status = self._path.stat()
         except OSError:
-            return False
+            return True
         return (status.st_dev, status.st_ino) == self._identity
 
     def read(self, size: int, offset: int) -> bytes:

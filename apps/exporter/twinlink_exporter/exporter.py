@@ -39,6 +39,7 @@ from .twins import Twins
 
 IDLE_MS = 500
 BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
+COPIES = 4  # times that slots are copied before other sockets have their turn
 SPECTRUM, SENSING, CONTROL, CONTROL_RESULT = "spectrum", "sensing", "control", "control-result"
 SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
 
@@ -132,7 +133,7 @@ class Exporter:
                         self._take_from_link()
                     else:
                         self._take_from_agent()
-                if sockets.has_more:
+                if sockets.has_more or self._observations.pending:
                     self._take_from_ran()
                 self._keep_time()
                 self.pulse.turn()
@@ -186,12 +187,19 @@ class Exporter:
     # From the RAN to the twin
 
     def _take_from_ran(self) -> None:
-        all_read = False
+        all_read = self._read_from_ran()
+        for _ in range(COPIES):
+            if not self._observations.copy(all_read):
+                return
+            all_read = self._read_from_ran()  # tells which rows the gNB may have written again
+            self._observations.send(all_read)
+
+    def _read_from_ran(self) -> bool:
+        """Take in PDUs of the RAN, `BATCH` at most; returns whether these were all."""
         for _ in range(BATCH):
             try:
                 if (octets := self._sockets.receive()) is None:
-                    all_read = True
-                    break
+                    return True
                 observed_ns = time.time_ns()
                 pdu = self._session.read(octets)
                 if isinstance(pdu, IndicationMessage):
@@ -203,7 +211,7 @@ class Exporter:
             except MalformedPdu as error:
                 self.counters.undecodable += 1
                 self._journal.complaint("e3-undecodable", f"a message of the E3 agent cannot be read: {error}")
-        self._observations.read(all_read)
+        return False
 
     def _take_indication(self, message: IndicationMessage, observed_ns: int) -> None:
         """Raises MalformedPdu."""
@@ -230,6 +238,7 @@ class Exporter:
     def _take_from_agent(self) -> None:
         sockets, session = self._sockets, self._session
         if sockets.tick(time.monotonic_ns()) and session.state is not State.SETUP:
+            self._take_from_ran()  # what the agent sent before
             gone = f"the E3 agent at {sockets.endpoints.to_dapp} is gone"
             self._lose_agent("e3-lost", f"{gone}; setting up again when it is back")
         try:
@@ -302,7 +311,7 @@ class Exporter:
         self._do(self._blocks.clear(cause, now))
 
     def _timeout_ms(self) -> int:
-        if self._sockets.has_more:
+        if self._sockets.has_more or self._observations.pending:
             return 0
         now_ns = time.monotonic_ns()
         timers = (self._blocks.next_timer_ns(), self._observations.next_timer_ns())

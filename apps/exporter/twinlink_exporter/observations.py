@@ -5,8 +5,10 @@ Slots that cannot be read are counted, and the next slot that is sent says how m
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
 from twinlink_e3 import (
     ALL_SYMBOLS,
     RAN_FUNCTION,
@@ -30,6 +32,18 @@ from .slot_reader import IndicatedSlot, SlotReader
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
 NS_PER_SLOT_AT_15_KHZ = 1_000_000  # 3GPP TS 38.211 table 4.3.2-1
+
+
+@dataclass(slots=True)
+class _Copy:
+    """An indicated slot, and its I/Q, unless it is left out or ``missing``."""
+
+    slot: IndicatedSlot
+    not_indicated: int  # slots that would have been sent, before it
+    head: SlotSpectrum | None = None
+    symbols: int = 0
+    samples: NDArray[np.float16] | None = None
+    missing: int = 0
 
 
 class Observations:
@@ -66,14 +80,16 @@ class Observations:
         self._reader = SlotReader(NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz)
         self._clock: Clock | None = None  # as the log has it
         self._indicated: list[tuple[IndicatedSlot, int]] = []  # with the slots missing before it
+        self._copied: list[_Copy] = []
         self._not_indicated = 0  # that would have been sent, before the next slot
         self._waiting: list[Slot] = []
         self._head: SlotSpectrum | None = None  # of the waiting slots
+        self._heads: dict[tuple[int, ...], SlotSpectrum] = {}  # by antennas
         self._waits_since_ns = 0
         self._missing = 0
 
     def take(self, message: IndicationMessage, session: Session, observed_ns: int) -> None:
-        """Take in an indication: a symbol or sensing ranges are sent; a slot in shared memory is sent by `read`.
+        """Take in an indication: a symbol or sensing ranges are sent; a slot in shared memory is sent after `copy`.
 
         Args:
             message: that the session expects.
@@ -99,23 +115,44 @@ class Observations:
         self._send(payload)
         self._counters.exported += 1
 
-    def read(self, all_read: bool) -> None:
-        """Read the indicated slots, and send those that make up messages.
+    @property
+    def pending(self) -> bool:
+        """Whether slots were indicated that are not copied yet."""
+        return bool(self._indicated)
+
+    def copy(self, all_read: bool) -> bool:
+        """Copy the indicated slots, to be sent by `send`; returns whether there are any.
 
         Args:
             all_read: whether there was no further PDU of the agent.
         """
         slots, self._indicated = self._indicated, []
-        if not slots:
-            return
-        if all_read:
+        if slots and all_read:
             self._reader.all_read(time.monotonic_ns())
         if not self._has_twin():
             self._counters.without_twin += len(slots)
-            return
-        for slot, not_indicated in slots:
-            self._missing += not_indicated
-            self._read(slot)
+            return False
+        self._copied = [self._copy(slot, not_indicated) for slot, not_indicated in slots]
+        return bool(slots)
+
+    def send(self, all_read: bool) -> None:
+        """Send the copied slots that count, if they make up messages.
+
+        Args:
+            all_read: whether, after `copy`, there was no further PDU of the agent.
+        """
+        copied, self._copied = self._copied, []
+        if all_read:
+            self._reader.all_read(time.monotonic_ns())
+        for each in copied:
+            self._missing += each.not_indicated + each.missing
+            if each.samples is None or each.head is None:
+                continue
+            if self._reader.is_late(each.slot):
+                self._count_late()
+                self._missing += 1
+            else:
+                self._add(each.slot, each.head, each.symbols, each.samples)
         if self._reader.clock is not self._clock:
             self._report_clock()
 
@@ -161,7 +198,9 @@ class Observations:
         if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
             indication = replace(indication, timestamp=0)
         try:
-            if not self._indicated and reader.open(indication.shm_name):
+            if not reader.is_open(indication.shm_name):
+                self._finish()
+                reader.open(indication.shm_name)
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
             slot = reader.indicated(indication, observed_ns)
@@ -182,51 +221,68 @@ class Observations:
             self._indicated.append((slot, self._not_indicated))
             self._not_indicated = 0
 
-    def _read(self, slot: IndicatedSlot) -> None:
-        reduction, indication = self._reduction, slot.indication
+    def _finish(self) -> None:
+        """Send the slots of a gNB that has made its shared memory anew: what was open still has them."""
+        if self._copied:
+            self.send(all_read=False)
+        if self._indicated and self.copy(all_read=False):
+            self.send(all_read=False)
+
+    def _copy(self, slot: IndicatedSlot, not_indicated: int) -> "_Copy":
+        counters, reduction, indication = self._counters, self._reduction, slot.indication
+        copy = _Copy(slot, not_indicated)
         in_row = self._reader.antennas
         present = range(in_row if indication.n_rx_ant is None else min(indication.n_rx_ant, in_row))
         antennas = tuple(antenna for antenna in reduction.antennas if antenna in present)
         mask = indication.valid_symbol_mask
-        symbols = reduction.symbols & (ALL_SYMBOLS if mask is None else mask)
-        if not symbols or not antennas:
-            self._counters.left_out += 1
+        copy.symbols = reduction.symbols & (ALL_SYMBOLS if mask is None else mask)
+        if not copy.symbols or not antennas:
+            counters.left_out += 1
             if not antennas:
                 text = f"none of the antennas that --antennas names exists: the gNB has {len(present)}"
                 self._journal.complaint("no-antenna", text)
-            return
-        head = self._head_for(antennas)
+            return copy
+        copy.head = head = self._head_for(antennas)
         try:
-            samples = self._reader.read(slot, antennas, symbols, head.first_prb, head.n_prbs)
+            copy.samples = self._reader.read(slot, antennas, copy.symbols, head.first_prb, head.n_prbs)
         except SharedMemoryError as error:
-            self._counters.slots_unreadable += 1
-            self._missing += 1
+            counters.slots_unreadable += 1
+            copy.missing = 1
             self._journal.complaint("slots-unreadable", f"the I/Q of a slot cannot be read: {error}")
-            return
-        if samples is None:
-            self._counters.slots_late += 1
-            self._missing += 1
-            self._journal.complaint("slots-late", "slots were read too late: the gNB may have overwritten them")
-            return
+            return copy
+        if copy.samples is None:
+            self._count_late()
+            copy.missing = 1
+        return copy
+
+    def _count_late(self) -> None:
+        self._counters.slots_late += 1
+        self._journal.complaint("slots-late", "slots were read too late: the gNB may have overwritten them")
+
+    def _add(self, slot: IndicatedSlot, head: SlotSpectrum, symbols: int, samples: NDArray[np.float16]) -> None:
+        """Put a slot into the message that is being made up."""
+        if self._head is not head:
+            self._flush()
+            self._head = head
         if not self._waiting:
             self._waits_since_ns = time.monotonic_ns()
-        data = reduction.reduce(head, samples)
+        data = self._reduction.reduce(head, samples)
         missing, self._missing = self._missing, 0
+        indication = slot.indication
         self._waiting.append(
             Slot(
                 data, indication.sfn, indication.slot, symbols, slot.observed_ns, indication.timestamp,
                 self._reader.clock, missing,
             )
         )  # fmt: skip
-        if len(self._waiting) >= reduction.slots_per_message:
+        if len(self._waiting) >= self._reduction.slots_per_message:
             self._flush()
 
     def _head_for(self, antennas: tuple[int, ...]) -> SlotSpectrum:
-        if self._head is None or self._head.antennas != antennas:
-            self._flush()
+        if antennas not in self._heads:
             carrier = self._carrier
-            self._head = self._reduction.head(carrier.n_prbs, carrier.scs_hz, carrier.centre_hz, antennas)
-        return self._head
+            self._heads[antennas] = self._reduction.head(carrier.n_prbs, carrier.scs_hz, carrier.centre_hz, antennas)
+        return self._heads[antennas]
 
     def _report_clock(self) -> None:
         clock = self._clock = self._reader.clock

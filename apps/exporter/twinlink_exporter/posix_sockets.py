@@ -19,6 +19,7 @@ from .sockets import FILE_CHECK_NS, LINGER_S, S, file_identity
 MS = 1_000_000
 RECONNECT_NS = 250 * MS
 READ_OCTETS = 256 * 1024
+LAST_READS = 16  # of a connection that is lost
 # The RAN takes one read for one PDU.  On a Unix socket the kernel tells when it has read the last; on TCP only when its
 # kernel has, so PDUs keep a distance there.
 POLL_NS = 1 * MS
@@ -254,6 +255,7 @@ class PosixSockets:
         return connection
 
     def _disconnect(self) -> None:
+        self._read_rest()
         self._lost = self._lost or self._in is not None or self._out is not None
         for connection in (self._in, self._out):
             if connection:
@@ -262,6 +264,14 @@ class PosixSockets:
         self._frames = FrameReader()
         self._outgoing.clear()
         self._next_check_ns = 0  # `tick` is due, to report it
+
+    def _read_rest(self) -> None:
+        """Read what the agent sent before the connection was lost."""
+        with suppress(OSError, MalformedPdu):
+            for _ in range(LAST_READS):
+                if not (self._in and self._in.connected and (octets := self._in.receive())):
+                    return
+                self._pdus.extend(self._frames.feed(octets))
 
     def _flush(self, now_ns: int) -> None:
         """Send the next PDU, if the RAN has read the last."""

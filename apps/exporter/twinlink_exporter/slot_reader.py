@@ -1,7 +1,8 @@
 """Reads the slots that indications of RAN function 2 name from the gNB's shared memory (`twinlink_e3.ran_buffers`).
 
 The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a copy of a
-row counts only if the gNB cannot have begun to write it again when the copy was complete:
+row counts only if the gNB cannot have begun to write it again when the copy was complete.  That is judged after the
+indications that have come meanwhile were read, as a gNB may write some slots at once to catch up:
 
 1. It is younger than the time in which the gNB writes all rows but two, at one row a slot.  The gNB's clock is the one
    whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
@@ -68,28 +69,33 @@ class SlotReader:
         self._slot_ns = slot_ns
         self._file: SharedMemoryFile | None = None
         self._layout = RanBuffers()
+        self._header = b""
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
 
-    def open(self, name: str) -> bool:
-        """Open the shared memory, also after the gNB has made it anew; returns whether it was opened.
-
-        Raises SharedMemoryError.
-        """
+    def is_open(self, name: str) -> bool:
+        """Whether this shared memory is open, and the gNB has not made it anew, nor with another layout."""
         file = self._file
-        if file is not None and file.name == name and file.is_current():
+        if file is None or file.name != name or not file.is_current():
             return False
+        try:
+            return file.read(HEADER_OCTETS, 0) == self._header
+        except SharedMemoryError:
+            return False
+
+    def open(self, name: str) -> None:
+        """Open the shared memory.  Raises SharedMemoryError."""
         self.close()
         file = SharedMemoryFile(name)
         try:
-            layout = RanBuffers.of(file.read(HEADER_OCTETS, 0))
+            header = file.read(HEADER_OCTETS, 0)
+            layout = RanBuffers.of(header)
             file.read(1, layout.octets - 1)
         except BaseException:
             file.close()
             raise
-        self._file, self._layout = file, layout
-        return True
+        self._file, self._header, self._layout = file, header, layout
 
     def close(self) -> None:
         """Close the shared memory; the next slot is the first of another gNB."""
@@ -122,7 +128,7 @@ class SlotReader:
     def read(
         self, slot: IndicatedSlot, antennas: Sequence[int], symbols: int, first_prb: int, n_prbs: int
     ) -> NDArray[np.float16] | None:
-        """Copy a part of a slot.
+        """Copy a part of a slot, which counts if it is not `is_late` when further indications were read.
 
         Args:
             slot: which.
@@ -137,7 +143,7 @@ class SlotReader:
             SharedMemoryError: the shared memory is too short, or the row has no such antenna.
         """
         assert self._file
-        if self._is_late(slot):  # with many waiting, to copy them would make the next ones late, too
+        if self.is_late(slot):  # with many waiting, to copy them would make the next ones late, too
             return None
         if max(antennas) >= self.antennas:
             raise SharedMemoryError(f"there is no antenna {max(antennas)}: a row has {self.antennas}")
@@ -152,12 +158,22 @@ class SlotReader:
             for symbol in numbers:
                 self._file.read_into(octets[at : at + size], start + antenna * ANTENNA_OCTETS + symbol * SYMBOL_OCTETS)
                 at += size
-        return None if self._is_late(slot) else part
+        return part
 
     @property
     def antennas(self) -> int:
         """Antennas of a row."""
         return self._layout.antennas
+
+    def is_late(self, slot: IndicatedSlot) -> bool:
+        """Whether the gNB may have begun to write the row again by now."""
+        assert self._newest
+        limit_ns = (BUFFERS * self._layout.rows - SPARE_ROWS) * self._slot_ns
+        age_ns = self._age_ns(slot.indication.timestamp)
+        if age_ns is not None and age_ns >= limit_ns:
+            return True
+        since_ns = time.monotonic_ns() - self._newest_read_ns
+        return (self._newest.number - slot.number) * self._slot_ns + since_ns >= limit_ns
 
     def _slots_between(self, earlier: SlotIndication, later: SlotIndication) -> int:
         """By their frame and slot numbers, which are the same again after 10.24 s; the times tell how often."""
@@ -171,16 +187,6 @@ class SlotReader:
         if 0 < slots < rows:  # not once: it writes at most one row a slot
             self._rows, self._slots = self._rows + step, self._slots + slots
         return max(0, round((slots * self._rows / self._slots - step) / rows)) if slots >= rows else 0
-
-    def _is_late(self, slot: IndicatedSlot) -> bool:
-        """Whether the gNB may have begun to write the row again by now."""
-        assert self._newest
-        limit_ns = (BUFFERS * self._layout.rows - SPARE_ROWS) * self._slot_ns
-        age_ns = self._age_ns(slot.indication.timestamp)
-        if age_ns is not None and age_ns >= limit_ns:
-            return True
-        since_ns = time.monotonic_ns() - self._newest_read_ns
-        return (self._newest.number - slot.number) * self._slot_ns + since_ns >= limit_ns
 
     def _age_ns(self, timestamp: int) -> int | None:
         """The age of a time of the gNB; finds the clock if it is not known, or no longer fits."""
